@@ -18,7 +18,7 @@ use sparkplug::GroupId;
 use sparkplug_mqtt::MqttConfig;
 use uuid::Uuid;
 
-use crate::state::Settings;
+use crate::settings::Settings;
 
 /// Where etcd, kubelet, k3s and containerd keep what must not be readable on a disk that somebody took away: keys, Secrets, images, logs.
 const DIRECTORIES: [&str; 9] = [

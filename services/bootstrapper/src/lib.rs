@@ -34,6 +34,7 @@ pub mod luks;
 pub mod platform;
 pub mod record;
 pub mod renewal;
+mod settings;
 pub mod state;
 
 use std::time::Duration;
@@ -72,7 +73,7 @@ const MQTT: &str = "bootstrapper_mqtt";
 ///
 /// # Errors
 /// The configuration is not usable, the address for health is taken, or the stored bdSeq cannot be read.
-pub async fn run(config: Config, platform: Platform, stop: Shutdown) -> anyhow::Result<Ending> {
+pub async fn run(config: Config, platform: Platform, supervisor: Supervisor, stop: Shutdown) -> anyhow::Result<Ending> {
     let unusable =
         |error| exit::with_code(exit::CONFIG, anyhow::Error::new(error).context("the configuration is not usable"));
     let checked = config.validate().map_err(unusable)?;
@@ -83,7 +84,7 @@ pub async fn run(config: Config, platform: Platform, stop: Shutdown) -> anyhow::
         serving.map_err(|error| exit::with_code(exit::UNAVAILABLE, error))?;
     }
     let clock = Clock::new();
-    let Platform { attester, disk, installer, reboot, supervisor, root, boot } = platform;
+    let Platform { attester, disk, installer, reboot, root, boot } = platform;
     let session = Session::new(checked.group.clone(), config.mqtt.clone(), config.state_dir.to_path_buf(), clock);
     let (say, said) = mpsc::channel(ACTIVITIES_MAX);
     let mut state = State::new(checked.settings.clone());

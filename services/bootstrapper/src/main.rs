@@ -35,8 +35,8 @@ fn start(file: Option<&std::path::Path>) -> anyhow::Result<()> {
     let checked = config.validate().map_err(unusable).context("the configuration is not usable")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(async {
-        let platform = machine::platform(&config, &checked, Supervisor::from_environment())?;
-        bootstrapper::run(config, platform, Shutdown::on_signals()?).await
+        let platform = machine::platform(&config, &checked)?;
+        bootstrapper::run(config, platform, Supervisor::from_environment(), Shutdown::on_signals()?).await
     });
     // A TPM that does not answer holds nobody up.
     runtime.shutdown_background();

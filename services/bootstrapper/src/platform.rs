@@ -15,8 +15,6 @@ use join_protocol::transcript::Hash;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use crate::adapters::supervisor::Supervisor;
-
 /// A host.
 #[derive(Debug)]
 pub struct Platform {
@@ -28,8 +26,6 @@ pub struct Platform {
     pub installer: Box<dyn Installer>,
     /// Its power switch.
     pub reboot: Box<dyn Reboot>,
-    /// Who started the process and waits for news of it.
-    pub supervisor: Supervisor,
     /// What every path of the configuration begins at: `/` on a real host.
     pub root: PathBuf,
     /// Id of this boot: another one after each reboot.

@@ -24,11 +24,10 @@ mod tests;
 use std::time::Duration;
 
 use bootstrapper_contract::HostNode;
-use join_protocol::certificate::TrustAnchor;
 use join_protocol::host::{Condition, Effect as MachineEffect, Event as MachineEvent, HostSettings};
 use join_protocol::message::evidence::EvidenceBody;
 use join_protocol::secret::{Entropy, Secret};
-use join_protocol::terms::{Address, HostClock, Kind, RequestId, Role, Suite};
+use join_protocol::terms::{Address, HostClock, Kind, RequestId};
 use sparkplug::Now;
 use sparkplug::edge_node::NodeEvent;
 use uuid::Uuid;
@@ -37,46 +36,12 @@ use crate::boot::{Decision, decide};
 use crate::event::{Done, Effect, Ending, Event, Inspection, Task, TaskError, TpmAnswer, TpmWork};
 use crate::platform::DiskFound;
 use crate::renewal::is_due;
+pub use crate::settings::Settings;
 use join_session::JoinSession;
 use work::{Step, Work};
 
 /// A wall clock that says less was never set: 2025-01-01, UTC ms.
 const CLOCK_MIN: u64 = 1_735_689_600_000;
-
-/// What the state needs to know of the configuration.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// Quarantine group of the cluster.
-    pub group: String,
-    /// Whom the host believes.
-    pub anchor: TrustAnchor,
-    /// The wall clock is believed, once it was set.
-    pub clock_believed: bool,
-    /// What the host wants to be.
-    pub role: Role,
-    /// Suites that it speaks, the preferred first.
-    pub suites: Vec<Suite>,
-    /// Its distribution, for people.
-    pub distribution: &'static str,
-    /// Version of the software.
-    pub version: String,
-    /// How long a kind rests after work before the lock failed.
-    pub retry: Duration,
-    /// How long a member asks for the key of its disk before it takes the second one, from its TPM. None: it never does.
-    pub local_unlock_after: Option<Duration>,
-    /// How long it may take from a ticket to the lock.
-    pub lock_within: Duration,
-    /// How long it may take from the lock until the host is a member.
-    pub member_within: Duration,
-    /// How long a failure can be read before the host reboots.
-    pub reboot_after: Duration,
-    /// How long a member goes on answering: an issuer may have missed something.
-    pub linger: Duration,
-    /// How long an administrator is asked after each command.
-    pub administrator_for: Duration,
-    /// How much of the life of a certificate is over when it is renewed, per cent.
-    pub renew_percent: u8,
-}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Phase {

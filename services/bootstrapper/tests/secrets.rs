@@ -65,7 +65,7 @@ async fn no_secret_is_in_a_log_a_metric_a_status_or_a_file_for_others() {
     let systemd = UnixDatagram::bind(outside.path().join("notify")).unwrap();
     let socket = UnixDatagram::unbound().unwrap();
     socket.connect(outside.path().join("notify")).unwrap();
-    platform.supervisor = Supervisor::new(Some(socket), None);
+    let supervisor = Supervisor::new(Some(socket), None);
     let listening = std::thread::spawn(move || {
         let (mut status, mut bytes) = (String::new(), [0; 4096]);
         while !status.ends_with("STOPPING=1") {
@@ -77,7 +77,7 @@ async fn no_secret_is_in_a_log_a_metric_a_status_or_a_file_for_others() {
 
     let service = TestIssuer::join_service(Variant::Simulated, Box::new(SimulatedVerifier::default()));
     let mut site = Site::start(&broker, vec![service]);
-    let running = Running::start(configuration, platform);
+    let running = Running::supervised(configuration, platform, supervisor);
     site.until("the member", |site| site.state(disk) == "member").await;
     assert_eq!(running.stop().await, Ending::Member);
     assert_eq!(fs::read_to_string(&tries).unwrap().lines().count(), 2, "it failed once");

@@ -20,8 +20,11 @@
 mod births;
 mod builtin;
 pub mod config;
+mod epoch;
 mod event;
 pub mod model;
+mod object;
+mod object_metrics;
 mod service;
 pub mod state;
 pub mod store;

@@ -9,19 +9,18 @@ mod classes;
 mod draft;
 pub(crate) mod schema;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use configdb_contract::Entry;
 use configdb_schema::application::by_uuid;
-use configdb_schema::document::EdgeClusterRecovery;
-use configdb_schema::document::{Membership, Registration};
 use configdb_schema::known;
 use sparkplug::replication::Timelines;
 use uuid::Uuid;
 
-use crate::births;
-use crate::store::{ObjectRow, Retention, Snapshot};
+use crate::epoch::epoch_of;
+pub use crate::object::{Object, StoredEntry};
+use crate::object_metrics::{birth_bytes, widest_metrics};
+use crate::store::{Retention, Snapshot};
 use schema::{Schema, SchemaFault};
 
 pub use apply::{Applied, Origin, Publication, Refusal};
@@ -58,33 +57,6 @@ impl Default for Limits {
 
 /// What a historical value of an entry takes besides the entry: so that every entry that fits its object's birth can also be replayed.
 pub(crate) const HISTORY_BYTES: usize = 1024;
-
-/// An entry as it is stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredEntry {
-    /// The JSON, as text.
-    pub json: Arc<str>,
-    /// Differs after every change.
-    pub etag: Uuid,
-    /// Revision of the transaction that wrote it.
-    pub revision: u64,
-    /// It came with this program and no one has changed it.
-    pub builtin: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Object {
-    pub class: Uuid,
-    pub rank: u8,
-    /// A principal, or Unowned.
-    pub owner: Uuid,
-    /// Marked deleted: known, without entries, not published.
-    pub deleted: bool,
-    /// Direct memberships, the primary class included.
-    pub member_of: BTreeSet<Uuid>,
-    pub subclass_of: BTreeSet<Uuid>,
-    pub entries: BTreeMap<Uuid, StoredEntry>,
-}
 
 /// An application with a metric.
 #[derive(Debug, Clone)]
@@ -281,7 +253,7 @@ impl Model {
         }
     }
 
-    fn put_object(&mut self, row: &ObjectRow) {
+    fn put_object(&mut self, row: &crate::object::ObjectRow) {
         let known = self.objects.remove(&row.uuid);
         self.live -= usize::from(known.as_ref().is_some_and(|object| !object.deleted));
         self.live += usize::from(!row.deleted);
@@ -334,54 +306,7 @@ impl Model {
     }
 
     fn birth_bytes(&self, uuid: Uuid, object: &Object) -> usize {
-        births::birth_bytes(&births::widest_metrics(self, uuid, object)) + HISTORY_BYTES
-    }
-}
-
-/// The epoch that an `EdgeClusterRecovery` entry raises in the store of that identity.
-pub(crate) fn epoch_of(recovery: &str, identity: Uuid) -> Option<u64> {
-    let recovery: EdgeClusterRecovery = serde_json::from_str(recovery).ok()?;
-    (recovery.store == identity).then_some(recovery.epoch)
-}
-
-impl Object {
-    /// The stored form, without the entries.
-    #[must_use]
-    pub fn row(&self, uuid: Uuid) -> ObjectRow {
-        ObjectRow {
-            uuid,
-            class: self.class,
-            rank: self.rank,
-            owner: self.owner,
-            deleted: self.deleted,
-            member_of: self.member_of.clone(),
-            subclass_of: self.subclass_of.clone(),
-        }
-    }
-
-    #[must_use]
-    pub const fn registration(&self, uuid: Uuid) -> Registration {
-        Registration {
-            uuid,
-            rank: self.rank,
-            class: self.class,
-            owner: self.owner,
-            deleted: self.deleted,
-            strict: true,
-        }
-    }
-
-    #[must_use]
-    pub fn membership(&self) -> Membership {
-        Membership { member_of: self.member_of.clone(), subclass_of: self.subclass_of.clone() }
-    }
-}
-
-impl StoredEntry {
-    /// As readers see it.
-    #[must_use]
-    pub fn published(&self, application: Uuid) -> Entry {
-        Entry { application, json: self.json.clone(), etag: self.etag, revision: self.revision }
+        birth_bytes(&widest_metrics(self.applications(), uuid, object)) + HISTORY_BYTES
     }
 }
 

@@ -467,7 +467,7 @@ impl State {
         let slugs: BTreeSet<&str> = history.iter().map(|past| &*past.slug).collect();
         let applications = self.model.applications().filter(|(slug, _)| slugs.contains(&***slug));
         let absent = applications.filter(|(_, application)| !present.entries.contains_key(application));
-        absent.map(|(slug, application)| births::entry_metric(slug, application, present)).collect()
+        absent.map(|(slug, application)| crate::object_metrics::entry_metric(slug, application, present)).collect()
     }
 
     /// Whether objects may have a metric of this name, so that it can be replayed.

@@ -5,7 +5,6 @@ mod lock;
 mod memory;
 mod sqlite;
 
-use std::collections::BTreeSet;
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,26 +14,14 @@ use configdb_contract::{HistoryEntry, ReplayRequest, RequestResult};
 use sparkplug::replication::Timelines;
 use uuid::Uuid;
 
-use crate::model::StoredEntry;
+pub use crate::object::ObjectRow;
+use crate::object::StoredEntry;
 
 pub use memory::MemoryStore;
 pub use sqlite::SqliteStore;
 
 /// Name of the SQLite store in ConfigDB's state directory.
 pub const STORE_FILE: &str = "configdb.sqlite";
-
-/// An object without its entries.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs, reason = "as in crate::model::Object")]
-pub struct ObjectRow {
-    pub uuid: Uuid,
-    pub class: Uuid,
-    pub rank: u8,
-    pub owner: Uuid,
-    pub deleted: bool,
-    pub member_of: BTreeSet<Uuid>,
-    pub subclass_of: BTreeSet<Uuid>,
-}
 
 /// An entry after a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]

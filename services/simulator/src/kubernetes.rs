@@ -17,6 +17,7 @@ pub mod discovery;
 pub mod error;
 pub mod faults;
 pub mod fields;
+mod form;
 pub mod http;
 pub mod kinds;
 pub mod merge;

@@ -10,6 +10,7 @@ use anyhow::{Context as _, anyhow};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bootstrapper::adapters::simulated::SimulatedHost;
+use bootstrapper::adapters::supervisor::Supervisor;
 use bootstrapper::config::{ClusterConfig, RoleChoice, TrustConfig};
 use bootstrapper::platform::{Activity, Installer, JoinPlan, Outcome, PlatformError};
 use bootstrapper::{Ending, Platform};
@@ -139,7 +140,7 @@ impl Machine {
             let installer = SimulatedKubernetes { host: self.spec(role), api: kubernetes.clone() };
             let platform = Platform { installer: Box::new(installer), ..self.host.platform() };
             let (cluster, host) = (home.cluster.as_str(), self.hostname.as_str());
-            match bootstrapper::run(config.clone(), platform, stop.child()).await {
+            match bootstrapper::run(config.clone(), platform, Supervisor::none(), stop.child()).await {
                 Ok(Ending::Reboot(reason)) => {
                     tracing::info!(cluster, host, reason, "a simulated host reboots");
                     self.host.reboot();

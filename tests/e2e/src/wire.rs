@@ -206,7 +206,7 @@ impl Reader {
         if node.is_unknown && kind != MessageKind::NBirth {
             node.is_alive = kind != MessageKind::NDeath;
             let died = if kind == MessageKind::NDeath { bd_seq(&payload) } else { None };
-            // In MQTT 5 the will follows the death that a node says itself, here as well as where the birth was heard.
+            // In MQTT 5 the will follows the death that a node says itself, whether or not its birth was received.
             if died.is_some() && node.dead != died {
                 node.dead = died;
                 node.deaths += 1;
@@ -471,7 +471,7 @@ mod tests {
     fn a_death_that_is_followed_by_its_will_is_one_death_to_a_recorder_that_missed_the_birth_too() {
         let messages: Vec<Arc<Message>> = [ndata(3), ndeath(7), ndeath(7)].into_iter().map(Arc::new).collect();
         let reader = Reader::read_late(&messages);
-        let (_, node) = reader.nodes().iter().next().expect("the node was heard");
+        let (_, node) = reader.nodes().iter().next().expect("the node is known");
         assert_eq!((node.is_alive, node.deaths), (false, 1));
     }
 

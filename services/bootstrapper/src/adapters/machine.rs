@@ -13,7 +13,6 @@ use super::cryptsetup::CryptsetupDisk;
 use super::files::below;
 use super::k3s::K3s;
 use super::kubeadm::Kubeadm;
-use super::supervisor::Supervisor;
 use crate::config::{Checked, Config, Distribution};
 use crate::platform::{Attester, Installer, Outcome, Platform, Reboot};
 
@@ -38,7 +37,7 @@ impl Reboot for Systemd {
 ///
 /// # Errors
 /// There is no boot id, or the program was built without the feature `tpm`.
-pub fn platform(config: &Config, checked: &Checked, supervisor: Supervisor) -> anyhow::Result<Platform> {
+pub fn platform(config: &Config, checked: &Checked) -> anyhow::Result<Platform> {
     let root = config.paths.root.clone();
     let boot_id = below(&root, Path::new(BOOT_ID));
     let boot = std::fs::read_to_string(&boot_id).with_context(|| format!("cannot read {}", boot_id.display()))?;
@@ -51,7 +50,6 @@ pub fn platform(config: &Config, checked: &Checked, supervisor: Supervisor) -> a
             systemctl: config.kubernetes.systemctl.clone(),
             timeout: Duration::from_millis(config.timeouts.command_ms),
         }),
-        supervisor,
         boot: *boot.as_bytes(),
         root,
     })

@@ -20,7 +20,6 @@ use service_runtime::atomic_file::OWNER_ONLY;
 use uuid::Uuid;
 
 use super::files;
-use super::supervisor::Supervisor;
 use crate::platform::{
     Activity, Attester, AttesterKeys, DiskFound, Installer, JoinPlan, Mark, Outcome, Platform, PlatformError, Reboot,
     StateDisk, UnlockError,
@@ -98,7 +97,6 @@ impl SimulatedHost {
             disk: Box::new(self.clone()),
             installer: Box::new(SimulatedInstaller),
             reboot: Box::new(self.clone()),
-            supervisor: Supervisor::none(),
             root: self.root.clone(),
             boot: self.inside().boot,
         }

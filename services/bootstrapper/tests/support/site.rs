@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use bootstrapper::adapters::supervisor::Supervisor;
 use bootstrapper::config::{ClusterConfig, Config, TimeoutsConfig, TrustConfig};
 use bootstrapper::{Ending, Platform};
 use bootstrapper_contract::{HostNode, names};
@@ -41,9 +42,13 @@ pub struct Running {
 
 impl Running {
     pub fn start(config: Config, platform: Platform) -> Self {
+        Self::supervised(config, platform, Supervisor::none())
+    }
+
+    pub fn supervised(config: Config, platform: Platform, supervisor: Supervisor) -> Self {
         config.state_dir.create().unwrap();
         let shutdown = Shutdown::new();
-        let task = tokio::spawn(bootstrapper::run(config, platform, shutdown.clone()));
+        let task = tokio::spawn(bootstrapper::run(config, platform, supervisor, shutdown.clone()));
         Self { shutdown, task }
     }
 

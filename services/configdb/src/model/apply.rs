@@ -8,9 +8,9 @@ use configdb_schema::known;
 use sparkplug::Metric;
 use uuid::Uuid;
 
+use super::Model;
 use super::draft::Draft;
-use super::{Model, Object};
-use crate::births;
+use crate::object_metrics;
 use crate::store::{EntryRow, HistoryRow, Transaction};
 
 /// Who writes, and with which request.
@@ -128,7 +128,7 @@ impl Model {
         }
         let bytes = self.birth_bytes(draft.uuid, &draft.object);
         let grown = match &draft.application {
-            Some(Some(slug)) => births::null_entry_bytes(slug, draft.uuid),
+            Some(Some(slug)) => object_metrics::null_entry_bytes(slug, draft.uuid),
             _ => 0,
         };
         if bytes + grown > max {
@@ -165,20 +165,20 @@ impl Model {
 
     fn changed_metrics(&self, draft: &Draft) -> Vec<Metric> {
         let mut metrics = Vec::new();
-        let name = draft.before.as_ref().and_then(births::name);
-        if name != births::name(&draft.object) {
-            metrics.push(births::name_metric(&draft.object));
+        let name = draft.before.as_ref().and_then(object_metrics::name);
+        if name != object_metrics::name(&draft.object) {
+            metrics.push(object_metrics::name_metric(&draft.object));
         }
         if draft.registration_changed() {
-            metrics.push(births::class_metric(&draft.object));
-            metrics.push(births::registration_metric(draft.uuid, &draft.object));
+            metrics.push(object_metrics::class_metric(&draft.object));
+            metrics.push(object_metrics::registration_metric(draft.uuid, &draft.object));
         }
         if draft.membership_changed() {
-            metrics.push(births::membership_metric(&draft.object));
+            metrics.push(object_metrics::membership_metric(&draft.object));
         }
         for application in &draft.changed {
             if let Some(slug) = self.slug(*application) {
-                metrics.push(births::entry_metric(slug, *application, &draft.object));
+                metrics.push(object_metrics::entry_metric(slug, *application, &draft.object));
             }
         }
         metrics
@@ -192,12 +192,12 @@ impl Model {
         let text = |json: String| Some(Arc::from(json));
         let object_changed = draft.registration_changed() || draft.membership_changed();
         if draft.registration_changed() {
-            let old = draft.before.as_ref().and_then(|o| text(births::registration_json(draft.uuid, o)));
-            record(REGISTRATION_SLUG, old, text(births::registration_json(draft.uuid, &draft.object)), None);
+            let old = draft.before.as_ref().and_then(|o| text(object_metrics::registration_json(draft.uuid, o)));
+            record(REGISTRATION_SLUG, old, text(object_metrics::registration_json(draft.uuid, &draft.object)), None);
         }
         if draft.membership_changed() {
-            let old = draft.before.as_ref().and_then(|o| text(births::membership_json(o)));
-            record(MEMBERSHIP_SLUG, old, text(births::membership_json(&draft.object)), None);
+            let old = draft.before.as_ref().and_then(|o| text(object_metrics::membership_json(o)));
+            record(MEMBERSHIP_SLUG, old, text(object_metrics::membership_json(&draft.object)), None);
         }
         let mut entries = Vec::new();
         for application in &draft.changed {
@@ -240,10 +240,4 @@ impl Model {
     pub(super) fn name_of(&self, application: Uuid) -> String {
         self.slug(application).map_or_else(|| application.to_string(), ToString::to_string)
     }
-}
-
-/// Whether two states of an object differ in what the registration says.
-pub(super) fn registration_differs(before: Option<&Object>, after: &Object) -> bool {
-    before
-        .is_none_or(|b| (b.class, b.rank, b.owner, b.deleted) != (after.class, after.rank, after.owner, after.deleted))
 }

@@ -10,7 +10,6 @@ use configdb_schema::known::{application, special};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::apply::registration_differs;
 use super::schema::{self, Schema};
 use super::{Model, Object, Origin, Refusal, StoredEntry};
 
@@ -286,4 +285,10 @@ fn patched(old: Option<&Value>, patch: &Value) -> Result<Value, String> {
 /// Derived, so that a replayed log of requests gives the same store.
 fn etag(store: Uuid, revision: u64, application: Uuid, object: Uuid) -> Uuid {
     Uuid::new_v5(&store, format!("{revision}:{application}:{object}").as_bytes())
+}
+
+/// Whether two states of an object differ in what the registration says.
+fn registration_differs(before: Option<&Object>, after: &Object) -> bool {
+    before
+        .is_none_or(|b| (b.class, b.rank, b.owner, b.deleted) != (after.class, after.rank, after.owner, after.deleted))
 }

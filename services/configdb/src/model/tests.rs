@@ -6,7 +6,7 @@ use configdb_schema::known::{application, chart, class, special};
 use serde_json::json;
 
 use super::*;
-use crate::builtin;
+use crate::{builtin, object_metrics};
 
 pub(crate) const SITE: Origin<'static> = Origin { writer: "site", builtin: false, time: 1_000 };
 const CLUSTER: Uuid = Uuid::from_u128(0xc1);
@@ -276,10 +276,13 @@ fn a_new_application_gets_a_slug_and_objects_have_no_metric_of_it_before_an_entr
     create_cluster(&mut model, CLUSTER);
     let names = |metrics: Vec<sparkplug::Metric>| metrics.iter().map(|m| m.name.to_string()).collect::<Vec<_>>();
     let cluster = || model.object(CLUSTER).unwrap();
-    let born = names(births::object_metrics(&model, CLUSTER, cluster()));
+    let born = names(crate::births::object_metrics(&model, CLUSTER, cluster()));
     assert_eq!(born[..2], ["Object/Class", "Registration"], "it has no name");
     assert!(!born.contains(&"Shiftplan".to_owned()));
-    assert!(names(births::widest_metrics(&model, CLUSTER, cluster())).contains(&"Shiftplan".to_owned()));
+    assert!(
+        names(object_metrics::widest_metrics(model.applications(), CLUSTER, cluster()))
+            .contains(&"Shiftplan".to_owned())
+    );
     apply(&mut model, &put(custom).entry("Info", json!({"name": "Renamed"})));
     assert!(model.application("Shiftplan").is_some(), "a slug stays");
     let second = create_application(&mut model, Uuid::from_u128(0xabd), "Shift plan");
@@ -376,7 +379,10 @@ fn what_would_not_fit_a_message_is_refused_and_what_is_accepted_fits() {
     }
     assert!(bytes > 10_000, "the limit is used");
     let object = model.object(CLUSTER).unwrap();
-    assert!(births::birth_bytes(&births::widest_metrics(&model, CLUSTER, object)) <= limits.message_bytes_max);
+    assert!(
+        object_metrics::birth_bytes(&metrics::widest_metrics(model.applications(), CLUSTER, object))
+            <= limits.message_bytes_max
+    );
     let mut applications = 0_u32;
     let refusal = loop {
         let uuid = Uuid::from_u128(0x1000 + u128::from(applications));

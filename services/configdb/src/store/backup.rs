@@ -20,7 +20,7 @@ use super::sqlite::{
     connect_to_change, connect_to_read, integer, io as sql, meta, parsed, primary_code, schema_version, set_meta, text,
 };
 use super::{STORE_FILE, StoreError};
-use crate::model::epoch_of;
+use crate::epoch::epoch_of;
 
 /// Key of `meta` that only a backup has: UTC ms at which it was made.
 const BACKED_UP: &str = "backed_up";

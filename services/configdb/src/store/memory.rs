@@ -8,7 +8,7 @@ use sparkplug::replication::Timelines;
 use uuid::Uuid;
 
 use super::{Commit, ObjectRow, RecordedRequest, Retention, Snapshot, Store, StoreError};
-use crate::model::StoredEntry;
+use crate::object::StoredEntry;
 
 /// A handle on the simulated disk.
 #[derive(Debug, Clone)]

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::lock::StoreLock;
 use super::{Commit, ObjectRow, RecordedRequest, Retention, Snapshot, Store, StoreError, Transaction};
-use crate::model::StoredEntry;
+use crate::object::StoredEntry;
 
 /// Bytes of a line of history: its texts of free length, and [`HISTORY_ROW_BYTES`].
 macro_rules! line_bytes {

@@ -4,6 +4,7 @@ pub mod attempt;
 pub mod event;
 pub mod machine;
 pub mod member;
+mod settings;
 
 pub use attempt::HostSettings;
 pub use attempt::{Challenged, EvidenceSent, HelloSent, Quoting, TicketOutcome};

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::Kubernetes;
 use super::error::ApiError;
 use super::faults::Break;
-use super::http::Form;
+use super::form::Form;
 use super::kinds::Kind;
 use super::selector::Selector;
 use super::store::ListOptions;

@@ -15,13 +15,14 @@
 mod allocations;
 mod broker;
 mod contender;
+mod kind;
 mod report;
 mod stream;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use contender::Kind;
+use kind::Kind;
 use report::{Run, Table};
 use stream::{Names, Stream};
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::Fleet;
-use crate::contender::Kind;
+use crate::kind::Kind;
 use crate::stream::CHANGED;
 
 /// What a contender says of itself at its end.

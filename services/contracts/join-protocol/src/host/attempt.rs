@@ -12,14 +12,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::member::{Member, Opened, Renewed};
-use crate::certificate::{ChainError, PublicKey, TrustAnchor, is_signed};
+pub use super::settings::HostSettings;
+use crate::certificate::{ChainError, PublicKey, is_signed};
 use crate::limits::QUOTE_BYTES_MAX;
 use crate::message::challenge::{Challenge, ChallengeBody, ClearRefusal, ClearRefusalBody};
-use crate::message::evidence::{Evidence, EvidenceBody, EvidenceContent};
+use crate::message::evidence::{Evidence, EvidenceContent};
 use crate::message::hello::Hello;
 use crate::message::ticket::{Given, Ticket, TicketBody, TicketContent};
 use crate::message::{Fields, WireError};
@@ -27,37 +27,8 @@ use crate::refusal::Refusal;
 use crate::seal::{Binding, KeyPair, is_public_key, seal};
 use crate::secret::{Entropy, Secret};
 use crate::selection::{Selection, SelectionError};
-use crate::terms::{Address, HostClock, Kind, RequestId, Role, Suite, Variant};
+use crate::terms::{HostClock, Kind, RequestId, Suite, Variant};
 use crate::transcript::{self, Hash};
-
-/// What a host wants and what it has.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HostSettings {
-    /// Where it speaks.
-    pub address: Address,
-    /// UUID of its state disk.
-    pub disk: Uuid,
-    /// What it wants.
-    pub kind: Kind,
-    /// What it wants to be.
-    pub role: Role,
-    /// Suites that it speaks, the preferred first.
-    pub suites: Vec<Suite>,
-    /// The form of its keys.
-    pub variant: Variant,
-    /// Public attestation key in the form of the variant.
-    pub attestation_key: Vec<u8>,
-    /// Public endorsement key in the form of the variant.
-    pub endorsement_key: Vec<u8>,
-    /// Certificates of the endorsement key, DER, leaf first.
-    pub endorsement_certificates: Vec<Vec<u8>>,
-    /// Register that it locks itself with; a quote has to show it.
-    pub lock_register: u8,
-    /// What it asks for.
-    pub body: EvidenceBody,
-    /// Whom it believes.
-    pub anchor: TrustAnchor,
-}
 
 /// An input was not believed, and the state as it was.
 #[derive(Debug)]

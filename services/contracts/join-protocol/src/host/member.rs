@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::attempt::HostSettings;
+use super::settings::HostSettings;
 use crate::limits::{RESULT_BYTES_MAX, SECOND_QUOTE_BYTES_MAX};
 use crate::message::acknowledgement::{Acknowledgement, Authenticated, Progress, Stage};
 use crate::message::grant::Grant;
