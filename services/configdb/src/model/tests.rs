@@ -380,7 +380,7 @@ fn what_would_not_fit_a_message_is_refused_and_what_is_accepted_fits() {
     assert!(bytes > 10_000, "the limit is used");
     let object = model.object(CLUSTER).unwrap();
     assert!(
-        object_metrics::birth_bytes(&metrics::widest_metrics(model.applications(), CLUSTER, object))
+        object_metrics::birth_bytes(&object_metrics::widest_metrics(model.applications(), CLUSTER, object))
             <= limits.message_bytes_max
     );
     let mut applications = 0_u32;
