@@ -27,7 +27,7 @@ const NAME_BYTES_MAX: usize = 66;
 pub struct Quote {
     /// Qualified name of the key that signed.
     pub qualified_signer: Vec<u8>,
-    /// What the asker wanted to be in it.
+    /// The data that the verifier asked for.
     pub extra_data: Vec<u8>,
     /// Counters and clock of the TPM.
     pub clock: ClockInfo,
@@ -52,7 +52,7 @@ pub struct ClockInfo {
     pub safe: bool,
 }
 
-/// Why bytes are no quote.
+/// Why bytes are not a quote.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AttestError {
     /// No TPM has made this.

@@ -1,7 +1,7 @@
 //! Judges how a host was booted by the events of its event log, where a policy names events instead of values of registers.
 //!
-//! A quote vouches for the digests of a log and their order, by the replay. It vouches neither for the types of events nor, by itself, for their data. So nothing is decided by a type:
-//! a register that is judged holds listed digests, and events whose digest is that of data which is known to be harmless; everything else is refused.
+//! A quote vouches for the digests of a log and their order, by the replay. It vouches neither for the types of events nor, by itself, for their data. So a type decides nothing.
+//! A register that is judged holds listed digests, and events whose digest is that of data which is known to be harmless. All else is refused.
 //!
 //! | registers | judged by |
 //! |---|---|
@@ -26,7 +26,7 @@ use crate::wire::{Malformed, Reader};
 
 /// The registers that a log has to explain.
 pub(crate) const REGISTERS: [u8; 10] = [0, 1, 2, 3, 4, 5, 6, 7, 9, IMAGE_PCR];
-/// Those of them by which the rules decide, and which an update of firmware leaves as they are: what was loaded, Secure Boot, the command line with the initrd, the image.
+/// Those of them by which the rules decide. An update of firmware leaves them as they are: what was loaded, Secure Boot, the command line with the initrd, the image.
 pub(crate) const DECIDING: [u8; 4] = [4, 7, KERNEL_PCR, IMAGE_PCR];
 
 pub(crate) const DRIVER_PCR: u8 = 2;
@@ -63,7 +63,7 @@ const CONFIGURATION: [(&[u8; 16], &str); 10] = [
 ];
 /// The most characters of a variable's name.
 const NAME_MAX: u64 = 256;
-/// Before the data of an entry of db stands the GUID of its owner.
+/// The GUID of its owner precedes the data of an entry of db.
 const OWNER_BYTES: usize = 16;
 
 /// What systemd measures into register 11 after the log ends, in this order; a host is asked at any time. The first two only where systemd runs in the initrd.
@@ -213,7 +213,7 @@ impl<'a> Judge<'a> {
         event.digest(self.bank).unwrap_or_default()
     }
 
-    /// The event says no more than one of these texts.
+    /// The event is only one of these texts.
     fn says(&self, event: &Event<'_>, texts: &[&[u8]]) -> bool {
         texts.contains(&event.data) && event.is_of_data(self.bank)
     }

@@ -1,6 +1,6 @@
 //! MakeCredential in software: a secret that only the TPM which holds both an endorsement key and an attestation key can give back.
 //!
-//! The result is a function of its arguments, so that every replica of a join service, at any time, makes the same bytes from the same seed (TPM 2.0 Library Specification, part 1,
+//! The result is a function of its arguments. So every replica of a join service, at any time, makes the same bytes from the same seed (TPM 2.0 Library Specification, part 1,
 //! "Credential Protection").
 
 use std::fmt;
@@ -52,7 +52,7 @@ pub enum CredentialError {
     Key,
 }
 
-/// Random input of a credential: 32 bytes that nobody else knows, one value a credential.
+/// Random input of a credential: 32 secret bytes, one value a credential.
 pub struct Seed(Zeroizing<[u8; 32]>);
 
 impl Seed {

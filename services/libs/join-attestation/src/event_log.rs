@@ -1,7 +1,7 @@
 //! The event log that firmware and boot loader write while they measure: what was extended into each register, in order, and what it was about.
 //!
 //! The format is the crypto-agile log of the TCG PC Client Platform Firmware Profile (section 10). A log proves nothing by itself. It counts only where its replay gives the registers of
-//! a quote, and then only for digests and their order: a type is not measured, and data only where its digest is that of the event.
+//! a quote, and then only for digests and their order: a type is not measured, and data counts only where its digest is that of the event.
 
 use std::collections::BTreeMap;
 
@@ -45,14 +45,14 @@ impl Event<'_> {
         self.digests.iter().find(|(id, _)| *id == bank.id()).map(|(_, digest)| *digest)
     }
 
-    /// The digest is that of the data, so whoever vouches for the register vouches for the data.
+    /// The digest is that of the data, so a quote of the register vouches for the data.
     #[must_use]
     pub fn is_of_data(&self, bank: Hash) -> bool {
         self.digest(bank) == Some(bank.digest(&[self.data]).as_slice())
     }
 }
 
-/// An event log that was read. What it says is believed by nobody yet.
+/// An event log that was read. Its content is not verified yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventLog<'a> {
     events: Vec<Event<'a>>,

@@ -21,7 +21,7 @@ impl Hash {
     /// From the identifier (`TPM_ALG_ID`).
     ///
     /// # Errors
-    /// An identifier that is none of a hash that is known here.
+    /// An identifier that does not name a supported hash.
     pub fn from_id(field: &'static str, id: u16) -> Result<Self, Malformed> {
         match id {
             0x0004 => Ok(Self::Sha1),

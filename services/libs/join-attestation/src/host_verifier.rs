@@ -1,4 +1,4 @@
-//! Judges hosts of every variant that a policy names, by that policy; and says who a host is: the hash of its endorsement key, by which policies enrol and revoke it.
+//! Judges hosts of every variant that a policy names, by that policy. It also identifies a host: by the hash of its endorsement key, by which policies enrol and revoke it.
 //!
 //! | variant | hash of the endorsement key | registers, revocation, enrolment |
 //! |---|---|---|
@@ -45,7 +45,7 @@ impl HostVerifier {
     pub fn variants(&self) -> Vec<Variant> {
         let variants = |variant: &EvidenceVariant| -> &[Variant] {
             match variant {
-                // A host that cannot send its log is told so under seal.
+                // A host that cannot send its log is refused under seal.
                 EvidenceVariant::Tpm2 if self.policy().judges_events() => &[Variant::Tpm2EventLog, Variant::Tpm2],
                 EvidenceVariant::Tpm2 => &[Variant::Tpm2],
                 EvidenceVariant::Simulated => &[Variant::Simulated],
@@ -55,7 +55,7 @@ impl HostVerifier {
     }
 
     fn rules(&self) -> Result<&Rules, Refusal> {
-        let refused = |error| Refusal::new(RefusalCode::PolicyInvalid, format!("the policy admits nobody: {error}"));
+        let refused = |error| Refusal::new(RefusalCode::PolicyInvalid, format!("the policy admits no host: {error}"));
         self.policy().rules().map_err(refused)
     }
 
@@ -124,7 +124,7 @@ pub fn ek_hash(keys: &HostKeys<'_>) -> Result<EkHash, Refusal> {
 const CLOCK_STORED_MS: u64 = 1 << 22;
 
 /// Checks that a TPM only went forward since `earlier`; if it went back, it was cleared, or another machine answers with the same key. A clock for which the TPM does not vouch may be behind by
-/// what it had not stored, if the TPM was reset since; without anything known of the host it says nothing.
+/// what it had not stored, if the TPM was reset since. Without an earlier clock of the host such a clock is refused.
 ///
 /// # Errors
 /// `counters-backwards`, `quote-clock`.
@@ -300,9 +300,9 @@ mod tests {
             entry["endorsement"]["revoked"] = json!([entry["endorsement"]["enrolled"][0]["ek"]]);
         };
         assert_eq!(endorsement(revoked, worker), RefusalCode::EndorsementRevoked);
-        let nobody = |entry: &mut Value| entry["pcrs"] = json!({});
-        assert_eq!(endorsement(nobody, worker), RefusalCode::PolicyInvalid);
-        assert!(verifier(&host, nobody).variants().is_empty());
+        let none = |entry: &mut Value| entry["pcrs"] = json!({});
+        assert_eq!(endorsement(none, worker), RefusalCode::PolicyInvalid);
+        assert!(verifier(&host, none).variants().is_empty());
     }
 
     #[test]

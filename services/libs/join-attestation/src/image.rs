@@ -61,7 +61,7 @@ pub struct ReferenceValues {
     pub command_lines: Vec<Vec<u8>>,
     /// The digest of its initrd; None: it has none, or the stub adds to it.
     pub initrd: Option<Vec<u8>>,
-    /// Sections that the stub adds to the initrd, so that its digest cannot be told from the file alone.
+    /// Sections that the stub adds to the initrd: then the digest of the initrd does not follow from the file alone.
     pub added_to_initrd: Vec<&'static str>,
 }
 

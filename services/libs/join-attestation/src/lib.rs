@@ -16,13 +16,13 @@
 //! | `boot` | what a policy says about events, and the judgement of a log |
 //! | [`image`] | what firmware, stub and kernel will measure of a boot image |
 //! | [`policy`] | what a cluster accepts, fail closed |
-//! | [`signed`] | who vouches for a policy, and which of two follows the other |
+//! | [`signed`] | which keys sign a policy, and which of two follows the other |
 //! | [`verdict`] | the whole judgement |
 //! | [`verifier`] | the same, as the join protocol asks for it |
 //! | [`host_verifier`] | the same for every variant that a policy names, and who a host is |
 //! | [`refusal`] | the codes and texts of refusals |
 //!
-//! What a TPM cannot say is not known here: requests, challenges and their lifetimes belong to the join protocol, and who has which key already to the join service.
+//! What a TPM cannot say is not known here: requests, challenges and their lifetimes belong to the join protocol, and which host has which key to the join service.
 //! No clock, no randomness, no I/O: the seed of a credential and the time are arguments. Every input is bounded before it is read.
 #![warn(missing_docs)]
 
@@ -60,5 +60,5 @@ pub use policy::{EkHash, Enrolment, Policy, PolicyError};
 pub use public::Public;
 pub use quote::{QuoteEvidence, verify_quote};
 pub use refusal::{PcrDifference, Refusal, RefusalCode};
-pub use verdict::{Facts, KeyEvidence, Keys, Phase, Verdict, judge, judge_keys};
+pub use verdict::{AdmittedHost, KeyEvidence, Keys, Phase, Verdict, judge, judge_keys};
 pub use verifier::TpmVerifier;

@@ -1,7 +1,7 @@
-//! The policy in force: an [`AttestationPolicy`] entry that was checked, with the revision under which it stands in ConfigDB.
+//! The policy in force: an [`AttestationPolicy`] entry that was checked, with its revision in ConfigDB.
 //!
-//! It fails closed: an entry that is missing, names no register, or holds a value that was never measured makes a policy that admits nobody and says why. A policy by which nobody is
-//! enrolled yet is one: hosts that ask are shown, with their registers, and wait for an approval.
+//! It fails closed: an entry that is missing, names no register, or holds a value that was never measured makes a policy that admits no host and says why. A policy that has no host
+//! enrolled yet is valid: hosts that ask are shown, with their registers, and wait for an approval.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -104,13 +104,13 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The policy of an entry at a revision of ConfigDB. An entry that breaks a rule makes a policy that admits nobody: see [`Policy::error`].
+    /// The policy of an entry at a revision of ConfigDB. An entry that breaks a rule makes a policy that admits no host: see [`Policy::error`].
     #[must_use]
     pub fn new(entry: &AttestationPolicy, revision: u64) -> Self {
         Self { revision, rules: rules(entry) }
     }
 
-    /// The policy of a cluster that has no entry: it admits nobody.
+    /// The policy of a cluster that has no entry: it admits no host.
     #[must_use]
     pub fn missing() -> Self {
         Self { revision: 0, rules: error("AttestationPolicy", "the cluster has no such entry") }
@@ -122,19 +122,19 @@ impl Policy {
         self.revision
     }
 
-    /// Why it admits nobody, if it cannot admit anybody.
+    /// Why it admits no host; None: it can admit hosts.
     #[must_use]
     pub fn error(&self) -> Option<&PolicyError> {
         self.rules.as_ref().err()
     }
 
-    /// Bank and registers that a host has to quote; None if nobody is admitted anyway.
+    /// Bank and registers that a host has to quote; None if no host is admitted anyway.
     #[must_use]
     pub fn selection(&self) -> Option<(Hash, &BTreeSet<u8>)> {
         self.rules.as_ref().ok().map(|rules| (rules.bank, &rules.indices))
     }
 
-    /// The same as it travels in a challenge. Without a policy a host quotes all registers, and is told under seal why nobody is admitted.
+    /// The same as it travels in a challenge. Without a policy a host quotes all registers, and is sent under seal why no host is admitted.
     #[must_use]
     pub fn asked(&self) -> Selection {
         let asked = self.selection().and_then(|(hash, indices)| Selection::new(bank_of(hash), indices.iter().copied()));
@@ -148,7 +148,7 @@ impl Policy {
         Selection::new(bank_of(rules.bank), rules.local_unlock.as_ref()?.iter().copied())
     }
 
-    /// The forms of evidence that are accepted, the preferred first; empty if nobody is admitted anyway.
+    /// The forms of evidence that are accepted, the preferred first; empty if no host is admitted anyway.
     #[must_use]
     pub fn variants(&self) -> &[EvidenceVariant] {
         self.rules.as_ref().map_or(&[], |rules| &rules.variants)
@@ -213,7 +213,7 @@ fn rules(entry: &AttestationPolicy) -> Result<Rules, PolicyError> {
         return error("pcrs", "no register is enforced: such a policy would admit any software");
     }
     if entry.variants.is_empty() {
-        return error("variants", "names none: nobody could bring evidence");
+        return error("variants", "names none: no host could bring evidence");
     }
     if boot.is_some() && entry.variants.contains(&EvidenceVariant::Simulated) {
         return error("boot", "cannot be fulfilled by a simulated host, which `variants` names: it has no event log");
@@ -262,7 +262,7 @@ fn lock(entry: &PcrLock, bank: Hash) -> Result<Lock, PolicyError> {
     };
     let after = entry.after.as_ref().map(|text| measured("lock.after", text, bank)).transpose()?;
     if after.as_ref() == Some(&before) {
-        return error("lock.after", "is the same as before: nobody could tell whether a host has joined");
+        return error("lock.after", "is the same as before: it would not show whether a host has joined");
     }
     Ok(Lock { index: entry.pcr, before, after })
 }
@@ -272,7 +272,7 @@ fn register(index: &str, rule: &PcrRule, bank: Hash, lock: u8) -> Result<(u8, Re
     let number =
         index.parse().ok().filter(|number: &u8| usize::from(*number) < PCR_COUNT && number.to_string() == index);
     let Some(number) = number else {
-        return error(field, format!("is no register: 0 to {}", PCR_COUNT - 1));
+        return error(field, format!("is not a register: 0 to {}", PCR_COUNT - 1));
     };
     if number == lock {
         return error(field, "is the lock register: its values stand in `lock`");
@@ -322,17 +322,17 @@ fn endorsement(entry: &EndorsementRules) -> Result<Endorsement, PolicyError> {
     let revoked = entry.revoked.iter().enumerate();
     let revoked: Result<_, _> =
         revoked.map(|(at, text)| ek_hash(&format!("endorsement.revoked[{at}]"), text)).collect();
-    // Nobody may be enrolled yet; no approval of a host makes up for a manufacturer.
+    // No host may be enrolled yet; no approval of a host makes up for a manufacturer.
     let needs_manufacturers = matches!(entry.require, EndorsementProof::Certificate | EndorsementProof::Both);
     if needs_manufacturers && manufacturers.is_empty() {
-        return error("endorsement.require", "nobody can fulfil it: manufacturers must not be empty");
+        return error("endorsement.require", "no host can fulfil it: manufacturers must not be empty");
     }
     Ok(Endorsement { require: entry.require, manufacturers, enrolled, revoked: revoked? })
 }
 
 fn ek_hash(field: &str, text: &str) -> Result<EkHash, PolicyError> {
     let value = measured(field, text, Hash::Sha256)?;
-    value.try_into().or_else(|_| error(field, "is no SHA-256"))
+    value.try_into().or_else(|_| error(field, "is not a SHA-256"))
 }
 
 fn manufacturers(texts: &[String]) -> Result<Vec<TrustAnchor<'static>>, PolicyError> {
@@ -346,7 +346,7 @@ fn manufacturers(texts: &[String]) -> Result<Vec<TrustAnchor<'static>>, PolicyEr
             };
             match webpki::anchor_from_trusted_cert(&certificate) {
                 Ok(anchor) => anchors.push(anchor.to_owned()),
-                Err(reason) => return error(field, format!("is no certificate of an authority ({reason:?})")),
+                Err(reason) => return error(field, format!("is not a certificate of an authority ({reason:?})")),
             }
         }
         if anchors.len() == before {

@@ -39,7 +39,7 @@ impl<'a> QuoteEvidence<'a> {
         Ok(Self { attest, signature, pcr_values, event_log: None })
     }
 
-    /// As [`QuoteEvidence::parse`], where an event log stands before it: its size in four bytes, then the log.
+    /// As [`QuoteEvidence::parse`], where an event log precedes it: its size in four bytes, then the log.
     ///
     /// # Errors
     /// As there. What the log says is read when it is judged.
@@ -85,7 +85,7 @@ pub struct Expected<'a> {
     pub extra_data: &'a [u8],
 }
 
-/// The refusal of bytes that are no structure.
+/// The refusal of bytes that are not a structure.
 pub(crate) fn malformed(what: &str, error: &Malformed) -> Refusal {
     let code = match error.rule {
         Rule::Long { .. } => RefusalCode::EvidenceTooLarge,
@@ -94,7 +94,7 @@ pub(crate) fn malformed(what: &str, error: &Malformed) -> Refusal {
     Refusal::new(code, format!("{what}: {error}"))
 }
 
-/// Verifies a quote that `key` is to have signed; `key` must have passed [`crate::check_attestation_key`]. Whether its clock is good is for who knows the host's last one: [`crate::check_clock`].
+/// Verifies a quote that `key` is to have signed; `key` must have passed [`crate::check_attestation_key`]. The caller, which knows the host's last clock, checks the clock: [`crate::check_clock`].
 ///
 /// # Errors
 /// A `quote-...` code, `evidence-malformed` or `evidence-too-large`.

@@ -5,7 +5,7 @@ use std::fmt;
 /// The codes. What to do about each is in `docs/attestation.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RefusalCode {
-    /// The policy is missing, empty or invalid: it admits nobody.
+    /// The policy is missing, empty or invalid: it admits no host.
     PolicyInvalid,
     /// A part of the evidence is larger than it can honestly be.
     EvidenceTooLarge,

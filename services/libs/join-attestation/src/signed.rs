@@ -1,4 +1,4 @@
-//! The signature of a policy: who may say by which rules the hosts of a cluster are admitted.
+//! The signature of a policy: which keys decide by which rules the hosts of a cluster are admitted.
 //!
 //! A policy travels by ConfigDB, the cluster manager and the broker, and none of them is believed. What is signed is its canonical form (the entry without its signature, written by the
 //! one type that it is read into), the cluster, a serial number and an end. The key is certified for that cluster by the organisation's root.
@@ -9,7 +9,7 @@ use join_protocol::terms::{HostClock, Purpose};
 use join_protocol::transcript::{Hash, hash};
 use uuid::Uuid;
 
-/// How far a serial number may be above the last one. Whoever could raise it without bound could raise it to the last, after which there is no other.
+/// How far a serial number may be above the last one. A signer who could raise it without bound could raise it to the last, after which there is no other.
 pub const SERIAL_JUMP_MAX: u64 = 1 << 20;
 
 /// What a signature says beside the rules.
@@ -26,7 +26,7 @@ pub struct Claims {
 /// Why a policy is not believed, or not taken over.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
-    /// Nobody vouches for it.
+    /// It has no signature.
     #[error("the policy is not signed; sign it with `sparkfleet policy set`")]
     Missing,
     /// A field of the signature is no such thing.
@@ -107,7 +107,7 @@ pub fn sign(
     AttestationPolicy { signature: Some(signature), ..policy.clone() }
 }
 
-/// What the signature of a policy says, if somebody signed it who may. `clock`: when it is taken over; [`HostClock::Unset`] for one that was taken over before.
+/// What the signature of a policy says, if an authorised operator signed it. `clock`: when it is taken over; [`HostClock::Unset`] for one that was taken over before.
 ///
 /// # Errors
 /// [`SignatureError`]

@@ -105,7 +105,7 @@ impl Keys {
 
 /// What is known of a host that is admitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Facts {
+pub struct AdmittedHost {
     /// Its keys.
     pub keys: Keys,
     /// The values of its registers, by index.
@@ -116,7 +116,7 @@ pub struct Facts {
     pub firmware_version: u64,
 }
 
-impl Facts {
+impl AdmittedHost {
     /// Checks that the TPM only went forward since `earlier`. If it went back, it was cleared, or another machine answers with the same endorsement key.
     ///
     /// # Errors
@@ -141,7 +141,7 @@ pub struct Verdict {
     /// Revision of the policy by which was judged.
     pub policy_revision: u64,
     /// What is known of the host, or why it is refused.
-    pub outcome: Result<Facts, Refusal>,
+    pub outcome: Result<AdmittedHost, Refusal>,
     /// Registers that differ where the policy only warns.
     pub warnings: Vec<PcrDifference>,
 }
@@ -171,7 +171,7 @@ pub fn judge(
         let keys_of_quote = QuoteKeys { endorsement: &keys.endorsement, attestation: &keys.attestation };
         let quoted = check_quote(rules, keys_of_quote, quote, extra_data, phase, &mut warnings)?;
         let QuoteFacts { pcrs, clock, firmware_version, .. } = quoted;
-        Ok(Facts { keys, pcrs, clock, firmware_version })
+        Ok(AdmittedHost { keys, pcrs, clock, firmware_version })
     });
     Verdict { policy_revision: policy.revision(), outcome, warnings }
 }
@@ -203,7 +203,7 @@ pub(crate) fn check_quote(
 }
 
 pub(crate) fn valid(policy: &Policy) -> Result<&Rules, Refusal> {
-    let refused = |error| Refusal::new(RefusalCode::PolicyInvalid, format!("the policy admits nobody: {error}"));
+    let refused = |error| Refusal::new(RefusalCode::PolicyInvalid, format!("the policy admits no host: {error}"));
     policy.rules().map_err(refused)
 }
 

@@ -1,7 +1,7 @@
 //! Reads TPM 2.0 structures: big-endian integers and sized buffers, with a bound on every size and the name of the field in every error. Firmware writes its event log in
 //! little-endian integers.
 //!
-//! Part 1 and part 2 of the TPM 2.0 Library Specification define the structures; their names are used as they stand there.
+//! Part 1 and part 2 of the TPM 2.0 Library Specification define the structures; their names are those of the specification.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Policies that judge by events: hosts that were booted as released are admitted, and whoever changed the boot or the log is refused by name.
+//! Policies that judge by events: hosts that were booted as released are admitted, and hosts with a changed boot or log are refused by name.
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 use std::time::Duration;
@@ -210,7 +210,7 @@ fn another_image_and_another_command_line() {
     let text =
         format!("PCR 9: command line: wanted {}, found 537b9138", rules(PLAIN)["commandLines"][0].as_str().unwrap());
     refused(&image, &other, RefusalCode::CommandLineNotListed, &text);
-    // Nobody measured one.
+    // No command line is measured.
     let mut none = Boot::of(PLAIN);
     none.0.retain(|event| event.pcr != 9 || event.kind != 6 || !event.data.ends_with(b"LoadOptions\0"));
     refused(&rules(PLAIN), &none, RefusalCode::CommandLineNotListed, "found none");
@@ -274,7 +274,7 @@ fn another_initrd() {
     assert_eq!(judged(&listed, &boot), Ok(()));
     listed["initrds"] = json!([]);
     refused(&listed, &boot, RefusalCode::InitrdNotListed, "wanted none");
-    // Whoever runs afterwards says that it was in the image.
+    // A program that runs afterwards claims that it was in the image.
     let mut claimed = boot.clone();
     claimed.append(Entry::of(11, 0xd, b".initrd\0"));
     claimed.append(Entry::of_digest(11, 0xd, extra));
@@ -293,7 +293,7 @@ fn secure_boot_is_on_from_the_first_measurement_and_by_a_signer_that_is_listed()
         "PCR 7: wanted SecureBoot 01, found 00",
     );
 
-    // Off, and afterwards somebody who has the machine measures what it is like where it is on.
+    // Off; an attacker who has the machine afterwards measures what it is like where it is on.
     let good = Boot::of(SECURE_BOOT);
     let mut late = Boot::of(PLAIN);
     good.0.iter().filter(|event| event.pcr == 7).for_each(|event| late.append(event.clone()));
@@ -364,7 +364,7 @@ fn a_log_that_is_missing_malformed_or_of_another_boot() {
 }
 
 #[test]
-fn every_byte_of_a_log_that_is_changed_admits_nobody_with_another_boot() {
+fn every_byte_of_a_log_that_is_changed_admits_no_host_with_another_boot() {
     let wanted = EventLog::parse(SECURE_BOOT).unwrap();
     let rules = secure_rules();
     let boot = Boot::of(SECURE_BOOT);

@@ -64,7 +64,7 @@ fn register_0_begins_with_the_locality_from_which_the_tpm_was_started() {
     let note = measured(0, 3, &[0; 32], b"StartupLocality\0\x03");
     let log = [&PLAIN[..HEADER], &note, &PLAIN[HEADER..]].concat();
     let other = EventLog::parse(&log).unwrap();
-    assert_eq!(other.events().len(), 36, "it is no measurement");
+    assert_eq!(other.events().len(), 36, "it is not a measurement");
     let registers = other.replay(Hash::Sha256).unwrap();
     let wanted = other.of_register(0).fold([vec![0; 31], vec![3]].concat(), |value, event| {
         pcr::extended(Hash::Sha256, &value, event.digest(Hash::Sha256).unwrap())

@@ -1,4 +1,4 @@
-//! Every hostile join that can be told by its evidence is refused, each with its own code. The structures are made in software and signed, so that nothing but the one thing is wrong.
+//! Every hostile join that its evidence shows is refused, each with its own code. The structures are made in software and signed, so that nothing but the one thing is wrong.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by it")]
 
 use crate::forge;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use forge::{Area, INDICES, Machine, SHA1, SHA256, Statement, in_force, key, measured};
 use join_attestation::pcr::after_event;
 use join_attestation::{
-    Facts, Hash, KeyEvidence, Phase, Policy, QuoteEvidence, Refusal, RefusalCode, TpmVerifier, Verdict, judge,
+    AdmittedHost, Hash, KeyEvidence, Phase, Policy, QuoteEvidence, Refusal, RefusalCode, TpmVerifier, Verdict, judge,
     judge_keys,
 };
 use join_protocol::attestation::{Expected, HostKeys, Lock, Step, Verifier};
@@ -35,7 +35,7 @@ fn with_quote(policy: &Policy, machine: &Machine, quote: Option<&QuoteEvidence<'
     judge(policy, &keys, quote, NONCE, phase, NOW)
 }
 
-fn admitted(machine: &Machine, statement: &Statement) -> Facts {
+fn admitted(machine: &Machine, statement: &Statement) -> AdmittedHost {
     verdict(&in_force(&machine.policy()), machine, statement, Phase::Joining).outcome.unwrap()
 }
 
@@ -95,7 +95,7 @@ fn quote_from_another_tpm() {
         QuoteEvidence { attest: &attest, signature: &stranger.sign(&attest), pcr_values: &values, event_log: None };
     let verdict = with_quote(&in_force(&machine.policy()), &machine, Some(&quote), Phase::Joining);
     assert_eq!(verdict.outcome.unwrap_err().code, RefusalCode::QuoteSignature);
-    // With keys of its own it is somebody whom nobody knows.
+    // With keys of its own it is an unknown host.
     let policy = in_force(&machine.policy());
     let own = verdict_of(&policy, &stranger);
     assert_eq!(own.code, RefusalCode::EkNotEnrolled);
@@ -196,7 +196,7 @@ fn many_registers_differ_and_all_are_named() {
 }
 
 #[test]
-fn a_register_that_only_warns_is_told_and_does_not_refuse() {
+fn a_register_that_only_warns_is_reported_and_does_not_refuse() {
     let machine = Machine::new();
     let mut statement = machine.statement(NONCE);
     statement.values[1] = measured(99);
@@ -253,7 +253,7 @@ fn quotes_of_other_banks_and_registers() {
     let without_lock = |statement: &mut Statement| statement.selections[0].1 = vec![4, 7, 9, 11];
     assert_eq!(changed(without_lock), RefusalCode::QuoteSelection);
     assert_eq!(changed(|statement| statement.selections[0].1.push(0)), RefusalCode::QuoteSelection);
-    // A bank of which nothing is selected is no other bank.
+    // A bank of which nothing is selected is not another bank.
     let machine = Machine::new();
     let mut statement = machine.statement(NONCE);
     statement.selections.insert(0, (SHA1, vec![]));
@@ -285,7 +285,7 @@ fn statements_that_no_tpm_made_and_other_statements() {
 
 #[test]
 fn a_clock_that_is_not_safe() {
-    // Whether that matters is for who knows the host's last clock.
+    // Whether that matters depends on the host's last clock.
     let machine = Machine::new();
     let mut statement = machine.statement(NONCE);
     statement.safe = 0;
@@ -327,7 +327,7 @@ fn a_site_whose_lock_register_is_not_zero_before() {
 
 #[test]
 fn a_second_machine_with_the_same_endorsement_key() {
-    // Both are honest in all else; that one of them is behind the other tells.
+    // Both are honest in all else; only that one of them is behind the other shows it.
     let machine = Machine::new();
     let first = admitted(&machine, &machine.statement(NONCE));
     let mut behind = machine.statement(NONCE);
@@ -501,7 +501,7 @@ fn a_point_that_is_not_on_the_curve_signs_nothing() {
 }
 
 #[test]
-fn the_join_protocol_is_told_the_same() {
+fn the_join_protocol_gets_the_same() {
     let machine = Machine::new();
     let verifier = TpmVerifier::new(in_force(&machine.policy()));
     let (endorsement, attestation) = (machine.endorsement().bytes(), machine.attestation().bytes());
@@ -559,7 +559,7 @@ fn the_join_protocol_is_told_the_same() {
 }
 
 #[test]
-fn without_a_valid_policy_nobody_is_admitted() {
+fn without_a_valid_policy_no_host_is_admitted() {
     let machine = Machine::new();
     let refusal = verdict_of(&Policy::missing(), &machine);
     assert_eq!(refusal.code, RefusalCode::PolicyInvalid);

@@ -1,4 +1,4 @@
-//! Reference values of images: against other people's programs (osslsigncode, systemd-measure), and of files that are no images.
+//! Reference values of images: against other people's programs (osslsigncode, systemd-measure), and of files that are not images.
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 use join_attestation::image::command_line_digest;

@@ -1,4 +1,4 @@
-//! A policy that could not keep anybody out keeps everybody out.
+//! A policy that could not keep any host out keeps every host out.
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 use std::collections::BTreeSet;
@@ -41,7 +41,7 @@ fn a_good_policy_says_what_has_to_be_quoted() {
     assert_eq!((policy.error(), policy.revision()), (None, 17));
     assert_eq!(policy.selection(), Some((Hash::Sha256, &BTreeSet::from([4, 14, 15]))));
     assert_eq!(policy.variants(), [EvidenceVariant::Tpm2]);
-    assert_eq!(error("/variants", json!([])), "variants: names none: nobody could bring evidence");
+    assert_eq!(error("/variants", json!([])), "variants: names none: no host could bring evidence");
     let ek: [u8; 32] = hex::decode(digest("ek 1")).unwrap().try_into().unwrap();
     assert_eq!(policy.enrolment(&ek).unwrap().host.as_deref(), Some("a"));
     assert_eq!(policy.enrolled_as("a", uuid::Uuid::nil()), (Some(&ek), None));
@@ -130,8 +130,8 @@ fn registers() {
     assert_eq!(error("/pcrs/4", json!({})), without);
     let many = vec![digest("x"); 65];
     assert_eq!(error("/pcrs/4/expected", json!(many)), "pcrs.4.expected: holds 65, more than 64 values");
-    assert_eq!(error("/pcrs/24", json!({"expected": [digest("x")]})), "pcrs.24: is no register: 0 to 23");
-    assert_eq!(error("/pcrs/04", json!({"expected": [digest("x")]})), "pcrs.04: is no register: 0 to 23");
+    assert_eq!(error("/pcrs/24", json!({"expected": [digest("x")]})), "pcrs.24: is not a register: 0 to 23");
+    assert_eq!(error("/pcrs/04", json!({"expected": [digest("x")]})), "pcrs.04: is not a register: 0 to 23");
     let lock = "pcrs.15: is the lock register: its values stand in `lock`";
     assert_eq!(error("/pcrs/15", json!({"expected": [digest("x")]})), lock);
     assert_eq!(error("/pcrs/4/expected/0", json!("no")), "pcrs.4.expected[0]: is not hexadecimal");
@@ -156,7 +156,7 @@ fn a_register_that_is_only_observed_is_quoted_and_enforces_nothing() {
 }
 
 #[test]
-fn placeholders_are_no_measurements() {
+fn placeholders_are_not_measurements() {
     for placeholder in
         ["00".repeat(32), "ff".repeat(32), "1234".repeat(16), "deadbeef".repeat(8), "0102030405060708".repeat(4)]
     {
@@ -191,7 +191,7 @@ fn endorsement() {
     let disk_twice = json!([{"ek": digest("a"), "disk": disk}, {"ek": digest("b"), "disk": disk}]);
     let text = "endorsement.enrolled[1].disk: is the disk of two endorsement keys";
     assert_eq!(error("/endorsement/enrolled", disk_twice), text);
-    let without = "endorsement.require: nobody can fulfil it: manufacturers must not be empty";
+    let without = "endorsement.require: no host can fulfil it: manufacturers must not be empty";
     assert_eq!(error("/endorsement/manufacturers", json!([])), without);
     assert_eq!(error("/endorsement", json!({"require": "certificate", "enrolled": [{"ek": digest("a")}]})), without);
     assert_eq!(error("/endorsement/manufacturers/0", json!("")), "endorsement.manufacturers[0]: holds no certificate");
@@ -199,11 +199,11 @@ fn endorsement() {
     assert_eq!(error("/endorsement/manufacturers/0", json!(cut)), "endorsement.manufacturers[0]: is not PEM");
     let no_certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     let text = error("/endorsement/manufacturers/0", json!(no_certificate));
-    assert!(text.starts_with("endorsement.manufacturers[0]: is no certificate of an authority"), "{text}");
+    assert!(text.starts_with("endorsement.manufacturers[0]: is not a certificate of an authority"), "{text}");
 }
 
 #[test]
-fn nobody_needs_to_be_enrolled_and_a_first_policy_may_only_observe() {
+fn no_host_needs_to_be_enrolled_and_a_first_policy_may_only_observe() {
     let of = |pcrs: Value, endorsement: Value| {
         let mut entry = good();
         (entry["pcrs"], entry["endorsement"]) = (pcrs, endorsement);

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use configdb_schema::document::AttestationPolicy;
 use join_attestation::{
-    Credential, Facts, KeyEvidence, Keys, Phase, Policy, QuoteEvidence, Refusal, RefusalCode, Seed, judge, judge_keys,
-    pcr,
+    AdmittedHost, Credential, KeyEvidence, Keys, Phase, Policy, QuoteEvidence, Refusal, RefusalCode, Seed, judge,
+    judge_keys, pcr,
 };
 use serde_json::{Value, json};
 use swtpm::{EK_P384, EK_RSA, Swtpm};
@@ -66,7 +66,13 @@ impl Host {
         self.evidence(|evidence| judge_keys(policy, evidence, now()))
     }
 
-    fn judge(&self, policy: &Policy, quoted: &Quoted, extra_data: &[u8], phase: Phase<'_>) -> Result<Facts, Refusal> {
+    fn judge(
+        &self,
+        policy: &Policy,
+        quoted: &Quoted,
+        extra_data: &[u8],
+        phase: Phase<'_>,
+    ) -> Result<AdmittedHost, Refusal> {
         let quote = QuoteEvidence {
             attest: &quoted.attest,
             signature: &quoted.signature,
@@ -149,7 +155,7 @@ fn a_host_with_a_real_tpm_is_admitted_locks_itself_and_is_not_admitted_again_bef
 
     let keys = host.keys(&policy).unwrap();
     assert!(keys.certified);
-    // As docs/attestation.md tells operators to make it.
+    // As docs/attestation.md describes for operators.
     tpm.tool("tpm2_readpublic", &["-c", EK_RSA, "-f", "der", "-o", "ek.spki"]);
     assert_eq!(join_attestation::Hash::Sha256.digest(&[&tpm.file("ek.spki")]), keys.ek_hash);
     let secret = [0x5e; 32];
@@ -240,7 +246,7 @@ fn an_attestation_key_of_another_tpm_is_of_no_use() {
     let untrusted = other.keys(&policy).unwrap_err();
     assert_eq!(untrusted.code, RefusalCode::EkCertificateUntrusted);
 
-    // The owner's endorsement key and the stranger's attestation key: nobody can open the credential.
+    // The owner's endorsement key and the stranger's attestation key: no TPM can open the credential.
     host.attestation = other.attestation.clone();
     let credential = host.keys(&policy).unwrap().credential(&[7; 32], &Seed::new([3; 32])).unwrap();
     assert_eq!(activate(&owner, EK_RSA, &credential), None);
@@ -324,7 +330,7 @@ fn a_tpm_that_was_switched_off_without_warning_does_not_vouch_for_its_clock() {
         boot(&tpm);
         load_attestation_key(&tpm);
         let facts = host.judge(&in_force(&policy(&tpm)), &quote(&tpm, b"x"), b"x", Phase::Joining).unwrap();
-        assert!(facts.clock.reset_count > resets, "the resets tell the order where the clock does not");
+        assert!(facts.clock.reset_count > resets, "the resets show the order where the clock does not");
         resets = facts.clock.reset_count;
         Some(facts.clock).filter(|clock| !clock.safe)
     });

@@ -150,7 +150,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_spliced_into_true_evidence_never_panic_and_admit_nobody(
+    fn bytes_spliced_into_true_evidence_never_panic_and_admit_no_host(
         field in 0_usize..6,
         at in any::<proptest::sample::Index>(),
         spliced in proptest::collection::vec(any::<u8>(), 1..40),

@@ -68,7 +68,7 @@ fn what_is_signed_is_believed_until_its_end_and_what_was_taken_over_for_ever() {
 }
 
 #[test]
-fn whoever_may_not_sign_is_not_believed() {
+fn a_signer_without_authority_is_not_believed() {
     let by = |of: u8, chain: &[Vec<u8>]| judged(&sign(&policy(&[]), &CLAIMS, &key(of), chain));
     let refused = |change: fn(&mut IssuerCertificate)| by(2, &[certificate(2, 1, change)]).unwrap_err();
     assert_eq!(by(2, &[]), Err(SignatureError::Signer(ChainError::Empty)));

@@ -30,7 +30,7 @@ use crate::signer::{AuthorityKey, KeyError};
 /// How long before now a certificate begins to be valid: hosts' clocks are not alike.
 pub const BACKDATED: Duration = Duration::from_secs(2 * 3600);
 
-/// The longest life of a certificate.
+/// The longest validity of a certificate.
 pub const LIFETIME_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
 const SERVER_AUTH: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.1");
@@ -48,16 +48,16 @@ pub enum Purpose {
 /// Why no certificate is issued.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IssueError {
-    /// The authority's certificate is none.
+    /// The authority's certificate is not a certificate.
     #[error("certificate of the cluster's authority: {0}")]
     Authority(String),
-    /// The authority's key is none, or cannot sign.
+    /// The authority's key is not a key, or cannot sign.
     #[error("key of the cluster's authority: {0}")]
     Key(#[from] KeyError),
     /// Certificate and key of the authority do not belong together.
     #[error("certificate and key of the cluster's authority do not belong together")]
     Mismatch,
-    /// The time is none that a certificate can hold.
+    /// A certificate cannot hold the time.
     #[error("no certificate can be valid from then until then")]
     Time,
     /// What is asked for cannot be encoded.

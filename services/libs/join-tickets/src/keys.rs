@@ -11,7 +11,7 @@
 //! | keys of join issuers | master secret | master salt | `key-join-issuer/` and the number of the epoch |
 //! | cluster id | measurement secret | measurement salt | `key-clusterID` |
 //!
-//! All others are 32 bytes. Nobody chooses an info freely: a UUID and a hash in their one written form are no other purpose's name.
+//! All others are 32 bytes. No caller chooses an info freely: a UUID and a hash in their one written form are not another purpose's name.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ pub const MASTER_SECRET_BYTES_MIN: usize = 16;
 /// The fewest bytes of its salt.
 pub const MASTER_SALT_BYTES_MIN: usize = 32;
 
-/// 32 bytes that nobody may see.
+/// 32 bytes that must not be shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Zeroizing<[u8; 32]>);
 
@@ -35,7 +35,7 @@ impl Secret {
         Self(Zeroizing::new(bytes))
     }
 
-    /// The bytes, for who puts them into a sealed ticket or hands them to a disk.
+    /// The bytes, to be put into a sealed ticket or handed to a disk.
     #[must_use]
     pub fn expose(&self) -> &[u8; 32] {
         &self.0
@@ -48,7 +48,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Why bytes are no master secret.
+/// Why bytes are not a master secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MasterSecretError {
     /// The secret is too short.
@@ -88,7 +88,7 @@ impl MasterSecret {
         Ok(Self { secret, salt })
     }
 
-    /// Opens the state disk with that LUKS UUID. `generation`: what was drawn when the disk was made, so that one that is made anew has another key; a disk without was made without.
+    /// Opens the state disk with that LUKS UUID. `generation`: what was drawn when the disk was formatted, so that a disk that is formatted again has another key; None: a disk that was formatted without one.
     #[must_use]
     pub fn state_disk_key(&self, disk: Uuid, generation: Option<&[u8; 16]>) -> Secret {
         match generation {
@@ -109,7 +109,7 @@ impl MasterSecret {
         *self.derive("key-measurementSalt").expose()
     }
 
-    /// Seed of the Ed25519 key that certifies hosts' SSH keys: whoever has the master secret can make it again.
+    /// Seed of the Ed25519 key that certifies hosts' SSH keys: the master secret suffices to derive it again.
     #[must_use]
     pub fn ssh_authority_seed(&self) -> Secret {
         self.derive("key-ca_emergency_ssh")

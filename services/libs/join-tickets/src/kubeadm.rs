@@ -10,7 +10,7 @@ use x509_cert::certificate::{CertificateInner, Raw};
 use x509_cert::der::{Decode, Encode};
 use zeroize::Zeroizing;
 
-/// The longest life of a token, in seconds: it is used in the minute after it was made.
+/// The longest validity of a token, in seconds: it is used in the minute after it was made.
 pub const TOKEN_SECONDS_MAX: i64 = 15 * 60;
 
 /// The most certificates that a bundle may hold.
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_bundle_has_no_pins() {
+    fn what_is_not_a_bundle_has_no_pins() {
         assert_eq!(discovery_pins(b""), Err(PinError::Pem));
         assert_eq!(discovery_pins(b"-----BEGIN CERTIFICATE-----\n"), Err(PinError::Pem));
         let wrong = b"-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";

@@ -1,10 +1,10 @@
 //! Certificate signing requests of kubelets (PKCS#10): what a request must be before a certificate is issued for it.
 //!
-//! A host asks for itself only: the name is the one that its attested identity may have, the key is of a kind and size that is accepted, and addresses are those that the join service
+//! A host asks for itself only. The name is the one that its attested identity may have, the key has an accepted kind and size, and the addresses are those that the join service
 //! knows to be the host's. Nothing else is asked for and nothing is copied unseen.
 
 use std::collections::BTreeSet;
-// An address is a value here: it stands in a certificate, and nothing is opened.
+// An address is a value here: it is written in a certificate, and nothing is opened.
 use core::net::IpAddr;
 
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, UnparsedPublicKey, VerificationAlgorithm};
@@ -65,7 +65,7 @@ pub enum RequestError {
     /// The subject is not this node.
     #[error("certificate request: subject: {0}")]
     Subject(String),
-    /// An attribute or extension that nobody needs.
+    /// An attribute or extension that no kubelet needs.
     #[error("certificate request: {0} is not allowed")]
     Extension(String),
     /// An alternative name that is not the host's.
@@ -196,7 +196,7 @@ fn check_names(names: &[GeneralName], allowed: &Allowed<'_>) -> Result<(BTreeSet
             GeneralName::DnsName(name) => return Err(RequestError::AlternativeName(name.as_str().to_owned())),
             GeneralName::IpAddress(octets) => {
                 let address = address(octets.as_bytes())
-                    .ok_or_else(|| RequestError::AlternativeName("that is no address".to_owned()))?;
+                    .ok_or_else(|| RequestError::AlternativeName("that is not an address".to_owned()))?;
                 if !allowed.addresses.contains(&address) {
                     return Err(RequestError::AlternativeName(address.to_string()));
                 }

@@ -24,7 +24,7 @@ pub enum KeyError {
     #[error("is not PEM with a private key")]
     Pem,
     /// It is a key of another kind.
-    #[error("is no RSA (2048 bits or more), ECDSA (P-256, P-384) or Ed25519 key")]
+    #[error("is not an RSA (2048 bits or more), ECDSA (P-256, P-384) or Ed25519 key")]
     Kind,
     /// It does not sign.
     #[error("cannot sign")]
@@ -55,7 +55,7 @@ impl AuthorityKey {
     pub fn from_pem(pem: &[u8]) -> Result<Self, KeyError> {
         let der = PrivateKeyDer::from_pem_slice(pem).map_err(|_| KeyError::Pem)?;
         let bytes = der.secret_der();
-        // The library tells a key of another kind from one of its own; so each kind is tried.
+        // The library reads keys of one kind only; so each kind is tried.
         let ecdsa = |algorithm| EcdsaKeyPair::from_private_key_der(algorithm, bytes);
         let key = ecdsa(&ECDSA_P256_SHA256_ASN1_SIGNING)
             .map(Key::P256)

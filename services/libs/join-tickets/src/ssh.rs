@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::keys::Secret;
 
-/// The longest life of a host's certificate.
+/// The longest validity of a host's certificate.
 pub const LIFETIME_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// The most principals of a certificate, and the most bytes of each.
@@ -37,7 +37,7 @@ pub enum SshError {
     #[error("SSH principals: must be 1 to {PRINCIPALS_MAX}")]
     Principals,
     /// A principal is neither a name nor an address, or not this host's.
-    #[error("SSH principals: {0:?} is no name or address of this host")]
+    #[error("SSH principals: {0:?} is not a name or address of this host")]
     Principal(String),
     /// The authority cannot be made of its seed.
     #[error("the SSH authority cannot be made")]
@@ -132,7 +132,7 @@ impl SshAuthority {
     }
 }
 
-/// Of when until when a host's certificate is valid, seconds since the Unix epoch. `line`: as [`HostCertificate::line`]. None: it is none of these.
+/// The validity of a host's certificate, from and until, seconds since the Unix epoch. `line`: as [`HostCertificate::line`]. None: it is not such a line.
 #[must_use]
 pub fn validity(line: &str) -> Option<(u64, u64)> {
     let mut fields = line.split_whitespace();

@@ -54,7 +54,7 @@ fn a_certificate_of_each_kind_of_authority_is_verified_by_openssl() {
         };
         let verified = verify("sslserver");
         assert!(verified.status.success(), "{key}: {}", String::from_utf8_lossy(&verified.stderr));
-        assert!(!verify("sslclient").status.success(), "serves, and is no client");
+        assert!(!verify("sslclient").status.success(), "serves, and is not a client");
         let both = authority.issue(&request, Purpose::ServingAndClient, [1; 16], now(), DAY).unwrap();
         bench.write("node.pem", to_pem(&both));
         assert!(verify("sslclient").status.success() && verify("sslserver").status.success());
@@ -108,7 +108,7 @@ fn a_certificate_ends_with_its_authority_and_not_later_than_allowed() {
 }
 
 #[test]
-fn what_is_no_authority_issues_nothing() {
+fn what_is_not_an_authority_issues_nothing() {
     let (one, other) = (Bench::new(), Bench::new());
     one.authority(EC);
     other.authority(EC);
@@ -118,7 +118,7 @@ fn what_is_no_authority_issues_nothing() {
     assert_eq!(error(&certificate, b""), "key of the cluster's authority: is not PEM with a private key");
     assert!(error(b"", &key).ends_with("is not PEM with a certificate"));
     one.succeed("openssl", "ecparam -name secp521r1 -genkey -noout -out p521.key");
-    assert!(error(&certificate, &one.read("p521.key")).contains("is no RSA"));
+    assert!(error(&certificate, &one.read("p521.key")).contains("is not an RSA"));
     let leaf = "req -x509 -key ca.key -subj /CN=x -days 3 -addext basicConstraints=critical,CA:FALSE -out leaf.pem";
     one.succeed("openssl", leaf);
     assert!(error(&one.read("leaf.pem"), &key).ends_with("is not that of an authority"));

@@ -151,5 +151,5 @@ fn other_keys_and_principals_that_are_not_the_hosts_are_refused() {
     std::fs::remove_file(bench.path("host")).unwrap();
     assert_eq!(certify(&host_key(&bench, "ecdsa"), &["press-shop-2"]), Err(SshError::HostKey));
     let error = certify(&key, &["press-shop-3"]).unwrap_err().to_string();
-    assert_eq!(error, "SSH principals: \"press-shop-3\" is no name or address of this host");
+    assert_eq!(error, "SSH principals: \"press-shop-3\" is not a name or address of this host");
 }

@@ -147,7 +147,7 @@ fn master(out: &Path) -> anyhow::Result<PathBuf> {
 /// Reads 32 bytes from a file of 64 hexadecimal digits.
 ///
 /// # Errors
-/// With [`exit::CONFIG`]: the file cannot be read or holds something else; what it holds is not told.
+/// With [`exit::CONFIG`]: the file cannot be read or holds something else; the error does not show what it holds.
 pub fn secret(file: &Path) -> anyhow::Result<Secret> {
     let wrong = |error: anyhow::Error| exit::with_code(exit::CONFIG, error);
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()));

@@ -1,4 +1,4 @@
-//! Where keys come from. A provider gives the keys of one cluster and nothing else; which host gets which is decided by who asks.
+//! Where keys come from. A provider gives the keys of one cluster and nothing else; the caller decides which host gets which.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 /// Makes the keys of a cluster. The same question always has the same answer, on every replica.
 ///
-/// Who implements it has to keep purposes apart: no answer to one question may be an answer to another.
+/// An implementation has to keep purposes apart: no answer to one question may be an answer to another.
 pub trait KeyProvider: fmt::Debug + Send + Sync {
     /// Opens the state disk with that UUID and generation.
     fn state_disk_key(&self, disk: Uuid, generation: Option<&[u8; 16]>) -> Secret;

@@ -7,7 +7,7 @@
 //! | [`replica`] | the files that a join service begins with |
 //!
 //! The side that makes the files (command line, `up`) and the side that reads them (join service, the administrator who sets the first host up) share this package, so that both derive the same keys.
-//! It must not know who joins, nor how.
+//! It must not know which hosts join, nor how.
 
 pub mod files;
 pub mod keys;

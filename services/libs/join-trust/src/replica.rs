@@ -1,4 +1,4 @@
-//! The keys that a replica begins with, read from named files: who it is to hosts, the cluster's master secret, the authority of Kubernetes.
+//! The keys that a replica begins with, read from named files: its identity as an issuer, the cluster's master secret, the authority of Kubernetes.
 //!
 //! | file | form | needed |
 //! |---|---|---|
@@ -76,7 +76,7 @@ pub struct Trust {
     pub keys: Arc<dyn KeyProvider>,
     /// Kubernetes.
     pub kubernetes: KubernetesTrust,
-    /// Whose signature of a policy counts.
+    /// The keys whose signatures of a policy count.
     pub policy_anchor: TrustAnchor,
 }
 
@@ -118,7 +118,7 @@ impl Trust {
     }
 }
 
-/// The keys of a cluster from `master.key` and, if it is there, `master.salt` alone: for who sets the first host up, so that the join service opens the same disk later.
+/// The keys of a cluster from `master.key` and, if it is there, `master.salt` alone: for the administrator who sets the first host up, so that the join service opens the same disk later.
 ///
 /// # Errors
 /// One of the two is missing or wrong.
@@ -182,7 +182,7 @@ fn kubernetes(files: &Files) -> Result<KubernetesTrust, TrustError> {
     };
     let control_plane_files: Option<Vec<_>> = CONTROL_PLANE_FILES.iter().map(file).collect();
     let server_token = match files.get("k3s-server-token") {
-        // A short token pins no authority: whoever stands between could be the server.
+        // A short token pins no authority: a machine in between could pose as the server.
         Some(token) if token.starts_with(b"K10") => Some(SecretBytes::new(token.trim_ascii().to_vec())),
         Some(_) => return fault("k3s-server-token", "must be a secure token, which begins with K10"),
         None => None,

@@ -32,7 +32,7 @@ const INVALID: &[&str] = &[
 
 /// The error in what a program said.
 pub fn error(said: &Said) -> KdcError {
-    // `No policy specified` and the like are no errors.
+    // `No policy specified` and the like are not errors.
     let line = said.err.lines().rev().find(|line| line.contains(" while ") || line.contains(": "));
     let line = line.or_else(|| said.err.lines().next_back()).unwrap_or("it gave no reason").trim();
     let text: String = line.chars().filter(|c| !c.is_control()).take(CHARACTERS_MAX).collect();
@@ -161,7 +161,7 @@ mod tests {
             "Client 'a@A' not found in Kerberos database",
             "Password has expired",
             "KDC has no support for encryption type",
-            "Something that nobody has heard of",
+            "Something unheard of",
         ] {
             assert!(matches!(kinit(text), Err(KdcError::Refused(_))), "{text}");
         }
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_is_told_and_not_what_stands_beside_it() {
+    fn the_reason_is_reported_and_not_what_stands_beside_it() {
         let err = "No policy specified for a@A; defaulting to no policy\nadd_principal: Operation requires ``add'' privilege while creating \"a@A\".\n";
         assert_eq!(
             created(&said("", err)),

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_deprecated_or_unknown_is_no_type() {
+    fn what_is_deprecated_or_unknown_is_not_a_type() {
         for name in ["arcfour-hmac", "des3-cbc-sha1", "AES256-CTS", "aes256-cts:normal", ""] {
             let error = name.parse::<EncryptionType>().unwrap_err().to_string();
             assert!(TYPES.iter().all(|(_, long, _)| error.contains(long)), "{error}");

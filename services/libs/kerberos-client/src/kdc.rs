@@ -125,7 +125,7 @@ impl Kdc {
         answer::key_info(&self.kadmin(&format!("getprinc -terse \"{principal}\""), b"").await?)
     }
 
-    /// Gives a principal the keys that follow from a password, in that version and those types, and no others: two KDCs that are told the same have the same.
+    /// Gives a principal the keys that follow from a password, in that version and those types, and no others: two KDCs that get the same have the same.
     ///
     /// # Errors
     /// [`KdcError`]; the keys may be others then, or of another version. Also if the KDC has not made of it what was asked for.
@@ -149,7 +149,7 @@ impl Kdc {
         Err(KdcError::Refused(format!("{principal} has got keys of other versions or types than asked for")))
     }
 
-    /// Gives principals new random keys; the keytab with them. The keys before are void from here on.
+    /// Gives principals new random keys; the keytab with them. The keys before are not valid from here on.
     ///
     /// # Errors
     /// [`KdcError`]; some of the principals may have new keys then.

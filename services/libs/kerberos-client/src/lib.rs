@@ -21,7 +21,7 @@ pub use kdc::{Kdc, KeyInfo, Presence, check_password};
 pub use principal::{Principal, PrincipalError};
 
 config_table! {
-    /// The KDC, and who administers it.
+    /// The KDC, and the principal that administers it.
     pub struct KerberosConfig {
         /// Principal that administers those of the cluster, such as op1krbkeys/Paint@ACME.EXAMPLE.
         admin_principal: String;
@@ -72,7 +72,7 @@ pub enum KdcError {
     /// It answered, and did not do it.
     #[error("the KDC refused: {0}")]
     Refused(String),
-    /// The password is none that the programs can read.
+    /// The programs cannot read such a password.
     #[error("the password {0}")]
     Password(&'static str),
     /// A program or a file on this machine.

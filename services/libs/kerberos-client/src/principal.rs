@@ -18,7 +18,7 @@ pub struct Principal(Arc<str>);
 
 /// The rule that a name breaks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{name:?} is no principal: {rule}")]
+#[error("{name:?} is not a principal: {rule}")]
 pub struct PrincipalError {
     /// As given, cut if it is long.
     pub name: String,

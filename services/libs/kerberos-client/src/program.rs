@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_hears_its_input_and_knows_the_configuration() {
+    async fn a_program_receives_its_input_and_knows_the_configuration() {
         let said = sh("cat; echo $KRB5_CONFIG$KRB5CCNAME >&2; exit 3", b"one", Duration::from_secs(60)).await.unwrap();
         assert_eq!(said, Said { ok: false, out: "one".to_owned(), err: "/x\n".to_owned() });
     }

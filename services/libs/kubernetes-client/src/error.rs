@@ -11,7 +11,7 @@ const MESSAGE_CHARACTERS_MAX: usize = 512;
 /// How to go on after an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ErrorClass {
-    /// The API server gave no answer, said that it cannot answer at present, or does not know who asks. A single one says nothing about other requests.
+    /// The API server gave no answer, said that it cannot answer at present, or does not know the caller. A single one says nothing about other requests.
     Unreachable,
     /// Someone else made or changed the object in the meantime: look again.
     Conflict,
@@ -43,9 +43,9 @@ impl From<&kube::Error> for KubernetesError {
 
 impl From<&Status> for KubernetesError {
     fn from(status: &Status) -> Self {
-        // What stands between us and the API server may answer with a page; its beginning is enough.
+        // A proxy before the API server may answer with a page; its beginning is enough.
         let message: String = status.message.trim().chars().take(MESSAGE_CHARACTERS_MAX).collect();
-        // What it refuses is not this request, but whoever asks.
+        // The server refuses the credentials, not this request.
         let of_what = if status.code == 401 { "it does not take this service's credentials: " } else { "" };
         Self { class: class_of(status.code), message: format!("{of_what}{message} ({})", status.code) }
     }

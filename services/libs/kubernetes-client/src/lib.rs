@@ -1,5 +1,5 @@
-//! How an edge service reaches the Kubernetes API of its cluster: the `[kubernetes]` table of its configuration, and the client made of it; what a
-//! watch tells ([`watch`]); and how to go on after an error ([`error`]). Knows no kind of object.
+//! How an edge service reaches the Kubernetes API of its cluster: the `[kubernetes]` table of its configuration, and the client made of it; the
+//! events of a watch ([`watch`]); and how to continue after an error ([`error`]). Knows no kind of object.
 #![warn(missing_docs)]
 
 pub mod error;

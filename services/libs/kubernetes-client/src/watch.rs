@@ -27,7 +27,7 @@ pub const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// Lists that follow 410 without a pause are at least that far from each other.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// What a watch tells.
+/// An event of a watch.
 #[derive(Debug)]
 pub enum WatchEvent<T> {
     /// All there are: replaces what was known. The first one, and the first after [`WatchEvent::Interrupted`].
@@ -50,8 +50,8 @@ pub struct Watches {
 }
 
 impl Watches {
-    /// Puts what a watch tells into an inbox, each object as `read` reads it, until the inbox is gone. Objects that `read` reads nothing of are left out; of what `event` makes
-    /// nothing, nothing is told. While the inbox is full the API server's stream waits.
+    /// Puts the events of a watch into an inbox, each object as `read` reads it, until the inbox is gone. Objects for which `read` returns None are left out; if `event` returns
+    /// None, nothing is put there. While the inbox is full the API server's stream waits.
     pub fn follow<K, T, E>(
         &mut self,
         api: Api<K>,
@@ -66,8 +66,8 @@ impl Watches {
     {
         let resource = api.resource_url().to_owned();
         let begin = move || watcher(api.clone(), config.clone());
-        let tell = move |news| event(news).map(|event| (inbox.clone(), event));
-        self.tasks.spawn(run(resource, begin, read, tell, self.resumed.clone()));
+        let address = move |news| event(news).map(|event| (inbox.clone(), event));
+        self.tasks.spawn(run(resource, begin, read, address, self.resumed.clone()));
     }
 }
 
@@ -77,7 +77,7 @@ async fn run<K, T, E, W>(
     resource: String,
     begin: impl Fn() -> W + Send,
     read: impl Fn(K) -> Option<T> + Send,
-    tell: impl Fn(WatchEvent<T>) -> Option<(Sender<E>, E)> + Send,
+    address: impl Fn(WatchEvent<T>) -> Option<(Sender<E>, E)> + Send,
     resumed: Arc<Notify>,
 ) where
     K: Send,
@@ -114,7 +114,7 @@ async fn run<K, T, E, W>(
                 Some(Ok(watcher::Event::Apply(object))) => read(object).map(WatchEvent::Changed),
                 Some(Ok(watcher::Event::Delete(object))) => read(object).map(WatchEvent::Gone),
             };
-            if let Some((inbox, event)) = news.and_then(&tell)
+            if let Some((inbox, event)) = news.and_then(&address)
                 && inbox.send(event).await.is_err()
             {
                 return;
@@ -135,7 +135,7 @@ async fn run<K, T, E, W>(
         }
         is_interrupted = true;
         let others = resumed.notified();
-        if let Some((inbox, event)) = tell(news)
+        if let Some((inbox, event)) = address(news)
             && inbox.send(event).await.is_err()
         {
             return;
@@ -192,7 +192,7 @@ impl Pauses {
         self.listed_at = Some(Instant::now());
     }
 
-    /// A list alone is not a success: who may list and not watch would list several times a second.
+    /// A list alone is not a success: a client that may list and not watch would list several times a second.
     fn next(&mut self) -> Duration {
         if self.listed_at.take().is_some_and(|at| at.elapsed() >= PAUSE_MAX) {
             self.growing = Self::from_first();
@@ -232,7 +232,7 @@ mod tests {
         [Ok(Init)].into_iter().chain(objects).chain([Ok(InitDone)]).collect()
     }
 
-    /// A watch whose streams are those, one after the other; the last one stays open. Yields what it tells, and the seconds since the start.
+    /// A watch whose streams are those, one after the other; the last one stays open. Yields its events, and the seconds since the start.
     fn watch(resumed: &Arc<Notify>, streams: Vec<Vec<Item>>) -> mpsc::Receiver<(String, f32)> {
         let (inbox, news) = mpsc::channel(64);
         let streams = Mutex::new(VecDeque::from(streams));
@@ -243,7 +243,7 @@ mod tests {
             stream::iter(items).chain(stream::iter(open).flatten())
         };
         let start = Instant::now();
-        let tell = move |news: WatchEvent<u32>| {
+        let address = move |news: WatchEvent<u32>| {
             let text = match news {
                 WatchEvent::Listed(all) => format!("listed {all:?}"),
                 WatchEvent::Changed(one) => format!("changed {one}"),
@@ -253,7 +253,7 @@ mod tests {
             };
             Some((inbox.clone(), (text, start.elapsed().as_secs_f32())))
         };
-        tokio::spawn(run("/x".to_owned(), begin, Some, tell, resumed.clone()));
+        tokio::spawn(run("/x".to_owned(), begin, Some, address, resumed.clone()));
         news
     }
 
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_grow_to_the_longest_and_begin_anew_after_a_watch_that_was_well() {
+    async fn pauses_grow_to_the_longest_and_begin_again_after_a_watch_that_was_well() {
         let mut streams: Vec<_> = (0..12).map(|_| vec![error(503)]).collect();
         streams.push(list(&[1]));
         let mut news = watch(&Arc::default(), streams);

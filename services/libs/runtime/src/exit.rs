@@ -1,4 +1,4 @@
-//! Exit codes, and how an error is told to a person: in one line.
+//! Exit codes, and how an error is printed for a person: in one line.
 //!
 //! `run()` returns an [`anyhow::Error`]; where the code matters to a script, the error is made with [`with_code`] and `main`
 //! finds the code again with [`code_of`]. This module must not know which error means what: the service says so.
@@ -71,9 +71,9 @@ pub fn code_of(error: &anyhow::Error) -> u8 {
     if let Some(coded) = error.downcast_ref::<Coded>() {
         return coded.code;
     }
-    let in_chain = error.chain().find_map(|cause| cause.downcast_ref::<Coded>()).map(|coded| coded.code);
+    let coded = error.chain().find_map(|cause| cause.downcast_ref::<Coded>()).map(|coded| coded.code);
     let config = || error.chain().any(|cause| cause.is::<ConfigError>()).then_some(CONFIG);
-    in_chain.or_else(config).unwrap_or(FAILURE)
+    coded.or_else(config).unwrap_or(FAILURE)
 }
 
 /// The whole chain of causes in one line: `sparkfleet: <message>: <cause>: <cause of that>`.

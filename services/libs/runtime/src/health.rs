@@ -1,8 +1,8 @@
 //! `/livez`, `/readyz` and `/metrics`: what Kubernetes and Prometheus ask a service.
 //!
 //! *Live* means that the process should not be restarted. *Ready* means that every component reported itself ready; a
-//! service of which no component has reported yet is not ready, so that nobody takes "just started" for "works".
-//! The Prometheus recorder is one per process, whoever asks first installs it. This module must not know any component.
+//! service of which no component has reported yet is not ready, so that no one takes "just started" for "works".
+//! The Prometheus recorder is one per process, the first caller installs it. This module must not know any component.
 
 use crate::config_table;
 use crate::shutdown::Shutdown;
@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// How often histogram samples are folded into buckets, so that their memory is bounded also when nobody scrapes.
+/// How often histogram samples are folded into buckets, so that their memory is bounded also when Prometheus does not scrape.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 config_table! {

@@ -15,7 +15,7 @@
 //! | [`atomic_file`] | replace a file completely or not at all |
 //! | [`record`] | the chained record of writes that people asked for, as a file |
 //! | [`disk`] | how much room a file system has |
-//! | [`exit`] | exit codes and how an error is told to a person |
+//! | [`exit`] | exit codes and how an error is printed for a person |
 //!
 //! Of the workspace it imports the Sparkplug library alone. The clock is sparkplug-mqtt's, because it yields the `Now` of the state machines. There is no queue here: a service makes its bounded channel itself, beside the reason for the bound.
 #![warn(missing_docs)]

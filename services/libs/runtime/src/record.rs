@@ -1,4 +1,4 @@
-//! The append-only record of the writes that people asked for: `<state_dir>/audit.jsonl`, one line of JSON each, mode 0600, chained ([`chain`]). It is opened for each record, so that whoever rotates it needs to tell nobody.
+//! The append-only record of the writes that people asked for: `<state_dir>/audit.jsonl`, one line of JSON each, mode 0600, chained ([`chain`]). It is opened for each record, so that it can be rotated without a signal to the service.
 //! A line that a crash has cut was never answered for, and is taken away before the next.
 
 pub mod chain;
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_chain_goes_on_over_restarts_a_line_that_was_cut_and_a_rotation() {
+    async fn the_chain_continues_over_restarts_a_line_that_was_cut_and_a_rotation() {
         let dir = tempfile::tempdir().unwrap();
         let path = path(dir.path());
         let mut file = RecordFile::new(path.clone());
@@ -145,13 +145,13 @@ mod tests {
         let mut text: String = (0..5000).map(line).collect();
         text.push_str("{\"at\":5000,\"pa");
         std::fs::write(&path, text).unwrap();
-        let told = |limit| {
+        let read = |limit| {
             let path = path.clone();
             async move { newest(&path, limit).await.unwrap().iter().map(|one| one["at"].as_u64().unwrap()).collect() }
         };
-        let three: Vec<u64> = told(3).await;
+        let three: Vec<u64> = read(3).await;
         assert_eq!(three, [4999, 4998, 4997]);
-        let all: Vec<u64> = told(RECORDS_MAX * 10).await;
+        let all: Vec<u64> = read(RECORDS_MAX * 10).await;
         assert!(all.len() < 5000 && all.is_sorted_by(|a, b| *a == b + 1), "{} are the last MiB", all.len());
     }
 }

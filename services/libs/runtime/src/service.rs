@@ -150,7 +150,7 @@ pub trait ServiceConfig {
     fn http(&self) -> &HttpConfig;
 }
 
-/// Runs a service until it ends, or is told to by a signal.
+/// Runs a service until it ends, or a signal asks it to.
 ///
 /// Health is served from before the service starts, so that one that waits for its store or its broker is alive and not ready.
 ///

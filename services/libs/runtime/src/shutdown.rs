@@ -1,6 +1,6 @@
-//! One token that says "stop": triggered by SIGINT, SIGTERM, or by whoever holds it.
+//! One token that says "stop": triggered by SIGINT, SIGTERM, or by a holder of the token.
 //!
-//! The first signal asks for a clean stop (deaths published, files closed). Whoever sends a second one does not want to
+//! The first signal asks for a clean stop (deaths published, files closed). An operator who sends a second one does not want to
 //! wait: the process ends at once with code 130. This module must not know what a clean stop consists of.
 
 use crate::exit;

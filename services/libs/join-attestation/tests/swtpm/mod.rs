@@ -179,7 +179,7 @@ fn switch_on(root: &Path) -> (Child, u16) {
         command.args(["--server", &address(port), "--ctrl", &address(port + 1)]);
         command.args(["--flags", "not-need-init,startup-clear"]).stdout(Stdio::null()).stderr(Stdio::null());
         let mut process = command.spawn().unwrap_or_else(|error| panic!("swtpm (Debian package swtpm): {error}"));
-        // It answers, or it is gone because somebody else took one of the ports in between.
+        // It answers, or it is gone because another process took one of the ports in between.
         while process.try_wait().expect("a child").is_none() {
             let mut probe = Command::new("tpm2_getcap");
             probe.env("TPM2TOOLS_TCTI", format!("swtpm:host=127.0.0.1,port={port}")).arg("properties-fixed");

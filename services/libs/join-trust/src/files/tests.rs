@@ -64,7 +64,7 @@ fn a_key_is_replaced_only_if_asked_renewed_as_it_is_and_the_master_secret_never_
 }
 
 #[test]
-fn a_missing_root_and_a_file_that_holds_something_else_are_told_without_what_they_hold() {
+fn a_missing_root_and_a_file_that_holds_something_else_are_errors_without_what_they_hold() {
     let directory = tempfile::tempdir().unwrap();
     let dir = directory.path();
     let error = issue(dir, dir, &wanted(Purpose::JoinIssuer, Present::Refuse), NOW_MS).unwrap_err();

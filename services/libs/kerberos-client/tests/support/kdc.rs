@@ -31,7 +31,7 @@ impl TestKdc {
 
     /// A new realm of that name with both servers.
     pub fn start_realm(realm: &'static str) -> Self {
-        // Ports that were free a moment ago. Who takes one meanwhile makes a server end, and others are tried.
+        // Ports that were free a moment ago. If another process takes one meanwhile, a server ends, and others are tried.
         for _ in 0..20 {
             let directory = tempfile::tempdir().unwrap();
             let mut kdc = Self { realm, ports: free_ports(), directory, servers: Vec::new() };
@@ -54,7 +54,7 @@ impl TestKdc {
         }
     }
 
-    /// How the control plane reaches it, which has a say on every cluster's accounts.
+    /// The configuration of the control plane, which has rights on every cluster's accounts.
     pub fn config_of_control_plane(&self) -> KerberosConfig {
         let keytab_file = self.path("clusters.keytab");
         KerberosConfig { admin_principal: format!("sv1clusters@{}", self.realm), keytab_file, ..self.config() }
@@ -184,8 +184,8 @@ impl TestKdc {
 
     fn command(&self, program: &str) -> Command {
         // Servers live in /usr/sbin, which is not in every user's path.
-        let in_sbin = Path::new("/usr/sbin").join(program);
-        let mut command = Command::new(if in_sbin.exists() { in_sbin } else { PathBuf::from(program) });
+        let sbin = Path::new("/usr/sbin").join(program);
+        let mut command = Command::new(if sbin.exists() { sbin } else { PathBuf::from(program) });
         command.env("KRB5_CONFIG", self.path("krb5.conf")).env("KRB5_KDC_PROFILE", self.path("kdc.conf"));
         command.env("LC_ALL", "C").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command

@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration, told in one line that says which key, where, and what to write instead.
+//! What can be wrong with a configuration, in one line that says which key, where, and what to write instead.
 //!
 //! No message repeats a value: it could be a secret that someone wrote to the wrong key.
 

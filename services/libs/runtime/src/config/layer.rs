@@ -72,7 +72,7 @@ fn check_table(
     table: Map<String, Value>,
     origin: &str,
 ) -> Result<Map<String, Value>, ConfigError> {
-    // Sorted, so that of several mistakes always the same one is told.
+    // Sorted, so that of several mistakes always the same one is reported.
     let sorted: BTreeMap<String, Value> = table.into_iter().collect();
     let mut checked = Map::new();
     for (name, value) in sorted {

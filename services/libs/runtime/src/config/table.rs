@@ -101,9 +101,9 @@ pub struct RangeError {
 
 /// Numbers that a key can hold.
 pub trait Number: Copy + PartialOrd + Display {
-    /// The largest of them: as an upper bound it is none.
+    /// The largest of them: as an upper bound it bounds nothing.
     const LARGEST: Self;
-    /// Zero: as a lower bound of a number without sign it is none.
+    /// Zero: as a lower bound of a number without sign it bounds nothing.
     const ZERO: Self;
 }
 

@@ -148,7 +148,7 @@ fn a_variable_with_the_services_name_is_its_own_and_wins() {
 }
 
 #[test]
-fn an_unknown_key_is_told_with_its_place_and_the_nearest_key() {
+fn an_unknown_key_is_reported_with_its_place_and_the_nearest_key() {
     assert_eq!(
         file_error("[mqtt]\nkeepalive = 3"),
         "unknown key mqtt.keepalive in FILE, did you mean mqtt.keep_alive_s?"
@@ -161,7 +161,7 @@ fn an_unknown_key_is_told_with_its_place_and_the_nearest_key() {
 }
 
 #[test]
-fn a_wrong_type_is_told_with_key_type_and_place_but_without_the_value() {
+fn a_wrong_type_is_reported_with_key_type_and_place_but_without_the_value() {
     assert_eq!(file_error("[mqtt]\nkeep_alive_s = '30'"), "mqtt.keep_alive_s in FILE must be an integer, not a string");
     assert_eq!(file_error("strict = 1"), "strict in FILE must be true or false, not an integer");
     assert_eq!(file_error("mqtt = 5"), "mqtt in FILE must be a table, not an integer");
@@ -176,7 +176,7 @@ fn a_wrong_type_is_told_with_key_type_and_place_but_without_the_value() {
 }
 
 #[test]
-fn a_value_out_of_range_is_told_with_its_place() {
+fn a_value_out_of_range_is_reported_with_its_place() {
     assert_eq!(
         file_error("[mqtt]\nkeep_alive_s = 70000"),
         "mqtt.keep_alive_s in FILE is invalid: expected an unsigned 16 bit integer, found 64-bit unsigned integer"
@@ -223,7 +223,7 @@ fn a_secret_or_an_absent_value_can_come_from_a_file() {
 }
 
 #[test]
-fn an_unreadable_or_malformed_file_is_told_in_one_line() {
+fn an_unreadable_or_malformed_file_is_reported_in_one_line() {
     let error =
         load_with::<Service, _>("edge-sync", NEIGHBOURS, Some(Path::new("/nonexistent.toml")), env(&[])).unwrap_err();
     assert_eq!(

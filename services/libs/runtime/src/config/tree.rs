@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_key_is_told_apart() {
+    fn each_kind_of_key_is_distinguished() {
         let tree = tree();
         assert_eq!(tree.get("mqtt"), Known::Table);
         assert_eq!(tree.get("mqtt.port"), Known::Leaf(&json!(1883)));

@@ -30,7 +30,7 @@ use crate::shutdown::Shutdown;
 pub struct Limits {
     /// Connections at the same time: each takes some 100 KiB at most, beside what the router makes. More wait in the system's queue.
     pub connections: usize,
-    /// Of them from one address: one who opens them all leaves room for everyone else. A proxy is one address, and needs one for each request that is under way.
+    /// Of them from one address: a client that opens them all leaves room for all others. A proxy is one address, and needs one for each request that is under way.
     pub of_one_address: usize,
     /// How long a client may read nothing of an answer that waits for it.
     pub stalled: Duration,
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_thousand_idle_connections_delay_nobody() {
+    async fn a_thousand_idle_connections_delay_no_one() {
         let (address, stop) = started().await;
         let mut idle = Vec::new();
         for n in 0..1_000_u16 {

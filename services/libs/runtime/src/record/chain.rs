@@ -1,6 +1,6 @@
-//! The chain of the records of writes: each line says its number and the hash of the line before it, so that no line can be changed, left out or put in between unnoticed.
+//! The chain of the records of writes. Each line has its number and the hash of the line before it, so that no line can be changed, left out or inserted unnoticed.
 //!
-//! Whoever can write the file can also write all of it again from one line on. Keep the head elsewhere from time to time (the log has every record, too): what follows a kept head is as it was.
+//! A user who can write the file can also write all of it again from one line on. Keep the head elsewhere from time to time (the log has every record, too): what follows a kept head is as it was.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use serde_json::{Map, Value};
@@ -49,7 +49,7 @@ impl Chain {
         Self { number: 0, head: "0".repeat(64) }
     }
 
-    /// After a line that stands there.
+    /// After an existing line.
     #[must_use]
     pub fn after(line: &[u8]) -> Self {
         let number = serde_json::from_slice::<Value>(line).ok().and_then(|value| value.get(NUMBER)?.as_u64());
@@ -78,7 +78,7 @@ pub fn verify(file: &[u8]) -> Result<Verified, ChainFault> {
     let lines = file.strip_suffix(b"\n").unwrap_or(file).split(|byte| *byte == b'\n').enumerate();
     for (index, line) in lines.filter(|_| !file.is_empty()) {
         let fault = |rule| Err(ChainFault { line: index + 1, rule });
-        let Ok(Value::Object(record)) = serde_json::from_slice(line) else { return fault("is no record") };
+        let Ok(Value::Object(record)) = serde_json::from_slice(line) else { return fault("is not a record") };
         let number = record.get(NUMBER).and_then(Value::as_u64);
         let previous = record.get(PREVIOUS).and_then(Value::as_str);
         match (number, previous) {
@@ -146,7 +146,7 @@ mod tests {
         assert!(
             verify(&[&line[..], b"\n", old].concat()).unwrap_err().to_string().starts_with("line 2 is not chained")
         );
-        assert!(verify(b"{\n").unwrap_err().to_string().starts_with("line 1 is no record"));
+        assert!(verify(b"{\n").unwrap_err().to_string().starts_with("line 1 is not a record"));
     }
 
     proptest! {
@@ -163,7 +163,7 @@ mod tests {
                 _ => drop(lines.remove(at)),
             }
             let verified = verify(&joined(&lines));
-            // Without its first line a file looks like one that follows another; what it follows is told.
+            // Without its first line a file looks like one that follows another; what it follows is reported.
             let is_cut = how == 3 && at == 0;
             prop_assert_eq!(verified.is_err(), !is_cut);
             if let Ok(verified) = verified {
