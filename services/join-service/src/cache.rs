@@ -38,7 +38,7 @@ pub struct Cache {
     listed: BTreeSet<Store>,
     /// Hosts by the disk that their record names.
     by_disk: BTreeMap<Uuid, BTreeSet<EkHash>>,
-    /// Disks of which something that is told of their hosts may have changed.
+    /// Disks whose hosts may have to be reported again.
     changed_disks: BTreeSet<Uuid>,
 }
 
@@ -96,13 +96,13 @@ impl Cache {
         &self.names
     }
 
-    /// Whose disk it is.
+    /// The host that has the disk.
     #[must_use]
     pub fn disk_owner(&self, disk: Uuid) -> Option<EkHash> {
         self.disks.get(&disk).map(|entry| entry.is.ek)
     }
 
-    /// Whose name it is.
+    /// The host that has the name.
     #[must_use]
     pub fn name_owner(&self, name: &str) -> Option<EkHash> {
         self.names.get(name).map(|entry| entry.is.ek)
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_that_cannot_be_read_is_told_and_has_a_version() {
+    fn a_document_that_cannot_be_read_is_reported_and_has_a_version() {
         let mut cache = Cache::default();
         let key = Key::Host([1; 32]);
         let document = Document { key: key.clone(), version: "1".to_owned(), text: "{}".to_owned() };

@@ -61,7 +61,7 @@ config_table! {
 config_table! {
     /// Where keys come from: one of both.
     pub struct TrustConfig {
-        /// Directory with issuer.key, issuer.certificates, root.pub, master.key and, where needed, master.salt, ca.crt, ca.key, sa.key, sa.pub, front-proxy-ca.key, front-proxy-ca.crt, etcd-ca.key, etcd-ca.crt, k3s-server-token; readable by nobody else.
+        /// Directory with issuer.key, issuer.certificates, root.pub, master.key and, where needed, master.salt, ca.crt, ca.key, sa.key, sa.pub, front-proxy-ca.key, front-proxy-ca.crt, etcd-ca.key, etcd-ca.crt, k3s-server-token; readable by no other user.
         directory: Option<PathBuf>;
         /// Instead: a Kubernetes Secret in kubernetes.namespace with these keys.
         secret: Option<String>;
@@ -93,7 +93,7 @@ config_table! {
         certificate_days: u64 = 90, in 1..=366;
         /// Hosts that are remembered; more are refused.
         hosts_max: usize = 2_000, in 1..=10_000;
-        /// Hellos that are answered in one second, those of known hosts first; more are told that the service is busy.
+        /// Hellos that are answered in one second, those of known hosts first; more are answered that the service is busy.
         hellos_per_second_max: u32 = 50, in 1..=u32::MAX;
         /// Evidence that is judged in one second, that of known hosts first; hosts repeat theirs.
         evidence_per_second_max: u32 = 20, in 1..=u32::MAX;
@@ -236,7 +236,7 @@ fn component(text: &str) -> Result<Component, ConfigError> {
             Ok(Component { url: url.to_owned(), sha256, path: path.to_owned() })
         }
         Some(_) => fault("join.components", format!("holds {text:?}, whose path is not absolute")),
-        // Without a hash anybody could put anything there.
+        // Without a hash any server on the path could change the content.
         None => fault("join.components", format!("holds {text:?}, which does not begin with a SHA-256")),
     }
 }

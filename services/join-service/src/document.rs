@@ -70,7 +70,7 @@ impl Key {
         }
     }
 
-    /// Reads the name of an object; None: it is none of ours.
+    /// Reads the name of an object; None: it is not one of this service.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         let hash = |text: &str| <[u8; 32]>::try_from(hex::decode(text).ok()?).ok();
@@ -147,7 +147,7 @@ pub fn from_text<T: DeserializeOwned>(text: &str) -> Result<T, String> {
         return Err(format!("has {} bytes; at most {DOCUMENT_BYTES_MAX} are allowed", text.len()));
     }
     let Versioned { form, is } =
-        serde_json::from_str(text).map_err(|error| format!("is no document of this service: {error}"))?;
+        serde_json::from_str(text).map_err(|error| format!("is not a document of this service: {error}"))?;
     if form == FORM { Ok(is) } else { Err(format!("has form {form}; this release knows form {FORM}")) }
 }
 
@@ -309,7 +309,7 @@ mod tests {
             error(to_text(&binding).replace("\"form\":1", "\"form\":2")),
             "has form 2; this release knows form 1"
         );
-        assert!(error(to_text(&binding).replace("sinceMs", "since")).starts_with("is no document of this service"));
+        assert!(error(to_text(&binding).replace("sinceMs", "since")).starts_with("is not a document of this service"));
         assert!(error(" ".repeat(DOCUMENT_BYTES_MAX + 1)).contains("at most"));
         assert!(error(to_text(&binding).replace("01010101", "0101")).contains("64 hexadecimal digits"));
     }

@@ -43,7 +43,7 @@ pub enum Event {
     Stop,
 }
 
-/// What a watch tells.
+/// What a watch reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Observation<T> {
     /// All there are: replaces what was known.
@@ -161,7 +161,7 @@ pub enum Effect {
     BecomeLeader(Vec<Metric>),
     /// It speaks no longer: end both sessions.
     StepDown,
-    /// Tell the Edge Node. Only between [`Effect::BecomeLeader`] and [`Effect::StepDown`].
+    /// Give this to the Edge Node. Only between [`Effect::BecomeLeader`] and [`Effect::StepDown`].
     Node(NodeUpdate),
     /// Ask of the Host Application. Only between the same.
     Host(HostRequest),

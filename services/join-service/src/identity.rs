@@ -1,5 +1,5 @@
-//! Who is who: whether a host that has proven its TPM may have the disk, the name, the role and the addresses that it asks for. They come from its enrolment, or are those of its
-//! first join; nobody else gets them.
+//! The identity of a host: whether a host that has proven its TPM may have the disk, the name, the role and the addresses that it asks for. They come from its enrolment, or are those of its
+//! first join; no other host gets them.
 
 use core::net::IpAddr;
 
@@ -38,7 +38,7 @@ pub fn admit(verified: &Verified, policy: &Policy, cache: &Cache, settings: &Set
     let enrolled = policy.enrolment(&ek).and_then(|enrolment| enrolment.disk);
     let earlier = known.and_then(|known| last_counters((known.disk, known.counters), enrolled, hello.disk));
     check_clock(verified.claims(), earlier)?;
-    let asked = Asked { ek, policy, cache, known };
+    let asked = JoinRequest { ek, policy, cache, known };
     asked.check_disk(hello.disk, hello.kind)?;
     asked.check_role(hello.role)?;
     if hello.kind == Kind::Renew {
@@ -60,24 +60,24 @@ pub fn admit(verified: &Verified, policy: &Policy, cache: &Cache, settings: &Set
     Ok(Admission { ek, disk: hello.disk, name, addresses })
 }
 
-/// Counters of the last ticket, from which a TPM has to go on. It may begin anew, because it was cleared or the firmware was exchanged, where somebody enrolled the machine with a state disk
+/// Counters of the last ticket, below which a TPM must not count. They may start from zero, because the TPM was cleared or the firmware was exchanged, where the machine was enrolled with a state disk
 /// that is new, too. `known`: disk and counters of the last ticket.
 fn last_counters(known: (Uuid, Option<(u32, u32, u64)>), enrolled: Option<Uuid>, disk: Uuid) -> Option<Counters> {
     let (known_disk, counters) = known;
-    let begins_anew = known_disk != disk && enrolled == Some(disk);
-    let (resets, restarts, powered_ms) = counters.filter(|_| !begins_anew)?;
+    let starts_from_zero = known_disk != disk && enrolled == Some(disk);
+    let (resets, restarts, powered_ms) = counters.filter(|_| !starts_from_zero)?;
     Some(Counters { resets, restarts, powered_ms })
 }
 
-/// What is asked, by whom, and what is known.
-struct Asked<'a> {
+/// A request: what is asked, the host that asks, and what is known.
+struct JoinRequest<'a> {
     ek: EkHash,
     policy: &'a Policy,
     cache: &'a Cache,
     known: Option<&'a HostRecord>,
 }
 
-impl Asked<'_> {
+impl JoinRequest<'_> {
     fn check_disk(&self, disk: Uuid, kind: Kind) -> Result<(), Refusal> {
         let refused = |code, detail: String| Err(Refusal::new(code, detail));
         let enrolled = self.policy.enrolment(&self.ek).and_then(|enrolment| enrolment.disk);
@@ -117,7 +117,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Certificates are renewed for who has become a member, and as what it is.
+    /// Certificates are renewed for a host that has become a member, and for what it is.
     fn check_member(&self, role: Role) -> Result<(), Refusal> {
         match self.known {
             Some(known) if known.bound && known.role == role.name() => Ok(()),
@@ -156,8 +156,8 @@ impl Asked<'_> {
         Ok(name)
     }
 
-    /// The addresses among the principals that may be certified: those of the allowed networks that nobody else has. What else a host calls itself is passed over, as its name stands
-    /// in every certificate and nothing but these addresses does.
+    /// The addresses among the principals that may be certified: those of the allowed networks that no other host has. Its other principals are ignored: its name is
+    /// in every certificate, and no other principal than these addresses is.
     fn addresses(&self, principals: &[String], settings: &Settings) -> Result<Vec<IpAddr>, Refusal> {
         let mut addresses = Vec::new();
         let asked = principals.iter().filter_map(|principal| principal.parse::<IpAddr>().ok());
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tpm_begins_anew_only_where_somebody_enrolled_it_with_a_new_disk() {
+    fn a_tpm_starts_from_zero_only_where_it_was_enrolled_with_a_new_disk() {
         let (old, new) = (Uuid::from_u128(1), Uuid::from_u128(2));
         let counters = Some(Counters { resets: 1, restarts: 0, powered_ms: 5 });
         let cleared = join_protocol::attestation::Claims { counters, ..Default::default() };

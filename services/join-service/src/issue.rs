@@ -6,7 +6,7 @@ use std::time::Duration;
 use join_protocol::issuer::Verified;
 use join_protocol::message::grant::{Grant, Membership};
 use join_protocol::message::renewal::Renewal;
-use join_protocol::message::ticket::Given;
+use join_protocol::message::ticket::TicketPayload;
 use join_protocol::secret::{Secret, SecretBytes};
 use join_protocol::selection::Selection;
 use join_protocol::terms::{Kind, Role};
@@ -66,10 +66,10 @@ impl Issuing<'_> {
         admission: &Admission,
         token: Option<&BootstrapToken>,
         randomness: &Secret,
-    ) -> Result<Given, String> {
+    ) -> Result<TicketPayload, String> {
         let hello = verified.recipient().hello();
         if hello.kind == Kind::Renew {
-            return self.renewal(verified, admission, randomness).map(Given::Renewal);
+            return self.renewal(verified, admission, randomness).map(TicketPayload::Renewal);
         }
         let (measurement_secret, measurement_salt) = self.keys.measurement();
         let membership = match hello.kind {
@@ -79,7 +79,7 @@ impl Issuing<'_> {
         let disk_key = self.keys.state_disk_key(admission.disk, verified.body().disk_generation.as_ref());
         let local_unlock = self.local_unlock.clone().filter(|_| verified.body().local_unlock);
         let grant = Grant { disk_key, measurement_secret, measurement_salt, membership, setup: None, local_unlock };
-        Ok(Given::Grant(Box::new(grant)))
+        Ok(TicketPayload::Grant(Box::new(grant)))
     }
 
     /// Certificates for a member, of the same authorities as those of its join.

@@ -21,7 +21,7 @@
 //! Replicas share keys and the store; the one that holds the lease `join-leader` speaks (`state/leadership.rs`), all others wait. What makes an answer the only one is not the lease but
 //! compare-and-swap, see `docs/decisions/0010-join-service-replicas.md`. `document.rs` says what is stored, `event.rs` all that comes in and goes out, package `join-trust` where keys come from.
 //!
-//! While the control plane is away the last policy stands in the store and hosts join on. While the Kubernetes API is away nobody gets a ticket, and `Error` tells.
+//! While the control plane is away the store has the last policy, and hosts keep joining. While the Kubernetes API is away no host gets a ticket, and `Error` says so.
 #![warn(missing_docs)]
 
 pub mod adapters;

@@ -1,6 +1,6 @@
 //! How much may come in: token buckets for the whole and for each host, so that one that floods takes nothing from the others.
 //!
-//! A host is its endorsement key: a node's name in the quarantine group can be anybody's. Half of what may come in at once is kept for hosts that are known, so strangers take nothing from them.
+//! A host is its endorsement key: any client can use a node's name in the quarantine group. Half of what may come in at once is kept for hosts that are known, so strangers take nothing from them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use join_attestation::EkHash;
 /// Messages that one host may send in one second, and at once.
 const HOST_PER_SECOND: u32 = 2;
 const HOST_BURST: u32 = 20;
-/// Hosts whose rate is remembered. Beyond it the buckets that are full again are let go, and then no other stranger is heard for a moment.
+/// Hosts whose rate is remembered. Beyond it the buckets that are full again are dropped, and then no other stranger is answered for a moment.
 const HOSTS_MAX: usize = 10_000;
-/// How long a host that is told "busy" waits at least, ms.
+/// How long a host that gets the answer "busy" waits at least, ms.
 pub const BUSY_RETRY_MS: u64 = 10_000;
 
 /// A bucket of permits that fills again.
@@ -45,16 +45,16 @@ impl Bucket {
     }
 }
 
-/// Who is named by a message that has not shown yet who sent it.
+/// The kind of the host that a message names. The message has not proven its sender yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum HostClass {
     /// A host that is enrolled, or was admitted before.
     Known,
-    /// Anybody else.
+    /// Any other host.
     Stranger,
 }
 
-/// Whose messages have a bucket.
+/// Senders that have a bucket of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// What cannot be read, all of it together.
@@ -70,7 +70,7 @@ pub enum Source {
 pub enum Permit {
     /// Work on it.
     Granted,
-    /// Tell the host that there is too much to do.
+    /// Answer the host that there is too much to do.
     Busy,
     /// Nothing.
     Drop,
@@ -98,7 +98,7 @@ impl Limits {
     }
 
     /// A message of that source.
-    pub fn host(&mut self, source: Source, standing: Standing, now: Duration) -> bool {
+    pub fn host(&mut self, source: Source, class: HostClass, now: Duration) -> bool {
         if !self.hosts.contains_key(&source) {
             if self.hosts.len() >= HOSTS_MAX {
                 self.hosts.retain(|_, bucket| {
@@ -107,7 +107,7 @@ impl Limits {
                 });
             }
             // Known hosts are few enough.
-            if self.hosts.len() >= HOSTS_MAX && standing == Standing::Stranger {
+            if self.hosts.len() >= HOSTS_MAX && class == HostClass::Stranger {
                 return false;
             }
         }
@@ -116,10 +116,10 @@ impl Limits {
     }
 
     /// A hello.
-    pub fn hello(&mut self, standing: Standing, now: Duration) -> Permit {
-        if take_share(&mut self.hellos, standing, now) {
+    pub fn hello(&mut self, class: HostClass, now: Duration) -> Permit {
+        if take_share(&mut self.hellos, class, now) {
             Permit::Granted
-        } else if take_share(&mut self.busy, standing, now) {
+        } else if take_share(&mut self.busy, class, now) {
             Permit::Busy
         } else {
             Permit::Drop
@@ -127,21 +127,21 @@ impl Limits {
     }
 
     /// Evidence that has no answer yet.
-    pub fn evidence(&mut self, standing: Standing, now: Duration) -> bool {
-        take_share(&mut self.evidence, standing, now)
+    pub fn evidence(&mut self, class: HostClass, now: Duration) -> bool {
+        take_share(&mut self.evidence, class, now)
     }
 }
 
 /// Takes a permit. Strangers leave as many as come in one second: as long as they ask for more than there is, every permit that a known host needs is there.
-fn take_share((rate, bucket): &mut (u32, Bucket), standing: Standing, now: Duration) -> bool {
-    let kept = if standing == Standing::Stranger { *rate } else { 0 };
+fn take_share((rate, bucket): &mut (u32, Bucket), class: HostClass, now: Duration) -> bool {
+    let kept = if class == HostClass::Stranger { *rate } else { 0 };
     bucket.take(*rate, 2 * *rate, kept, now)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Standing::{Known, Stranger};
+    use HostClass::{Known, Stranger};
 
     const S: Duration = Duration::from_secs(1);
 
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_told_busy_then_nothing_and_later_heard_again() {
+    fn a_flood_is_answered_busy_then_not_and_later_again() {
         let mut limits = Limits::new(2, 1, Duration::ZERO);
         let hellos: Vec<Permit> = (0..10).map(|_| limits.hello(Known, Duration::ZERO)).collect();
         assert_eq!(hellos.iter().filter(|permit| **permit == Permit::Granted).count(), 4);
@@ -176,7 +176,7 @@ mod tests {
                 evidence += u32::from(step % 40 == 0 && limits.evidence(Known, now));
             }
         }
-        assert_eq!((known, evidence), (300, 150), "every one of them is heard");
+        assert_eq!((known, evidence), (300, 150), "every one of them is answered");
         assert!((200..=330).contains(&strangers), "what known hosts do not use is for all: {strangers}");
     }
 

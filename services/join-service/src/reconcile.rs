@@ -1,4 +1,4 @@
-//! What must end, compared with what there is: attempts whose time is over or whose host is revoked, a lease that nobody has any more, names and disks that nobody has.
+//! What must end, compared with what there is: attempts whose time is over or whose host is revoked, a lease without a holder, names and disks without a host.
 //!
 //! No token is without an attempt (it is written down before the token is made), so revoking by attempts leaves none behind.
 
@@ -13,7 +13,7 @@ use crate::event::{Operation, Version};
 
 /// How much longer than its claim an attempt may wait for its evidence to come again, ms. Hosts repeat evidence for 120 s.
 const CLAIM_GRACE_MS: u64 = 120_000;
-/// How long an attempt is remembered after its end, ms: late repeats of its evidence are told apart from a first.
+/// How long an attempt is remembered after its end, ms: late repeats of its evidence are not taken for a first.
 const FORGET_MS: u64 = 600_000;
 /// How old a binding has to be before it is given back, ms: it may be part of a transaction of another replica.
 const BINDING_MS: u64 = 300_000;
@@ -179,7 +179,7 @@ fn ended_host(host: &HostRecord, request: &Request, ending: Ending, wall_ms: u64
         Ending::Member | Ending::Failed => host.detail.clone(),
         other => Some(other.detail().to_owned()),
     };
-    // Nobody is taken for a member before it has shown its lock.
+    // A host is not taken for a member before it has shown its lock.
     let bound = host.bound || ending == Ending::Member;
     HostRecord { state: state.to_string(), bound, request: None, detail, last_seen: wall_ms, ..host.clone() }
 }

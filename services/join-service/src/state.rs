@@ -56,7 +56,7 @@ use seen::SeenHosts;
 const KINDS: [Kind; 3] = [Kind::Join, Kind::Rejoin, Kind::Renew];
 /// How long keys of hellos and evidence are used, ms. Those of the epoch before stay good.
 const KEY_EPOCH_MS: u64 = 3_600_000;
-/// Largest policy that is told when it is asked for: it has to fit into a birth.
+/// Largest policy that is published on request: it has to fit into a birth.
 const ENTRY_BYTES_MAX: usize = 128 * 1024;
 /// How often what must end is looked for.
 const SWEEP: Duration = Duration::from_secs(10);
@@ -125,7 +125,7 @@ pub struct State {
     cache: Cache,
     leadership: Leadership,
     policy: ActivePolicy,
-    /// Somebody has asked for the entry of the policy.
+    /// A client has asked for the entry of the policy.
     gives_entry: bool,
     /// Which version of the store's document is in force.
     followed: Option<String>,
@@ -284,7 +284,7 @@ impl State {
         }
     }
 
-    /// Takes over what the store says of the policy, whoever wrote it.
+    /// Takes over the policy of the store, whichever replica wrote it.
     fn follow_policy(&mut self) {
         let Some(stored) = self.cache.policy().filter(|stored| self.followed.as_ref() != Some(&stored.version)) else {
             return;
@@ -475,14 +475,14 @@ impl State {
     }
 }
 
-/// None: the address is none of Sparkplug, which nobody can have spoken from.
+/// None: the address is not a Sparkplug address, so no client can have spoken from it.
 fn to_host(address: &Address, message: &IssuerMessage) -> Option<Effect> {
     let node = EdgeNodeDescriptor::parse(&address.group, &address.node).ok()?;
     let metrics = vec![message.to_metric()];
     Some(Effect::Host(HostRequest::Command { node, device: None, metrics }))
 }
 
-/// Asks a host for all that stands. None: as above.
+/// Asks a host for a birth, which has all its messages. None: as above.
 fn rebirth(address: &Address) -> Option<Effect> {
     let node = EdgeNodeDescriptor::parse(&address.group, &address.node).ok()?;
     Some(Effect::Host(HostRequest::Rebirth { node }))

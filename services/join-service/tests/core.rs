@@ -1,4 +1,4 @@
-//! The core in virtual time, with a store in memory and hosts that speak the real protocol: who gets a ticket, who does not, and what is left when a replica is killed.
+//! The core in virtual time, with a store in memory and hosts that speak the real protocol: which hosts get a ticket, which do not, and what is left when a replica is killed.
 
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
@@ -89,7 +89,7 @@ fn a_member_that_reboots_gets_its_keys_again_and_no_token() {
 }
 
 #[test]
-fn a_second_key_is_for_who_asks_where_the_policy_has_it_and_a_disk_that_is_made_anew_has_another_key() {
+fn a_second_key_is_for_who_asks_where_the_policy_has_it_and_a_disk_that_is_formatted_again_has_another_key() {
     let mut world = world(vec![worker(1), worker(2)]);
     world.hosts[0].settings.body.local_unlock = true;
     world.hosts[0].reboot(Kind::Join);
@@ -196,9 +196,9 @@ fn who_says_that_it_is_a_member_and_shows_no_lock_is_none() {
 }
 
 #[test]
-fn certificates_are_renewed_for_no_stranger_no_other_name_and_nobody_who_is_revoked() {
+fn certificates_are_renewed_for_no_stranger_no_other_name_and_no_revoked_host() {
     let mut world = world(vec![worker(1), worker(2)]);
-    // Locked to the cluster, as somebody who knows its id can be, and never a member.
+    // Locked to the cluster, as any machine can be that knows its id, and never a member.
     let (secret, salt) = site::trust(0).keys.measurement();
     let id = cluster_id(&secret, &salt);
     world.hosts[1].tpm.lock(&id);
@@ -227,13 +227,13 @@ fn certificates_are_renewed_for_no_stranger_no_other_name_and_nobody_who_is_revo
 }
 
 #[test]
-fn without_a_policy_and_with_a_bad_one_everybody_is_refused_visibly() {
+fn without_a_policy_and_with_a_bad_one_every_host_is_refused_visibly() {
     let mut world = World::new(1, 1);
     assert!(world.run_until_so(MINUTE, |world| world.node().is_some()));
     world.add(worker(1));
     refused(&mut world, 0, RefusalCode::PolicyInvalid);
     assert_eq!(world.node().unwrap().policy_state, PolicyState::Unknown);
-    assert!(world.node().unwrap().policy_error.unwrap().contains("nobody is admitted"));
+    assert!(world.node().unwrap().policy_error.unwrap().contains("no host is admitted"));
     let mut empty = entry(&[json!({"ek": world.hosts[0].ek()})], &[]);
     empty["pcrs"] = json!({});
     world.send_policy(&policy(1, &empty));
@@ -245,7 +245,7 @@ fn without_a_policy_and_with_a_bad_one_everybody_is_refused_visibly() {
     assert_eq!(world.count("Refusals/policy-invalid"), 2);
 }
 
-/// What any edge agent of the cluster can publish whose server lets it command nodes, each with what is told of it. The rogue host is the one that they want to let in.
+/// What any edge agent of the cluster can publish whose server lets it command nodes, each with the expected error. The rogue host is the one that the attacker wants to enrol.
 fn forged(rogue: &str) -> Vec<(DesiredPolicy, &'static str)> {
     let wanted = entry(&[json!({"ek": rogue, "controlPlane": true})], &[]);
     let carried = |text: String| DesiredPolicy {
@@ -274,7 +274,7 @@ fn forged(rogue: &str) -> Vec<(DesiredPolicy, &'static str)> {
 }
 
 #[test]
-fn a_forged_policy_changes_nothing_and_locks_nobody_out() {
+fn a_forged_policy_changes_nothing_and_locks_no_host_out() {
     let mut world = world(Vec::new());
     world.add(worker(66));
     world.send_policy(&policy(2, &entry(&[], &[])));
@@ -293,8 +293,8 @@ fn a_forged_policy_changes_nothing_and_locks_nobody_out() {
             let node = world.node().unwrap();
             assert_eq!((node.policy_state, node.policy_version), (PolicyState::InForce, 2), "{reason}");
             assert_eq!((node.policy_digest, world.store.text(&Key::Policy).map(str::to_owned)), before, "{reason}");
-            let told = node.policy_error.unwrap();
-            assert!(told.contains(reason), "{told}");
+            let error = node.policy_error.unwrap();
+            assert!(error.contains(reason), "{error}");
         }
     }
     refused(&mut world, 0, RefusalCode::ApprovalPending);
@@ -308,7 +308,7 @@ fn a_forged_policy_changes_nothing_and_locks_nobody_out() {
 }
 
 #[test]
-fn a_genuine_policy_in_a_hostile_envelope_locks_nobody_out() {
+fn a_genuine_policy_in_a_hostile_envelope_locks_no_host_out() {
     let mut world = world(Vec::new());
     let origin = "00000000-0000-0000-0000-000000000009/18446744073709551615/00000000000000ab/1".parse().ok();
     let enveloped = DesiredPolicy { version: u64::MAX, origin, ..policy(1, &entry(&[], &[])) };
@@ -474,7 +474,7 @@ fn a_known_disk_or_name_is_not_given_to_another_machine() {
 fn a_node_that_did_not_come_by_the_service_keeps_its_name() {
     let mut world = world(vec![SimHost::with(1, Uuid::from_u128(1), "control-plane-0", Role::Worker)]);
     let nodes = join_service::event::Observation::Listed(vec!["control-plane-0".to_owned()]);
-    world.tell(0, join_service::event::Event::Nodes(nodes));
+    world.feed(0, join_service::event::Event::Nodes(nodes));
     refused(&mut world, 0, RefusalCode::NameNotAllowed);
 }
 
@@ -584,7 +584,7 @@ fn a_policy_that_changes_between_challenge_and_evidence_is_the_one_that_counts()
 }
 
 #[test]
-fn a_replica_that_starts_again_goes_on_with_the_stored_policy_without_the_centre() {
+fn a_replica_that_starts_again_continues_with_the_stored_policy_without_the_control_plane() {
     let mut world = world(vec![worker(1)]);
     world.kill(0);
     assert!(world.run_until_so(MINUTE, |world| world.node().is_some()));
@@ -618,14 +618,14 @@ fn two_replicas_that_both_believe_to_lead_give_one_answer() {
     world.add(worker(1));
     world.send_policy(&policy(1, &entry(&[json!({"ek": world.hosts[0].ek()})], &[])));
     world.run_for(SECOND);
-    // The store is told that nobody leads, so the second replica takes the lease while the first still holds it for some seconds.
+    // The lease is deleted from the store, so the second replica takes it while the first still holds it for some seconds.
     let lease = world.store.read(&Key::Leader).unwrap().unwrap();
     let gone = join_service::event::Operation::Delete { key: Key::Leader, version: lease.version };
     let written = world.store.apply(gone, &[]).unwrap().unwrap();
     let gone = join_service::document::Document { key: written.key, version: String::new(), text: String::new() };
     let gone = join_service::event::Observation::Gone(gone);
     let second = if world.replicas[0].speaks { 1 } else { second };
-    world.tell(second, join_service::event::Event::Documents(join_service::document::Store::Leases, gone));
+    world.feed(second, join_service::event::Event::Documents(join_service::document::Store::Leases, gone));
     world.run_for(Duration::from_millis(50));
     assert_eq!(world.replicas.iter().filter(|replica| replica.speaks).count(), 2);
     joins(&mut world, 0);
@@ -655,7 +655,7 @@ fn killed_after_any_write_a_replica_ends_where_it_would_have_ended() {
         world.crash_at = Some(crash);
         world.run_for(30 * MINUTE);
         assert_eq!(world.crashes, 1, "crash {crash}");
-        // The host may have opened a ticket whose attempt was taken away from it; then it is locked and has to be told so.
+        // The host may have opened a ticket whose attempt was taken away from it; then it is locked and has to be answered so.
         assert_eq!(control(&world), expected, "crash {crash}: {:?}", world.hosts[0].refusals.last());
         assert!(world.hosts[0].tokens.len() <= 1, "crash {crash}: one ticket");
     }
@@ -681,7 +681,7 @@ fn killed_after_any_write_with_a_control_plane_its_lease_is_given_back() {
 }
 
 #[test]
-fn a_ticket_that_nobody_uses_is_revoked_and_forgotten() {
+fn an_unused_ticket_is_revoked_and_forgotten() {
     let mut world = world(vec![worker(1)]);
     world.hosts[0].becomes_member = false;
     world.begin(0);
@@ -706,7 +706,7 @@ fn a_host_that_begins_again_gets_another_token_and_the_first_is_revoked_before()
 }
 
 #[test]
-fn while_the_api_server_is_away_nobody_gets_a_ticket_and_the_node_falls_silent_until_it_is_back() {
+fn while_the_api_server_is_away_no_host_gets_a_ticket_and_the_node_falls_silent_until_it_is_back() {
     let mut world = world(vec![worker(1)]);
     world.store.is_away = true;
     world.begin(0);
@@ -716,12 +716,12 @@ fn while_the_api_server_is_away_nobody_gets_a_ticket_and_the_node_falls_silent_u
     assert!(world.run_until_so(5 * MINUTE, |world| world.is_member(0)));
 }
 
-/// What somebody says in the name of a host.
+/// What another client says in the name of a host.
 fn says(world: &mut World, disk: Uuid, messages: &[HostMessage]) {
     let node = sparkplug::EdgeNodeDescriptor::parse(site::GROUP, &disk.to_string()).unwrap();
     let metrics = messages.iter().map(HostMessage::to_metric).collect();
     let event = sparkplug::host::HostEvent::NodeMessages { node, metrics };
-    world.tell(0, join_service::event::Event::Host(event));
+    world.feed(0, join_service::event::Event::Host(event));
 }
 
 /// What a host with that key and disk says first.
@@ -784,7 +784,7 @@ fn evidence_that_answers_no_challenge_takes_nothing_of_the_rate_of_evidence() {
 }
 
 #[test]
-fn what_somebody_says_in_the_name_of_a_host_with_a_ticket_takes_no_place_of_what_it_says_itself() {
+fn what_another_client_says_in_the_name_of_a_host_with_a_ticket_takes_no_place_of_what_it_says_itself() {
     let mut world = world(vec![worker(1)]);
     world.hosts[0].reports = 3;
     world.begin(0);

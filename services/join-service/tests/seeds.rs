@@ -1,5 +1,5 @@
 //! Fleets that join through a bad network while replicas are killed between any two writes, from a seed. After every event no token is without a live attempt, no host has two, no two control
-//! planes join at once, and a request has one answer; in all that the broker carried there is no disk key, measurement secret or token (`token-once`, `no-ticket-without-verdict`, `resume-anywhere`); when the faults end everybody who may be in is in, and nobody else.
+//! planes join at once, and a request has one answer. Nothing that the broker carried holds a disk key, a measurement secret or a token (`token-once`, `no-ticket-without-verdict`, `resume-anywhere`). When the faults end all hosts that may join have joined, and no others.
 //!
 //! `JOIN_SEEDS=<from>..<to>` runs others, `JOIN_HOSTS=<number>` larger fleets.
 
@@ -25,7 +25,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 enum Part {
     Worker,
     ControlPlane,
-    /// Nobody enrolled it.
+    /// Not enrolled.
     Unknown,
     /// Another boot chain.
     Changed,
@@ -33,7 +33,7 @@ enum Part {
     Revoked,
     /// Its disk is named by the next host, too.
     Owner,
-    /// Names the disk of the host before it. Whoever of both comes first has it.
+    /// Names the disk of the host before it. The first of both has it.
     Thief,
 }
 
@@ -65,7 +65,7 @@ fn host(number: u64) -> SimHost {
 /// Returns how often a replica was killed.
 fn fleet(seed: u64, hosts: u64) -> u64 {
     let mut world = World::new(3, seed);
-    assert!(world.run_until_so(MINUTE, |world| world.node().is_some()), "seed {seed}: nobody speaks");
+    assert!(world.run_until_so(MINUTE, |world| world.node().is_some()), "seed {seed}: no replica speaks");
     for number in 1..=hosts {
         world.add(host(number));
     }
@@ -78,8 +78,8 @@ fn fleet(seed: u64, hosts: u64) -> u64 {
     let revoked: Vec<String> =
         world.hosts.iter().filter(|host| part(host.number) == Part::Revoked).map(SimHost::ek).collect();
     world.send_policy(&policy(1, &entry(&enrolled, &[])));
-    let in_force = |world: &World| world.node().is_some_and(|node| node.policy_state == PolicyState::InForce);
-    assert!(world.run_until_so(MINUTE, in_force), "seed {seed}: no policy");
+    let is_in_force = |world: &World| world.node().is_some_and(|node| node.policy_state == PolicyState::InForce);
+    assert!(world.run_until_so(MINUTE, is_in_force), "seed {seed}: no policy");
 
     world.faults = Faults { lost: 15, doubled: 10, delay_ms_max: 800, crashes: 300 };
     for at in 0..world.hosts.len() {
@@ -106,7 +106,7 @@ fn fleet(seed: u64, hosts: u64) -> u64 {
         for at in 0..world.hosts.len() {
             let stuck = world.hosts[at].machine.condition().name() == "committed" && !world.is_member(at);
             if stuck {
-                // Locked, and nobody knows: a host begins again after a reboot.
+                // Locked, and no replica knows it: a host begins again after a reboot.
                 world.hosts[at].reboot(Kind::Join);
                 world.begin(at);
             }
@@ -119,7 +119,7 @@ fn fleet(seed: u64, hosts: u64) -> u64 {
     world.crashes
 }
 
-/// Everybody who may be in is in, nobody else, and nothing is left.
+/// All hosts that may join have joined, no others, and nothing is left.
 fn judge(world: &World, seed: u64) {
     for at in 0..world.hosts.len() {
         let host = &world.hosts[at];
@@ -135,9 +135,9 @@ fn judge(world: &World, seed: u64) {
     let secrets = world.secrets();
     assert!(secrets.iter().any(|(name, _)| name.starts_with("token")) && world.wire.bytes() > 100_000);
     assert_eq!(world.wire.found(&secrets), BTreeSet::new(), "seed {seed}: the broker saw secrets");
-    // What is told of every host is found by the same search.
-    let told = [("endorsement key".to_owned(), world.hosts[0].ek_bytes().to_vec())];
-    assert_eq!(world.wire.found(&told).len(), 1, "seed {seed}: the search finds nothing");
+    // The search finds what is sent of every host.
+    let sent = [("endorsement key".to_owned(), world.hosts[0].ek_bytes().to_vec())];
+    assert_eq!(world.wire.found(&sent).len(), 1, "seed {seed}: the search finds nothing");
     let again = world.tickets_sent - world.tickets.len() as u64;
     eprintln!(
         "seed {seed}: {} writes, {} crashes, {} tickets, {again} sent again",
@@ -148,7 +148,7 @@ fn judge(world: &World, seed: u64) {
 }
 
 #[test]
-fn whatever_is_killed_and_lost_everybody_who_may_be_in_gets_in_once() {
+fn whatever_is_killed_and_lost_every_host_that_may_join_joins_once() {
     let number =
         |name: &str, default: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
     let seeds = std::env::var("JOIN_SEEDS").unwrap_or_else(|_| "1..4".to_owned());

@@ -35,7 +35,7 @@ fn what_is_missing_or_wrong_is_named() {
     assert!(error(set("master.key", "4b4b")).starts_with("master.key is too short"));
     assert!(error(set("master.salt", "00")).starts_with("master.key is too short: master salt has 1 bytes"));
     assert!(error(set("ca.crt", "x")).starts_with("ca.crt the cluster's authority is not PEM"));
-    // A token without the authority's hash lets anybody be the server.
+    // A token without the authority's hash lets any machine pose as the server.
     assert_eq!(error(set("k3s-server-token", "abc")), "k3s-server-token must be a secure token, which begins with K10");
 }
 

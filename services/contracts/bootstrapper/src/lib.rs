@@ -1,4 +1,4 @@
-//! The public face of a joining host beside the messages of the join protocol: what it says of its way in, how an administrator asks for it, and what an `init` is told.
+//! The public face of a joining host beside the messages of the join protocol: how far its attempt is, how an administrator asks for its kubeconfig, and the parameters of an `init`.
 //!
 //! | module | knows |
 //! |---|---|

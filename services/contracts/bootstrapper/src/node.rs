@@ -90,7 +90,7 @@ mod tests {
     use sparkplug::TypedMetrics;
 
     #[test]
-    fn names_and_types_on_the_wire_are_fixed_and_only_changes_are_told() {
+    fn names_and_types_on_the_wire_are_fixed_and_only_changes_are_published() {
         let node = HostNode { state: "awaits-challenge".to_owned(), ..HostNode::default() };
         let metrics = node.to_metrics();
         let listed: Vec<String> = metrics.iter().map(|m| format!("{} {:?}", m.name, m.datatype)).collect();

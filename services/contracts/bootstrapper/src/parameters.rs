@@ -43,7 +43,7 @@ pub struct InitParameters {
     pub ssh_authority: String,
 }
 
-/// A thing to install. Without a hash there is none.
+/// A thing to install. The hash is mandatory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct InitComponent {
@@ -55,7 +55,7 @@ pub struct InitComponent {
     pub path: String,
 }
 
-/// Bytes are no parameters of an init.
+/// These bytes are not the parameters of an init.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("parameters of the init: {0}")]
 pub struct ParametersError(pub String);
@@ -88,7 +88,7 @@ impl InitComponent {
     /// The hash as bytes.
     ///
     /// # Errors
-    /// It is none.
+    /// The text is not a hash.
     pub fn hash(&self) -> Result<[u8; 32], ParametersError> {
         let mut hash = [0; 32];
         match hex::decode_to_slice(&self.sha256, &mut hash) {

@@ -41,7 +41,7 @@ pub fn object(organisation: &Organisation, name: &str) -> Result<Uuid, NameError
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TokenHash([u8; 32]);
 
-/// The text of a token. Only whoever makes one has it.
+/// The text of a token. Only the caller that makes it has the text; the store has its hash.
 #[must_use]
 pub fn text(random: &[u8; RANDOM_BYTES]) -> SecretString {
     SecretString::from(format!("{PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(random)))

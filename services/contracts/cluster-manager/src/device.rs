@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::names;
 
-/// Where the set-up of a cluster stands.
+/// State of the set-up of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum SetupState {
     /// Seen, nothing done yet.
@@ -48,7 +48,7 @@ pub enum SetupStep {
     Repository,
     /// Ready for the bootstrap.
     Ready,
-    /// Tear-down: begun; the edge is told to remove its deployments.
+    /// Tear-down: started; the edge has the command to remove its deployments.
     TearDown,
     /// Tear-down: the edge reports nothing left, or is not there.
     EdgeEmptied,
@@ -56,11 +56,11 @@ pub enum SetupStep {
     AccountsRemoved,
     /// Tear-down: address and repository configuration are gone.
     ConfigRemoved,
-    /// Tear-down: the repository is served no more; its storage stays.
+    /// Tear-down: the repository is served no longer; its storage stays.
     RepositoryClosed,
 }
 
-/// A text is none of those that are allowed, or not what it should be.
+/// A text is not one of the allowed ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{rule}")]
 pub struct TextError {
@@ -71,7 +71,7 @@ pub struct TextError {
 macro_rules! text {
     ($type:ident, { $($variant:ident => $text:literal),* $(,)? }) => {
         impl $type {
-            /// As it stands on the wire.
+            /// The text on the wire.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {
@@ -127,7 +127,7 @@ text!(SetupStep, {
 /// The set-up of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Setup {
-    /// Where it stands.
+    /// Its state.
     pub state: SetupState,
     /// Last recorded step.
     pub step: SetupStep,
@@ -157,13 +157,13 @@ pub struct DesiredState {
 pub struct JoinReport {
     /// The Join node is alive.
     pub alive: bool,
-    /// It has taken the cluster's policy over, as it stands in ConfigDB.
+    /// It has taken over the cluster's policy that ConfigDB stores.
     pub policy_agreed: bool,
     /// Revision of the policy that it has; 0: none.
     pub policy_revision: u64,
-    /// What that policy does, in the words of Join: `unknown`, `none`, `in-force`, `invalid`; None: Join was never heard.
+    /// What that policy does, in the words of Join: `unknown`, `none`, `in-force`, `invalid`; None: nothing was ever received from Join.
     pub policy_state: Option<String>,
-    /// Why nobody is admitted by it.
+    /// Why the policy admits no host.
     pub policy_error: Option<String>,
     /// Why Join holds what it is sent, until an operator decides; None: it does not.
     pub policy_held: Option<String>,
@@ -199,7 +199,7 @@ impl RefusedDeployments {
     /// Largest reason, in bytes; a longer one is cut.
     pub const REASON_BYTES_MAX: usize = 1024;
 
-    /// What stands on the wire. Where not all fit, the nil UUID says how many are left out.
+    /// What is published. Where not all fit, the nil UUID says how many are left out.
     fn bounded(&self) -> BTreeMap<Uuid, String> {
         let mut bounded = BTreeMap::new();
         let mut bytes = 0;
@@ -303,7 +303,7 @@ impl ClusterDevice {
     }
 }
 
-// Who reads the Device of a manager of another version needs its UUID, name, group and state only.
+// A reader of the Device of a manager of another version needs its UUID, name, group and state only.
 sparkplug::typed_metrics! {
     ClusterDevice {
         /// Set-up of the cluster: pending, setting-up, ready, refused, deleting or waiting.
@@ -358,7 +358,7 @@ sparkplug::typed_metrics! {
         /// The cluster's Join node is alive.
         #[optional]
         join.alive => names::JOIN_ALIVE,
-        /// Join has taken over the cluster's attestation policy as it stands in ConfigDB.
+        /// Join has taken over the cluster's attestation policy that ConfigDB stores.
         #[optional]
         join.policy_agreed => names::POLICY_AGREED,
         /// Revision of the policy that Join has; 0: none.
@@ -367,7 +367,7 @@ sparkplug::typed_metrics! {
         /// What that policy does: unknown, none, in-force or invalid; null: Join was never seen.
         #[optional]
         join.policy_state => names::POLICY_STATE,
-        /// Why nobody is admitted by it, or why another one is refused; null: nothing is wrong.
+        /// Why the policy admits no host, or why another policy is refused; null: nothing is wrong.
         #[optional]
         join.policy_error => names::POLICY_REASON,
         /// Why Join holds the policy that it is sent, until an operator decides; null: it does not.
@@ -510,7 +510,7 @@ mod tests {
         for device in [device(), ClusterDevice::default()] {
             let metrics = device.to_metrics();
             let listed: Vec<String> = metrics.iter().map(|m| format!("{} {:?}", m.name, m.datatype)).collect();
-            // A table without rows stands in no birth.
+            // A birth omits a table without rows.
             let is_there = |name: &&&str| !name.ends_with("DataSet") || !device.deployments_refused.0.is_empty();
             assert_eq!(listed, expected.iter().filter(is_there).copied().collect::<Vec<_>>());
         }

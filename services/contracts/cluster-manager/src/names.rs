@@ -62,7 +62,7 @@ pub const STATUS_SINCE: &str = "Status/Since";
 pub const GIT_COMMIT: &str = "Git/Commit";
 /// Boolean: the cluster's Sync is alive.
 pub const SYNC_ALIVE: &str = "Sync/Alive";
-/// DateTime or null: since when `Sync/Alive` has its value; null if Sync was never heard.
+/// DateTime or null: since when `Sync/Alive` has its value; null if no message of Sync was ever received.
 pub const SYNC_SINCE: &str = "Sync/Since";
 /// UInt64: version of the index that the cluster shall have, 0 before the first.
 pub const DESIRED_VERSION: &str = "Desired/Version";
@@ -84,13 +84,13 @@ pub const BOOTSTRAP_ENROLMENT: &str = "Bootstrap/Enrolment";
 
 /// Boolean: the cluster's Join node is alive.
 pub const JOIN_ALIVE: &str = "Join/Alive";
-/// Boolean: Join has taken over the attestation policy of the cluster as it stands in ConfigDB.
+/// Boolean: Join has taken over the attestation policy of the cluster that ConfigDB stores.
 pub const POLICY_AGREED: &str = "Policy/Agreed";
 /// UInt64: revision of the policy that Join has; 0: none.
 pub const POLICY_REVISION: &str = "Policy/Revision";
-/// String or null: what that policy does: `unknown`, `none`, `in-force`, `invalid`; null if Join was never heard.
+/// String or null: what that policy does: `unknown`, `none`, `in-force`, `invalid`; null if no message of Join was ever received.
 pub const POLICY_STATE: &str = "Policy/State";
-/// String or null: why nobody is admitted by it.
+/// String or null: why the policy admits no host.
 pub const POLICY_REASON: &str = "Policy/Reason";
 
 /// String or null: why Join holds the policy that it is sent, until an operator decides.
@@ -140,7 +140,7 @@ pub fn node(organisation: &str) -> Result<EdgeNodeDescriptor, NameError> {
     EdgeNodeDescriptor::parse(&format!("{organisation}-Central"), NODE_ID)
 }
 
-/// Device id of a cluster: its name, if that has only letters, digits and `_`, as the name of every cluster that is not refused. Otherwise [`unnamed_device`]. Whose Device it is says
+/// Device id of a cluster: its name, if that has only letters, digits and `_`, as the name of every cluster that is not refused. Otherwise [`unnamed_device`]. Which cluster a Device belongs to says
 /// [`CLUSTER_UUID`].
 #[must_use]
 pub fn device(cluster: Uuid, name: &str) -> DeviceId {
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_node_stands_in_the_central_group() {
+    fn the_node_belongs_to_the_central_group() {
         assert_eq!(node("ACME").unwrap().to_string(), "ACME-Central/Cluster-Manager");
         assert!(node("A/B").is_err());
     }

@@ -42,7 +42,7 @@ impl Contract for ManagerContract {
 /// The clusters that the Devices are of. A cluster may have another Device after a birth than before.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ManagedClusters {
-    /// Whose Device it is, as its birth said.
+    /// The cluster of each Device, as its birth says.
     ids: BTreeMap<DeviceId, Uuid>,
     clusters: BTreeMap<Uuid, ClusterDevice>,
 }

@@ -193,7 +193,7 @@ impl WriteRequest {
     }
 }
 
-/// "Tell me again what happened to this object."
+/// Asks ConfigDB to publish the history of this object again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplayRequest {
     /// Identity, made by the caller.
@@ -385,7 +385,7 @@ impl Command {
     fn parse_fields(has_device: bool, object: Option<Uuid>, metrics: &[Metric]) -> Result<Self, Fault> {
         let object = match object {
             Some(object) => object,
-            None if has_device => return Err(fault("device id", "is no lower-case hyphenated UUID of an object")),
+            None if has_device => return Err(fault("device id", "is not the lower-case hyphenated UUID of an object")),
             None => return Err(fault("device id", "requests go to the device of an object (DCMD), not to the node")),
         };
         let mut seen = BTreeSet::new();
@@ -497,7 +497,7 @@ fn text(metric: &Metric, bytes_max: usize) -> Result<String, Fault> {
 }
 
 fn number(metric: &Metric) -> Result<u64, Fault> {
-    metric.as_u64().ok_or_else(|| fault(&metric.name, "is no unsigned number"))
+    metric.as_u64().ok_or_else(|| fault(&metric.name, "is not an unsigned number"))
 }
 
 fn store(metric: &Metric) -> Result<Uuid, Fault> {

@@ -37,7 +37,7 @@ pub enum DumpError {
         /// What is wrong with it.
         reason: String,
     },
-    /// An object stands in the file under two classes.
+    /// The file lists an object under two classes.
     #[error("object {object} is listed under class {first} and under class {second}; an object has one primary class")]
     TwoClasses {
         /// Which.

@@ -1,4 +1,4 @@
-//! Entries and their history, to and from metrics. The JSON stays text until somebody asks for it.
+//! Entries and their history, to and from metrics. The JSON stays text until a caller parses it.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub enum EntryError {
     #[error("the entry is not JSON: {0}")]
     Json(#[source] serde_json::Error),
     /// JSON, but not of this application.
-    #[error("the entry is no {slug}: {source}")]
+    #[error("the entry is not of type {slug}: {source}")]
     Shape {
         /// The application it was read as.
         slug: &'static str,
@@ -85,7 +85,7 @@ pub fn from_metric(metric: &Metric) -> Result<Option<Entry>, String> {
     }
     Ok(Some(Entry {
         application: application_of(metric).ok_or_else(|| missing(names::APPLICATION))?,
-        json: text_of(metric).ok_or_else(|| format!("metric {}: value is no String", metric.name))?,
+        json: text_of(metric).ok_or_else(|| format!("metric {}: the value is not a String", metric.name))?,
         etag: property_uuid(metric, names::ETAG).ok_or_else(|| missing(names::ETAG))?,
         revision: property_u64(metric, names::REVISION).ok_or_else(|| missing(names::REVISION))?,
     }))
@@ -213,6 +213,6 @@ mod tests {
         use configdb_schema::document::{EdgeCluster, Info};
         assert_eq!(entry().parse::<Info>().unwrap().name, "x");
         let error = entry().parse::<EdgeCluster>().unwrap_err().to_string();
-        assert!(error.starts_with("the entry is no EdgeCluster: missing field `namespace`"), "{error}");
+        assert!(error.starts_with("the entry is not of type EdgeCluster: missing field `namespace`"), "{error}");
     }
 }

@@ -58,7 +58,7 @@ pub struct ConfigNode {
     pub last_request: Option<RequestResult>,
     /// Revision of the last committed transaction.
     pub revision: u64,
-    /// Number of objects that are born; None: not told.
+    /// Number of objects that are born; None: not published.
     pub objects: Option<u64>,
     /// What an operator has to do something about.
     pub alert: Option<String>,
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_that_is_no_json_is_refused_by_name() {
+    fn a_result_that_is_not_json_is_refused_by_name() {
         let error = ConfigNode::default().merge(&[Metric::new(names::REQUEST_RESULT, "{")]).unwrap_err();
         assert!(error.to_string().starts_with("metric \"Request/Result\" must be the JSON of a result: "), "{error}");
     }

@@ -5,7 +5,7 @@
 //! A DDEATH counts when the revision that it belongs to arrives: an object that dies and is born again in between (because its birth got another shape) is not gone.
 //! A rebirth at the very state of the store that is here already changes nothing: the replica stays complete, or is so again.
 //! After any other rebirth, objects that were not born again are gone when (and only when) the replica is complete again. A birth with another `Config/Store` is another database:
-//! everything is dropped at once and told as [`Change::StoreReplaced`], without a deletion of each object.
+//! the replica drops everything at once and reports it as [`Change::StoreReplaced`], without a deletion of each object.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -93,14 +93,14 @@ pub enum Change {
         /// Which.
         object: Uuid,
     },
-    /// An object is gone; the deletions of its entries were told before.
+    /// An object is gone; the deletions of its entries were reported before.
     ObjectGone {
         /// Which.
         object: Uuid,
     },
     /// An entry is other than before.
     Entry {
-        /// Whose.
+        /// Its object.
         object: Uuid,
         /// Under which application.
         slug: Arc<str>,
@@ -119,7 +119,7 @@ pub enum Change {
         /// For people.
         reason: String,
     },
-    /// ConfigDB answered a request, anybody's. Told once for each time it is seen, a birth included.
+    /// ConfigDB answered a request of any client. Reported once for each time it is seen, a birth included.
     Result(RequestResult),
     /// A replay brought a change of the past.
     History(HistoryEntry),
@@ -137,8 +137,8 @@ pub struct ConfigReplica {
     alive: bool,
     complete: bool,
     store: Option<Uuid>,
-    /// What the node said since its birth.
-    told: Box<ConfigNode>,
+    /// What the node has published since its birth.
+    published: Box<ConfigNode>,
     confirmed: u64,
     /// The content is a state of the store at this revision or a later one; None: it is a mixture of two states.
     basis: Option<u64>,
@@ -158,7 +158,7 @@ impl ConfigReplica {
             alive: false,
             complete: false,
             store: None,
-            told: Box::default(),
+            published: Box::default(),
             confirmed: 0,
             basis: None,
             dying: BTreeSet::new(),
@@ -172,29 +172,29 @@ impl ConfigReplica {
     pub fn on_event(&mut self, event: &HostEvent) {
         match event {
             HostEvent::NodeBirth { node, metrics, .. } if *node == self.node => self.on_node_birth(metrics),
-            HostEvent::NodeData { node, metrics, .. } if self.hears(node) => {
+            HostEvent::NodeData { node, metrics, .. } if self.replicates(node) => {
                 let results = self.read_node_metrics(metrics);
                 self.changes.extend(results);
                 if metrics.iter().any(|m| &*m.name == names::CONFIG_REVISION) {
                     for object in std::mem::take(&mut self.dying) {
                         self.remove(object);
                     }
-                    self.basis = self.basis.map(|_| self.told.revision);
+                    self.basis = self.basis.map(|_| self.published.revision);
                 }
                 self.check_complete();
             }
-            HostEvent::DeviceBirth { node, device, metrics, .. } if self.hears(node) => {
+            HostEvent::DeviceBirth { node, device, metrics, .. } if self.replicates(node) => {
                 if let Some(object) = self.object_of_device(device) {
                     self.on_object_birth(object, metrics);
                     self.check_complete();
                 }
             }
-            HostEvent::DeviceData { node, device, metrics, .. } if self.hears(node) => {
+            HostEvent::DeviceData { node, device, metrics, .. } if self.replicates(node) => {
                 if let Some(object) = self.object_of_device(device) {
                     self.on_object_data(object, metrics);
                 }
             }
-            HostEvent::DeviceDeath { node, device, .. } if self.hears(node) => {
+            HostEvent::DeviceDeath { node, device, .. } if self.replicates(node) => {
                 let object = self.object_of_device(device);
                 if let Some(known) = object.and_then(|object| self.objects.get_mut(&object)) {
                     self.confirmed -= u64::from(std::mem::take(&mut known.confirmed));
@@ -234,31 +234,31 @@ impl ConfigReplica {
     /// Revision up to which everything has been seen.
     #[must_use]
     pub const fn revision(&self) -> u64 {
-        self.told.revision
+        self.published.revision
     }
 
     /// What an operator has to do something about.
     #[must_use]
     pub fn alert(&self) -> Option<&str> {
-        self.told.alert.as_deref().filter(|_| self.alive)
+        self.published.alert.as_deref().filter(|_| self.alive)
     }
 
     /// Version of the program; empty before the first birth.
     #[must_use]
     pub fn version(&self) -> &str {
-        &self.told.version
+        &self.published.version
     }
 
     /// Highest epoch that an operator has raised in the store.
     #[must_use]
     pub const fn epoch(&self) -> u64 {
-        self.told.epoch
+        self.published.epoch
     }
 
-    /// Where that comes from which is derived from this content for somebody who was released to `epoch`; None while the content is not a state of the store, but a mixture of two.
+    /// The origin of what is derived from this content for a consumer that was released to `epoch`; None while the content is not a state of the store, but a mixture of two.
     #[must_use]
     pub fn origin(&self, epoch: u64) -> Option<Origin> {
-        Some(Origin { store: self.store?, epoch, point: self.told.timelines.at(self.basis?)? })
+        Some(Origin { store: self.store?, epoch, point: self.published.timelines.at(self.basis?)? })
     }
 
     /// Whether the content is a state of the store, and not a mixture of two, as it is while another state than the one that is here is being born.
@@ -267,17 +267,17 @@ impl ConfigReplica {
         self.basis.is_some()
     }
 
-    /// The last state in this store of the timeline that somebody accepted a state of; None: the store knows nothing of it.
+    /// The last state in this store of the timeline of which a consumer accepted a state; None: the store does not know that timeline.
     #[must_use]
     pub fn follows(&self, accepted: Origin) -> Option<Point> {
         let revision = self.basis.filter(|_| self.store == Some(accepted.store))?;
-        self.told.timelines.last_of(accepted.point.timeline, revision)
+        self.published.timelines.last_of(accepted.point.timeline, revision)
     }
 
     /// Size that no message of ConfigDB exceeds.
     #[must_use]
     pub const fn message_bytes_max(&self) -> Option<u64> {
-        self.told.message_bytes_max
+        self.published.message_bytes_max
     }
 
     /// An object.
@@ -321,14 +321,14 @@ impl ConfigReplica {
         self.applications().find_map(|(slug, uuid)| (uuid == application).then_some(slug))
     }
 
-    fn hears(&self, node: &EdgeNodeDescriptor) -> bool {
+    fn replicates(&self, node: &EdgeNodeDescriptor) -> bool {
         self.alive && *node == self.node
     }
 
     fn object_of_device(&mut self, device: &DeviceId) -> Option<Uuid> {
         let object = object_of(device);
         if object.is_none() {
-            self.malformed(format!("device {device}: the device id is no UUID"));
+            self.malformed(format!("device {device}: the device id is not a UUID"));
         }
         object
     }
@@ -348,15 +348,15 @@ impl ConfigReplica {
         self.basis = None;
         self.confirmed = 0;
         self.dying.clear();
-        *self.told = ConfigNode { revision: self.told.revision, ..ConfigNode::default() };
+        *self.published = ConfigNode { revision: self.published.revision, ..ConfigNode::default() };
         self.applications.clear();
         let results = self.read_node_metrics(metrics);
         for object in self.objects.values_mut() {
             object.confirmed = false;
         }
-        match (self.told.store, self.store) {
+        match (self.published.store, self.store) {
             (None, _) => {
-                self.malformed(format!("NBIRTH: {} is missing or no UUID", names::CONFIG_STORE));
+                self.malformed(format!("NBIRTH: {} is missing or not a UUID", names::CONFIG_STORE));
                 self.alive = false;
                 return;
             }
@@ -381,24 +381,24 @@ impl ConfigReplica {
         }
         let point = |node: &ConfigNode| node.timelines.at(node.revision);
         let counted = usize::try_from(self.confirmed) == Ok(self.objects.len()) && born.objects == Some(self.confirmed);
-        let is_settled = self.basis == Some(self.told.revision) && self.dying.is_empty() && counted;
+        let is_settled = self.basis == Some(self.published.revision) && self.dying.is_empty() && counted;
         is_settled
             && born.store.is_some()
             && born.store == self.store
             && point(&born).is_some()
-            && point(&born) == point(&self.told)
+            && point(&born) == point(&self.published)
     }
 
-    /// Yields what tells of a result, and what cannot be read. One unreadable metric does not spoil the others.
+    /// Yields the results of requests, and what cannot be read. One unreadable metric does not spoil the others.
     fn read_node_metrics(&mut self, metrics: &[Metric]) -> Vec<Change> {
         let mut changes = Vec::new();
         for metric in metrics.iter().filter(|m| !m.is_historical) {
-            match self.told.merge([metric]) {
+            match self.published.merge([metric]) {
                 Ok(()) if &*metric.name == names::REQUEST_RESULT => {
-                    changes.extend(self.told.last_request.clone().map(Change::Result));
+                    changes.extend(self.published.last_request.clone().map(Change::Result));
                 }
                 Ok(()) if &*metric.name == names::CONFIG_APPLICATIONS => {
-                    self.applications.clone_from(&self.told.applications.0);
+                    self.applications.clone_from(&self.published.applications.0);
                 }
                 Ok(()) => {}
                 Err(error) => changes.push(Change::Malformed { reason: error.to_string() }),
@@ -480,7 +480,7 @@ impl ConfigReplica {
                 Ok(membership) => object.membership = membership,
                 Err(reason) => self.malformed(format!("object {uuid}: {reason}")),
             },
-            // They stand in the registration and in the entry Info.
+            // The registration and the entry Info have them.
             names::OBJECT_CLASS | names::OBJECT_NAME => {}
             _ => {
                 if let Some(application) = entry::application_of(metric) {
@@ -507,19 +507,19 @@ impl ConfigReplica {
     /// For people: which births of a living ConfigDB have not arrived. None: all have, or nothing is known.
     #[must_use]
     pub fn missing_births(&self) -> Option<String> {
-        let told = self.told.objects.filter(|told| self.alive && self.confirmed < *told)?;
-        Some(format!("of {} the births of {} of its {told} devices have arrived", self.node, self.confirmed))
+        let announced = self.published.objects.filter(|announced| self.alive && self.confirmed < *announced)?;
+        Some(format!("of {} the births of {} of its {announced} devices have arrived", self.node, self.confirmed))
     }
 
     fn check_complete(&mut self) {
-        let announced = self.told.objects.filter(|_| self.alive && !self.complete);
+        let announced = self.published.objects.filter(|_| self.alive && !self.complete);
         if announced.is_some_and(|announced| self.confirmed >= announced) {
             let gone: Vec<Uuid> = self.objects.iter().filter(|(_, o)| !o.confirmed).map(|(uuid, _)| *uuid).collect();
             for uuid in gone {
                 self.remove(uuid);
             }
             self.complete = true;
-            self.basis = Some(self.told.revision);
+            self.basis = Some(self.published.revision);
             self.changes.push_back(Change::BecameComplete { store: self.store });
         }
     }
@@ -531,9 +531,9 @@ impl ConfigReplica {
         }
     }
 
-    /// Something of a later transaction than the last revision that was heard has come.
+    /// Something of a later transaction than the last received revision has come.
     fn moved_on(&mut self, revision: Option<u64>) {
-        let at_least = revision.unwrap_or(0).max(self.told.revision.saturating_add(1));
+        let at_least = revision.unwrap_or(0).max(self.published.revision.saturating_add(1));
         if self.complete {
             self.basis = self.basis.map(|basis| basis.max(at_least));
         }
@@ -550,7 +550,7 @@ impl ConfigReplica {
 }
 
 fn parse_json<T: DeserializeOwned>(metric: &Metric) -> Result<T, String> {
-    let text = metric.as_str().ok_or_else(|| format!("metric {} is no String", metric.name))?;
+    let text = metric.as_str().ok_or_else(|| format!("metric {} is not a String", metric.name))?;
     serde_json::from_str(text).map_err(|error| format!("metric {}: {error}", metric.name))
 }
 

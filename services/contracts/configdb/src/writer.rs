@@ -268,7 +268,7 @@ impl Writer {
         self.under_way.values().map(|u| u.repeat_at.min(u.deadline)).min()
     }
 
-    /// The next thing to do or to tell, in order.
+    /// The next thing to do or to report, in order.
     pub fn poll_output(&mut self) -> Option<WriterOutput> {
         self.outputs.pop_front()
     }

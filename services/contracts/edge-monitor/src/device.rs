@@ -15,11 +15,11 @@ pub enum NodeState {
     /// Not born since the monitor began to watch.
     #[default]
     Unknown,
-    /// Born, and heard within its interval or not yet overdue.
+    /// Born; its last message came within its interval, or is not yet overdue.
     Online,
-    /// Its death was heard; only a birth ends that.
+    /// Its death was received; only a birth ends that.
     Offline,
-    /// Born once, and nothing heard for three intervals; only a birth ends that.
+    /// Born once, and no message received for three intervals; only a birth ends that.
     Silent,
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for NodeState {
     }
 }
 
-/// The text is none of the states.
+/// The text is not one of the states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be unknown, online, offline or silent")]
 pub struct UnknownNodeState;
@@ -61,7 +61,7 @@ impl FromStr for NodeState {
 pub enum AlertKind {
     /// The node died, fell silent, or was not born in time.
     Offline,
-    /// An edge agent was told to reload and still has not the wanted configuration, or did not answer.
+    /// An edge agent got the command to reload and still does not have the wanted configuration, or did not answer.
     WillNotReload,
 }
 
@@ -139,7 +139,7 @@ impl MonitoredNodeDevice {
         }
     }
 
-    /// From the metrics of a DBIRTH, with the DDATA since folded in. `received` stands in for the moment of an alert that is missing.
+    /// From the metrics of a DBIRTH, with the DDATA since folded in. An alert without a moment gets `received`.
     ///
     /// # Errors
     /// A metric that every such device has is missing or unreadable.
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_that_is_no_state_is_refused_by_name() {
+    fn an_unknown_state_is_refused_by_name() {
         let mut metrics = device().to_metrics();
         for metric in &mut metrics {
             if &*metric.name == names::STATUS_STATE {

@@ -1,5 +1,5 @@
-//! The public face of the edge monitor on the wire: what it is born with, what it says about the nodes it watches, and a replica for
-//! whoever listens.
+//! The public face of the edge monitor on the wire: the metrics of its birth, what it reports about the nodes that it watches, and a replica for
+//! its consumers.
 //!
 //! | module | knows |
 //! |---|---|

@@ -56,7 +56,7 @@ pub const ALERTS_ACTIVE: &str = "Alerts/Active";
 /// Value of [`PROPERTIES_SERVICE`].
 pub const SERVICE: &str = "edge-monitor";
 
-/// UUID metric of an Edge Agent: the configuration that it runs; the Null UUID is none. Read, not written, by a monitor.
+/// UUID metric of an Edge Agent: the configuration that it runs; the Null UUID: no configuration. Read, not written, by a monitor.
 pub const AGENT_CONFIG_REVISION: &str = "Config_Revision";
 /// Boolean command of an Edge Agent: fetch the configuration and the secrets again.
 pub const AGENT_RELOAD: &str = "Node Control/Reload Edge Agent Config";

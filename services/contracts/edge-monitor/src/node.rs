@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_birth_without_instance_is_no_monitor() {
+    fn a_birth_without_instance_is_not_a_monitor() {
         let mut metrics = monitor().to_metrics();
         metrics.retain(|metric| &*metric.name != names::INSTANCE_UUID);
         let error = MonitorNode::from_metrics(&metrics).unwrap_err();

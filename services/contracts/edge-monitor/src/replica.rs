@@ -16,7 +16,7 @@ pub enum Presence {
     Alive,
     /// Something was missed; values are the last known ones.
     Stale,
-    /// Its death was received; values are the last known ones, and nobody watches.
+    /// Its death was received; values are the last known ones, and no monitor watches.
     Dead,
 }
 

@@ -1,4 +1,4 @@
-//! What Sync is told: the index of desired deployments, and the manifests of one. Both ways: to a Host Application's request,
+//! What Sync is sent: the index of desired deployments, and the manifests of one. Both ways: to a Host Application's request,
 //! and from an Edge Node's command event.
 //!
 //! Reading checks the shape and the digest. Which kinds and namespaces a manifest may have is not known here.
@@ -267,7 +267,7 @@ impl Document {
         let members = match serde_json::from_str(text) {
             Ok(Value::Object(members)) => members,
             Ok(_) => return Err(error(metric.to_owned(), "must be a JSON object".to_owned())),
-            Err(e) => return Err(error(metric.to_owned(), format!("is no JSON: {e}"))),
+            Err(e) => return Err(error(metric.to_owned(), format!("is not JSON: {e}"))),
         };
         let digest = members.get("digest").and_then(Value::as_str).unwrap_or_default().parse::<Digest>();
         let digest = digest.map_err(|e| error(format!("{metric} digest"), e.to_string()))?;
@@ -399,12 +399,12 @@ mod tests {
         assert!(
             DesiredIndex::from_json("[]").unwrap_err().to_string().starts_with("Desired/Index must be a JSON object")
         );
-        assert!(DesiredIndex::from_json("{").unwrap_err().to_string().starts_with("Desired/Index is no JSON"));
+        assert!(DesiredIndex::from_json("{").unwrap_err().to_string().starts_with("Desired/Index is not JSON"));
         assert_eq!(DesiredIndex::from_json(&good.to_string()), Ok(index()));
     }
 
     #[test]
-    fn refused_manifests_tell_the_version_and_the_digest_that_the_sender_waits_for() {
+    fn refused_manifests_report_the_version_and_the_digest_that_the_sender_waits_for() {
         let deployment = Uuid::from_u128(1);
         let mut bad = manifests().to_json();
         bad["manifests"][0]["data"]["n"] = json!(0.2);
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_is_no_text_is_refused_by_name() {
+    fn a_command_that_is_not_text_is_refused_by_name() {
         let error = SyncCommand::from_event(None, &[Metric::new(DESIRED_INDEX, 1_u64)]).unwrap_err();
         assert_eq!(error.to_string(), "Desired/Index must be a String that holds JSON");
     }

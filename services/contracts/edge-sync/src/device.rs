@@ -129,7 +129,7 @@ impl fmt::Display for DeploymentState {
     }
 }
 
-/// The text is none of the states.
+/// The text is not one of the states.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("must be pending, applied, refused, failed or deleting")]
 pub struct UnknownDeploymentState;
@@ -193,7 +193,7 @@ sparkplug::typed_metrics! {
         message => deployment::READY_REASON,
         /// When the manifests were applied; null before the first.
         applied_at as form::Nullable<form::DateTime> => deployment::APPLIED_AT,
-        /// Entries of ConfigDB that the applied manifests were made from, JSON; null while nobody asks for them.
+        /// Entries of ConfigDB that the applied manifests were made from, JSON; null while no recovery asks for them.
         #[optional]
         entries as form::Nullable<form::Plain> => deployment::ENTRIES,
     }

@@ -37,15 +37,15 @@ pub const DESIRED_HELD: &str = "Desired/Held";
 pub const DESIRED_HOLD_REASON: &str = "Desired/Hold_Reason";
 /// Why the last index was refused, or what keeps the accepted one from being carried out (String, null if nothing).
 pub const DESIRED_REASON: &str = "Desired/Reason";
-/// Version of the last commits of its repositories that Sync has heard of (UInt64, 0 before the first; absent: this Sync cannot tell Flux).
+/// Version of the last commits of its repositories that Sync has received (UInt64, 0 before the first; absent: this Sync cannot notify Flux).
 pub const SOURCE_VERSION: &str = "Source/Version";
-/// Commit of the cluster's repository that Flux was told of last (String, null before the first).
+/// Last commit of the cluster's repository of which Sync notified Flux (String, null before the first).
 pub const SOURCE_COMMIT: &str = "Source/Commit";
-/// Commit of the shared charts that Flux was told of last (String, null before the first).
+/// Last commit of the shared charts of which Sync notified Flux (String, null before the first).
 pub const SOURCE_CHARTS: &str = "Source/Charts";
-/// Commits of other repositories that Flux was told of last (DataSet of `URL` and `Commit`).
+/// Last commits of other repositories of which Sync notified Flux (DataSet of `URL` and `Commit`).
 pub const SOURCE_OTHERS: &str = "Source/Others";
-/// Why Flux could not be told of later ones (String, null if it could).
+/// Why Sync could not notify Flux of later ones (String, null if it could).
 pub const SOURCE_REASON: &str = "Source/Reason";
 /// Commit of the cluster's repository that Flux has applied last, as a whole (String, null while unknown).
 pub const SOURCE_APPLIED: &str = "Source/Applied";
@@ -62,9 +62,9 @@ pub const DEPLOYMENTS_TOTAL: &str = "Deployments/Total";
 /// Of them with `Ready` true (UInt64).
 pub const DEPLOYMENTS_READY: &str = "Deployments/Ready";
 
-/// Entries of ConfigDB that the cluster itself was last made from (String JSON `{slug: entry}`; null while nobody has asked for it by [`RECOVER_ENTRIES`], or if none came).
+/// Entries of ConfigDB that the cluster itself was last made from (String JSON `{slug: entry}`; null until [`RECOVER_ENTRIES`] asks for it, or if none came).
 pub const CLUSTER_ENTRIES: &str = "Cluster/Entries";
-/// NCMD, Boolean: whether [`CLUSTER_ENTRIES`] and [`deployment::ENTRIES`] are to be told.
+/// NCMD, Boolean: whether [`CLUSTER_ENTRIES`] and [`deployment::ENTRIES`] are to be published.
 pub const RECOVER_ENTRIES: &str = "Recover/Entries";
 
 /// NCMD: the complete index of desired deployments (String JSON).
@@ -116,7 +116,7 @@ pub mod deployment {
     pub const READY: &str = "Deployment/Ready";
     /// Message of the Ready condition (String or null).
     pub const READY_REASON: &str = "Deployment/Ready_Reason";
-    /// Entries of ConfigDB that the applied manifests were made from (String JSON `{slug: entry}`; null while nobody has asked for it, or if none came).
+    /// Entries of ConfigDB that the applied manifests were made from (String JSON `{slug: entry}`; null until [`RECOVER_ENTRIES`](super::RECOVER_ENTRIES) asks for it, or if none came).
     pub const ENTRIES: &str = "Deployment/Entries";
     /// When the manifests were applied (DateTime or null).
     pub const APPLIED_AT: &str = "Deployment/Applied_At";
@@ -139,7 +139,7 @@ pub enum SyncDevice {
 }
 
 impl SyncDevice {
-    /// Reads a device id; None if it is none of Sync's.
+    /// Reads a device id; None if it is not one of Sync's.
     #[must_use]
     pub fn parse(device: &DeviceId) -> Option<Self> {
         let text = device.as_str();

@@ -43,15 +43,15 @@ pub struct SyncNode {
     pub desired_hold_reason: Option<String>,
     /// Why the last index was refused, or what keeps the accepted one from being carried out.
     pub desired_error: Option<String>,
-    /// Version of the last commits that it has heard of, 0 before the first; None: this Sync cannot tell Flux.
+    /// Version of the last commits that it has received, 0 before the first; None: this Sync cannot notify Flux.
     pub source_version: Option<u64>,
-    /// Commit of the cluster's repository that Flux was told of last.
+    /// Last commit of the cluster's repository of which it notified Flux.
     pub source_commit: Option<Commit>,
-    /// Commit of the shared charts that Flux was told of last.
+    /// Last commit of the shared charts of which it notified Flux.
     pub source_charts: Option<Commit>,
-    /// Commits of other repositories that Flux was told of last.
+    /// Last commits of other repositories of which it notified Flux.
     pub source_others: Others,
-    /// Why Flux could not be told of later ones.
+    /// Why it could not notify Flux of later ones.
     pub source_error: Option<String>,
     /// Commit of the cluster's repository that Flux has applied last, as a whole.
     pub source_applied: Option<Commit>,
@@ -83,7 +83,7 @@ sparkplug::typed_metrics! {
         cluster_uuid as form::Uuid => CLUSTER_UUID,
         /// Name of the cluster.
         cluster_name => CLUSTER_NAME,
-        /// Entries of ConfigDB that the cluster was last made from, JSON; null while nobody asks for them.
+        /// Entries of ConfigDB that the cluster was last made from, JSON; null while no recovery asks for them.
         #[optional]
         cluster_entries as form::Nullable<form::Plain> => CLUSTER_ENTRIES,
         /// Certificate to seal secrets with, PEM; null while unknown.
@@ -146,7 +146,7 @@ mod tests {
     use sparkplug::TypedMetrics;
 
     #[test]
-    fn names_and_types_on_the_wire_are_fixed_and_only_changes_are_told() {
+    fn names_and_types_on_the_wire_are_fixed_and_only_changes_are_published() {
         let commit = "0123456789abcdef0123456789abcdef01234567".parse().unwrap();
         let source_others = Others([("http://git/x".to_owned(), commit)].into());
         let node = SyncNode { cluster_uuid: Uuid::from_u128(1), source_others, ..SyncNode::default() };

@@ -1,4 +1,4 @@
-//! At which commits the repositories are that a cluster follows: told to Sync, so that Flux fetches them at once instead of at their next interval.
+//! The commits of the repositories that a cluster follows. They are sent to Sync, so that Flux fetches them at once instead of at its next interval.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -60,7 +60,7 @@ impl fmt::Debug for Commit {
     }
 }
 
-/// Most repositories beside those two that a cluster is told of; Flux polls the rest.
+/// Most repositories beside those two whose commits are sent to a cluster; Flux polls the rest.
 pub const OTHERS_MAX: usize = 100;
 
 /// Largest URL of one of them.
@@ -90,7 +90,7 @@ impl Others {
                 return Err("has a URL of more than 2048 bytes");
             }
             let commit = commit.as_str().unwrap_or_default().parse();
-            others.insert(url.clone(), commit.map_err(|_| "has a value that is no commit")?);
+            others.insert(url.clone(), commit.map_err(|_| "has a value that is not a commit")?);
         }
         Ok(Self(others))
     }
@@ -176,7 +176,7 @@ impl DesiredSource {
             rule,
         };
         let value: Json =
-            serde_json::from_str(text).map_err(|reason| error(None, "", format!("is no JSON: {reason}")))?;
+            serde_json::from_str(text).map_err(|reason| error(None, "", format!("is not JSON: {reason}")))?;
         let version = value.get("version").and_then(Json::as_u64).filter(|version| *version > 0);
         let version = version.ok_or_else(|| error(None, " version", "must be an integer of at least 1".to_owned()))?;
         let commit = |member: &Json, name: &str| {
@@ -234,7 +234,7 @@ mod tests {
             assert_eq!(SyncCommand::from_event(None, &metrics), Ok(Some(SyncCommand::Source(desired))));
         }
         for (text, message) in [
-            ("x", "Desired/Source is no JSON"),
+            ("x", "Desired/Source is not JSON"),
             ("[]", "Desired/Source version must be an integer of at least 1"),
             (r#"{"version": 0}"#, "Desired/Source version must be an integer of at least 1"),
             (r#"{"version": 1}"#, "Desired/Source repository must be the 40 lower-case hex digits"),
@@ -248,7 +248,7 @@ mod tests {
             ),
             (
                 r#"{"version": 1, "repository": "0123456789abcdef0123456789abcdef01234567", "others": {"http://x": "y"}}"#,
-                "Desired/Source others has a value that is no commit",
+                "Desired/Source others has a value that is not a commit",
             ),
             (
                 r#"{"version": 1, "repository": "0123456789abcdef0123456789abcdef01234567", "others": []}"#,

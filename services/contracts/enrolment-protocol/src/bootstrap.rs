@@ -9,10 +9,10 @@ use crate::token::Token;
 /// How long a token lives, unless it is said.
 pub const LIFETIME: Duration = Duration::from_secs(3600);
 
-/// Shortest life of a token: clocks differ, and somebody has to paste the line.
+/// Shortest validity of a token: clocks differ, and an operator has to paste the command.
 pub const LIFETIME_MIN: Duration = Duration::from_secs(60);
 
-/// Longest life of a token: what is forgotten must end by itself.
+/// Longest validity of a token: a forgotten token must end by itself.
 pub const LIFETIME_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The command to paste at the edge. The token reaches curl on standard input, so that it is in no list of processes.

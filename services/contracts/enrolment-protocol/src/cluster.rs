@@ -62,7 +62,7 @@ pub struct Predecessor {
     pub public_key: [u8; PUBLIC_KEY_BYTES],
 }
 
-/// A request by a certificate that nobody has signed yet.
+/// A renewal request before the key of the present certificate has signed it.
 pub struct RenewalDraft<'a> {
     basis: Basis<'a>,
     predecessor: &'a Predecessor,
@@ -150,7 +150,7 @@ impl<'a> Draft<'a> {
     /// Seals the request.
     ///
     /// # Errors
-    /// The manager's key is none.
+    /// The manager's key is not a key.
     pub fn seal(self, signature: [u8; SIGNATURE_BYTES]) -> Result<Request, MessageError> {
         self.basis.seal(self.token.expose(), signature, None)
     }
@@ -180,7 +180,7 @@ impl<'a> RenewalDraft<'a> {
     /// Seals the request. `signature`: by the key that shall be certified; `predecessor`: by that of the certificate there is.
     ///
     /// # Errors
-    /// The manager's key is none.
+    /// The manager's key is not a key.
     pub fn seal(
         self,
         signature: [u8; SIGNATURE_BYTES],
@@ -199,7 +199,7 @@ impl Request {
     /// Opens an answer.
     ///
     /// # Errors
-    /// It is none to this request, or none that the manager made. Then it says nothing, and the right one may still come.
+    /// It does not answer this request, or the manager did not make it. Then it proves nothing, and the right answer may still come.
     pub fn open(&self, answer: &[u8]) -> Result<Result<Grant, Refusal>, MessageError> {
         const NAME: &str = "answer";
         let outer: wire::Answer = decode(NAME, answer)?;

@@ -1,4 +1,4 @@
-//! Enrolment of edge clusters: how a cluster with a one-time token gets its certificate over a broker that nobody trusts.
+//! Enrolment of edge clusters: how a cluster with a one-time token gets its certificate over an untrusted broker.
 //!
 //! ```text
 //!   cluster                                                    cluster manager
@@ -8,7 +8,7 @@
 //!
 //! A cluster that is in renews its certificate by the same exchange: in place of a token the key of that certificate signs.
 //!
-//! Who can open the request is the manager; who knows the secret in it has opened it. So the answer needs no signature, and nobody else can make one.
+//! Only the manager can open the request, and knowing the secret in it shows that it was opened. So the answer needs no signature, and no other party can make one.
 //! Both sides may repeat themselves: the same request has the same answer.
 //!
 //! | module | knows |
@@ -17,7 +17,7 @@
 //! | [`manager`] | the manager's side: its key, opening the request, answering |
 //! | [`token`] | one-time tokens |
 //! | [`bootstrap`] | the command that is pasted at the edge |
-//! | [`refusal`] | why a cluster is not let in |
+//! | [`refusal`] | why a cluster is not enrolled |
 //! | [`metrics`] | how the messages travel as Sparkplug metrics |
 //!
 //! Pure: randomness and signatures come in as arguments. What is hashed, the sizes and the threats are in `docs/enrolment.md`.

@@ -81,7 +81,7 @@ impl fmt::Debug for Manager {
 pub enum By {
     /// A token, by its hash.
     Token(TokenHash),
-    /// The certificate that it has. Its key is certain to be the asker's; whether that certificate exists and counts is for others to say.
+    /// The certificate that it has. The requester has shown that it owns the key; the caller decides whether that certificate exists and counts.
     Certificate {
         /// Serial number, hexadecimal in lower case.
         serial: String,
@@ -90,7 +90,7 @@ pub enum By {
     },
 }
 
-/// What a request says. The key is certain to be the asker's; whether the token or certificate is good is for others to say.
+/// The content of a request. The requester has shown that it owns the key; the caller decides whether the token or certificate is good.
 pub struct Opened {
     /// The cluster.
     pub cluster: Uuid,
@@ -168,7 +168,7 @@ impl Manager {
     /// Opens the request of the Edge Node of `cluster`.
     ///
     /// # Errors
-    /// It is none, it speaks for another cluster, or its key did not sign it.
+    /// It is not a request, it names another cluster, or its key did not sign it.
     pub fn open(&self, cluster: Uuid, request: &[u8]) -> Result<Opened, MessageError> {
         const NAME: &str = "request";
         let field = |field, rule| MessageError::Field { message: NAME, field, rule };
@@ -186,12 +186,12 @@ impl Manager {
             return Err(field("cluster", "is not that of the Edge Node"));
         }
         if !is_public_key(&body.answer_key) {
-            return Err(field("answer_key", "is no public key"));
+            return Err(field("answer_key", "is not a public key"));
         }
         let public_key = array(NAME, "public_key", &body.public_key)?;
         let (signed, by) = match body.renewal.take() {
             None => {
-                let token = Token::parse(&text).map_err(|_| field("token", "is no token"))?;
+                let token = Token::parse(&text).map_err(|_| field("token", "is not a token"))?;
                 let signed = proof(cluster, token.expose(), &public_key, &body.answer_key, secret.expose());
                 (signed, By::Token(token.hash()))
             }

@@ -35,7 +35,7 @@ pub enum MessageError {
         /// Which rule.
         rule: &'static str,
     },
-    /// It is sealed for somebody else, or was changed.
+    /// It is sealed to another key, or was changed.
     #[error("{0} cannot be opened: it is sealed to another key, or was changed")]
     Sealed(&'static str),
     /// It belongs to another exchange.

@@ -1,11 +1,11 @@
-//! Why a cluster is not let in.
+//! Why a cluster is not enrolled.
 
 use std::fmt;
 
 /// Most bytes of the text of a refusal.
 pub const TEXT_BYTES_MAX: usize = 1024;
 
-/// Why a cluster is not let in.
+/// Why a cluster is not enrolled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefusalCode {
     /// No such token for this cluster: a wrong one, another cluster's, or a revoked one.
@@ -18,11 +18,11 @@ pub enum RefusalCode {
     Revoked,
     /// No such certificate of this cluster: another one's, or forgotten.
     UnknownCertificate,
-    /// The certificate has expired, and nobody has approved its renewal yet.
+    /// The certificate has expired, and no operator has approved its renewal yet.
     ApprovalNeeded,
     /// The certificate was renewed before, with another key.
     AlreadyRenewed,
-    /// Half of the certificate's life is not over.
+    /// Less than half of the validity of the certificate is over.
     TooEarly,
     /// One that this version does not know.
     Other(u32),
@@ -74,7 +74,7 @@ impl fmt::Display for RefusalCode {
     }
 }
 
-/// A cluster is not let in.
+/// A cluster is not enrolled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {text}")]
 pub struct Refusal {

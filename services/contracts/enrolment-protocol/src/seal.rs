@@ -66,7 +66,7 @@ pub struct Predecessor<'a> {
     pub public_key: &'a [u8],
 }
 
-/// What the key that shall be certified and that of the certificate before it both sign. `manager_key`: who may take it.
+/// What the key that shall be certified and that of the certificate before it both sign. `manager_key`: the recipient.
 pub fn renewal_proof(
     cluster: Uuid,
     manager_key: &[u8],

@@ -51,7 +51,7 @@ impl Token {
         if bytes.len() == RANDOM_BYTES { Ok(Self(Zeroizing::new(text.to_owned()))) } else { Err(TokenError) }
     }
 
-    /// Its text, for who hands it to the cluster.
+    /// Its text, to be handed to the cluster.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0

@@ -1,4 +1,4 @@
-//! Both sides with each other, and with somebody between them who changes, swaps and repeats.
+//! Both sides with each other, and with an attacker between them who changes, swaps and repeats messages.
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 use aws_lc_rs::rand::SystemRandom;
@@ -55,8 +55,8 @@ fn a_long_reason_is_cut_between_characters() {
     let request = ask(&key, &key, &manager.public(), 2);
     let opened = manager.open(CLUSTER, &request.bytes).unwrap();
     let long = Refusal { code: RefusalCode::Other(77), text: format!("x{}", "é".repeat(2_000)) };
-    let told = request.open(&manager.answer(&opened, &Err(long)).unwrap()).unwrap().unwrap_err();
-    assert_eq!((told.code, told.text.len()), (RefusalCode::Other(77), 1023));
+    let received = request.open(&manager.answer(&opened, &Err(long)).unwrap()).unwrap().unwrap_err();
+    assert_eq!((received.code, received.text.len()), (RefusalCode::Other(77), 1023));
 }
 
 #[test]

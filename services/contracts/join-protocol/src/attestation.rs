@@ -1,4 +1,4 @@
-//! The boundary to whoever knows an attestation variant: what an issuer asks about keys and quotes, in the order in which it asks. The protocol itself knows no TPM structure.
+//! The boundary to an attestation variant: what an issuer asks about keys and quotes, in the order in which it asks. The protocol itself knows no TPM structure.
 //!
 //! A host needs no trait: activating a credential, quoting and locking are effects of [`crate::host::Machine`], and their results come back as events.
 
@@ -38,7 +38,7 @@ pub enum Lock {
     Extended(Hash),
 }
 
-/// In which message a quote stands.
+/// The message that contains a quote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// In evidence: with what the variant adds to a quote.
@@ -54,7 +54,7 @@ pub struct Expected {
     pub qualifying_data: Hash,
     /// State of the lock register.
     pub lock: Lock,
-    /// The message that it stands in.
+    /// The message that contains the quote.
     pub step: Step,
 }
 
@@ -65,13 +65,13 @@ pub struct Claims {
     pub registers: Vec<(u32, Hash)>,
     /// Counters of the TPM, if the variant has them: they never go back.
     pub counters: Option<Counters>,
-    /// The TPM does not vouch for [`Counters::powered_ms`]: power was cut, and it goes on from the value that it stored last (TPM 2.0 Library Part 1, 36.3.4).
+    /// The TPM does not vouch for [`Counters::powered_ms`]: power was cut, and it continues from the value that it stored last (TPM 2.0 Library Part 1, 36.3.4).
     pub clock_unsafe: bool,
     /// Deviations that the policy lets pass, for people.
     pub warnings: Vec<String>,
 }
 
-/// Counters of a TPM, by which a copy of it or a cleared one is told.
+/// Counters of a TPM. They distinguish a TPM from a copy of it and from a cleared one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Counters {
     /// Resets of the TPM.
@@ -82,14 +82,14 @@ pub struct Counters {
     pub powered_ms: u64,
 }
 
-/// The endorsement or the attestation key is none of its variant. The text is for people and goes over the wire in clear.
+/// The endorsement or the attestation key is not a key of its variant. The text is for people and goes over the wire in clear.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct KeyError(pub String);
 
 /// Knows attestation variants, enrolled endorsement keys and reference values. Must not block; everything it needs was read before.
 ///
-/// The issuer calls the checks in the order in which they stand here, and stops at the first that fails.
+/// The issuer calls the checks in the order of this trait, and stops at the first that fails.
 pub trait Verifier {
     /// MakeCredential: wraps `secret` so that only the TPM with this endorsement key, and only if it holds this attestation key too, gives it out.
     /// All randomness must be derived from `randomness`: the same arguments give the same bytes.
@@ -120,7 +120,7 @@ pub trait Verifier {
     fn check_quote(&self, keys: &HostKeys<'_>, quote: &[u8], expected: &Expected) -> Result<Claims, Refusal>;
 
     /// The registers of a quote that is signed by the attestation key and about `qualifying_data`, whatever a policy says of their values: what people take reference values from.
-    /// None: it cannot be read, or the variant does not tell.
+    /// None: it cannot be read, or the variant does not show them.
     fn read_registers(&self, keys: &HostKeys<'_>, quote: &[u8], qualifying_data: &Hash) -> Option<Vec<(u32, Hash)>> {
         let _ = (keys, quote, qualifying_data);
         None

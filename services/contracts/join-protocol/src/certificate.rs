@@ -70,7 +70,7 @@ pub struct IssuerCertificate {
     pub not_before_ms: u64,
     /// Not after, UTC ms.
     pub not_after_ms: u64,
-    /// Certificates of an epoch below the pinned one are void: how keys are revoked for hosts without a clock.
+    /// Certificates of an epoch below the pinned one are revoked: so keys are revoked for hosts without a clock.
     pub epoch: u32,
 }
 
@@ -94,7 +94,7 @@ impl IssuerCertificate {
         wire::IssuerCertificate { body, signature }.encode_to_vec()
     }
 
-    /// What a certificate says, whoever signed it: for an issuer that looks at its own.
+    /// The content of a certificate, without a check of its signature: for an issuer that reads its own.
     ///
     /// # Errors
     /// The [`WireError`] names the field and the rule.
@@ -163,7 +163,7 @@ pub enum ChainError {
         wanted: Purpose,
     },
     /// Revoked.
-    #[error("a certificate is of epoch {found}; epochs below {epoch_min} are void")]
+    #[error("a certificate is of epoch {found}; epochs below {epoch_min} are revoked")]
     Epoch {
         /// Epoch of the certificate.
         found: u32,
@@ -219,7 +219,7 @@ impl TrustAnchor {
     }
 }
 
-/// The key of the first certificate, whoever signed it.
+/// The key of the first certificate, without a check of its signature.
 pub(crate) fn leaf_public_key(chain: &[Vec<u8>]) -> Option<PublicKey> {
     IssuerCertificate::decode(chain.first()?).ok().map(|(leaf, _, _)| leaf.public_key)
 }

@@ -1,5 +1,5 @@
-//! The issuer's side: answers hellos with challenges and evidence with tickets. It keeps no memory of a challenge, so any replica that shares the keys can go on where another
-//! began; what must be remembered, the answer to a request, is a [`Record`] in a store that the replicas share.
+//! The issuer's side: answers hellos with challenges and evidence with tickets. It keeps no memory of a challenge, so any replica that shares the keys can continue where another
+//! began. Only the answer to a request must be remembered: it is a [`Record`] in a store that the replicas share.
 //!
 //! The way to a ticket: [`Issuer::on_evidence`] alone makes a [`Verified`], [`claim`] says whether this replica may answer, and [`Issuer::grant`] takes a [`Verified`]. So there is
 //! no ticket without a verdict that is bound to the same nonce, keys and host.
@@ -46,7 +46,7 @@ pub struct IssuerPolicy {
     pub variants: Vec<Variant>,
     /// Number of the policy that the verifier applies.
     pub policy_epoch: u64,
-    /// Id of the cluster that members are locked to. None: nobody's certificates are renewed.
+    /// Id of the cluster that members are locked to. None: no certificate is renewed.
     pub locked_to: Option<Hash>,
 }
 
@@ -100,13 +100,13 @@ pub enum Ignored {
     /// Hello, challenge and evidence are not of the same request.
     #[error("hello, challenge and evidence are not of one request")]
     Request,
-    /// The challenge was made with keys that are no more, or by somebody else.
+    /// The challenge was made with keys that were replaced, or by another party.
     #[error("the challenge is not ours, or too old")]
     Cookie,
     /// Not sealed to the key of the challenge, or changed on the way.
     #[error("the evidence cannot be opened")]
     Seal,
-    /// Not made by who activated the credential: no TPM with this endorsement key and this attestation key.
+    /// Its sender did not activate the credential: it has no TPM with this endorsement key and this attestation key.
     #[error("the evidence is not of who activated the credential")]
     Proof,
 }

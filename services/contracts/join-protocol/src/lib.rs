@@ -1,4 +1,4 @@
-//! The attested join protocol AJP/1: how a host proves what it is and gets into a cluster over a broker that nobody trusts.
+//! The attested join protocol AJP/1: how a host proves what it is and gets into a cluster over an untrusted broker.
 //!
 //! The broker may read, drop, delay, duplicate, reorder, replay and invent. Five kinds of messages, each hashed into the next:
 //!
@@ -20,7 +20,7 @@
 //! | [`transcript`] | every hash |
 //! | [`certificate`], [`secret`], [`mod@result`] | who may issue; keys; the result of an init |
 //! | [`selection`] | which registers a host quotes |
-//! | [`attestation`] | the boundary to whoever knows TPM structures |
+//! | [`attestation`] | the boundary to the code that knows TPM structures |
 //! | [`simulated`] | the variant `simulated`, which proves nothing |
 //!
 //! Pure: time comes in as an argument, randomness as [`secret::Entropy`], 32 fresh bytes a step. What is hashed, the sizes and the threats are in `docs/join-protocol.md`.

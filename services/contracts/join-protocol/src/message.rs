@@ -1,7 +1,7 @@
 //! The messages, typed: from and to their bytes. A message that does not keep its limits or is not in its canonical encoding is refused as a whole.
 //!
 //! The encoding is protobuf (package `proto`). Canonical means: encoding what was read gives the same bytes again. So there is one encoding of each message,
-//! and unknown fields, repeated scalars and padded numbers are no place to hide differences in.
+//! and unknown fields, repeated scalars and padded numbers cannot hide differences.
 
 pub mod acknowledgement;
 pub mod challenge;
@@ -25,7 +25,7 @@ pub(crate) fn decode<M: Message + Default>(message: &'static str, bytes: &[u8], 
     Ok(decoded)
 }
 
-/// As [`decode`], of messages that begin with a version: another version is told as such, whatever else it changed.
+/// As [`decode`], of messages that begin with a version: another version is an error of its own, whatever else it changed.
 pub(crate) fn decode_versioned<M: Message + Default>(
     message: &'static str,
     bytes: &[u8],

@@ -1,6 +1,6 @@
 //! How the messages travel as Sparkplug metrics: bytes as they are, one metric a kind of message.
 //!
-//! A host is the Edge Node `<disk uuid>` of the quarantine group. Its birth has every metric that it will ever publish, those that do not stand as null; data brings one. What an issuer
+//! A host is the Edge Node `<disk uuid>` of the quarantine group. Its birth has every metric that it will ever publish, those without a message as null; data brings one. What an issuer
 //! sends comes as a node command. A command may hold several metrics; each is read alone.
 
 use sparkplug::{DataType, Metric, Value};
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_refused_by_name() {
+    fn what_is_not_a_message_is_refused_by_name() {
         let error = HostMessage::from_metric(&Metric::new(HELLO, 1_u64)).unwrap_err();
         assert_eq!(error.to_string(), "metric \"Join/Hello\" must be Bytes, but is UInt64");
         let ten_megabytes = HostMessage::Evidence(vec![0; 10_000_000]).to_metric();

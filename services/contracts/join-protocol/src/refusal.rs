@@ -19,7 +19,7 @@ numbered! {
         KindUnsupported = 4, "kind-unsupported";
         /// A field of the hello breaks a rule.
         HelloInvalid = 5, "hello-invalid";
-        /// The endorsement or attestation key is none of the variant, or has attributes that it must not have.
+        /// The endorsement or attestation key is not a key of the variant, or has attributes that it must not have.
         KeyInvalid = 6, "key-invalid";
         /// The challenge that the evidence answers is over.
         ChallengeExpired = 7, "challenge-expired";
@@ -69,7 +69,7 @@ numbered! {
         ApprovalPending = 45, "approval-pending";
         /// Verified, but what goes into the ticket could not be made.
         IssuingFailed = 46, "issuing-failed";
-        /// The issuer has no valid policy: it admits nobody.
+        /// The issuer has no valid policy: it admits no host.
         PolicyInvalid = 47, "policy-invalid";
     }
 }
@@ -79,7 +79,7 @@ numbered! {
 pub enum RefusalClass {
     /// Try again soon with a new attempt.
     Retry,
-    /// Somebody has to change something; try again seldom.
+    /// An operator has to change something; try again seldom.
     WaitForChange,
     /// Nothing of this will change by trying again in this boot.
     Fatal,
@@ -98,7 +98,7 @@ impl RefusalCode {
         }
     }
 
-    /// True for reasons that tell nothing but what the hello shows in clear. All others are told only to a host that has shown that it owns its TPM.
+    /// True for reasons that reveal only what the hello shows in clear. All others are sent only to a host that has shown that it owns its TPM.
     #[must_use]
     pub const fn may_be_clear(self) -> bool {
         self.to_wire() < 20

@@ -24,7 +24,7 @@ pub struct Sealed {
     pub ciphertext: Vec<u8>,
 }
 
-/// It could not be opened, or the public key is none. Why is not told: HPKE gives no more away, and nor should we.
+/// It could not be opened, or the bytes are not a public key. The error does not say which: HPKE gives no more away, and neither does this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SealError;
 
@@ -122,10 +122,10 @@ pub fn is_public_key(suite: Suite, bytes: &[u8]) -> bool {
     }
 }
 
-/// Seals to a public key. The same `randomness` must never seal two texts or to two keys: whoever keeps it derives it from all that goes in.
+/// Seals to a public key. The same `randomness` must never seal two texts or to two keys: the caller derives it from all that goes in.
 ///
 /// # Errors
-/// [`SealError`]: the public key is none.
+/// [`SealError`]: the bytes are not a public key.
 pub fn seal(
     suite: Suite,
     public: &[u8],
@@ -239,14 +239,14 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_key_are_refused() {
+    fn bytes_that_are_not_a_key_are_refused() {
         let binding = Binding { info: [0; 32], additional_data: [0; 32], psk: None };
         for (suite, bytes) in [(Suite::X25519, 32), (Suite::XWing, 1216)] {
             assert!(is_public_key(suite, &KeyPair::derive(suite, &secret(1)).public));
             assert_eq!(KeyPair::derive(suite, &secret(1)).public.len(), bytes);
             assert!(!is_public_key(suite, &[1; 31]));
             assert_eq!(seal(suite, &[1; 31], b"", &binding, secret(1)), Err(SealError));
-            // The neutral element would give a shared secret that everybody knows.
+            // The neutral element would give a shared secret that is public.
             if suite == Suite::X25519 {
                 assert_eq!(seal(suite, &[0; 32], b"", &binding, secret(1)), Err(SealError));
             }

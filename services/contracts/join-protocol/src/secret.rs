@@ -30,7 +30,7 @@ impl Secret {
         Some(Self(secret))
     }
 
-    /// The bytes, for who uses them.
+    /// The bytes, to be used.
     #[must_use]
     pub fn expose(&self) -> &[u8; HASH_BYTES] {
         &self.0
@@ -100,7 +100,7 @@ impl SecretBytes {
         Self(Zeroizing::new(bytes))
     }
 
-    /// The bytes, for who uses them.
+    /// The bytes, to be used.
     #[must_use]
     pub fn expose(&self) -> &[u8] {
         &self.0
@@ -160,7 +160,7 @@ impl fmt::Debug for Entropy {
 
 /// The value that locks a host to its cluster: what its lock register is extended with.
 ///
-/// HKDF-SHA-256 with the secret as key material, the salt as salt and `key-clusterID` as info. It tells nothing about the secret.
+/// HKDF-SHA-256 with the secret as key material, the salt as salt and `key-clusterID` as info. It reveals nothing about the secret.
 #[must_use]
 pub fn cluster_id(measurement_secret: &Secret, measurement_salt: &Secret) -> Hash {
     let key = hkdf::Salt::new(hkdf::HKDF_SHA256, measurement_salt.expose()).extract(measurement_secret.expose());

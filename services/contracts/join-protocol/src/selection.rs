@@ -5,7 +5,7 @@ use crate::fields::{Fields, WireError};
 /// Registers of a platform.
 pub const REGISTERS_MAX: usize = 24;
 
-/// A bank of registers. SHA-1 is not among them: nobody has to ask for it.
+/// A bank of registers. SHA-1 is not among them: no issuer has to ask for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Bank {
     /// SHA-256.

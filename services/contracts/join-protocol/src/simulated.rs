@@ -1,8 +1,8 @@
 //! The variant `simulated`: a software stand-in for a TPM and the verifier for it, for simulated hosts and for tests.
 //!
-//! **It proves nothing about a machine**: whoever has the seed is the TPM. On the wire it is called `simulated`, and an issuer answers it only if its policy names it.
-//! It keeps the promises that the protocol builds on, so that attacks on the protocol can be tried: a credential opens only in the TPM that has the endorsement key and only
-//! if it holds the attestation key that the credential names; a quote is signed by that key, is about what was asked, and shows registers that can only be extended.
+//! **It proves nothing about a machine**: a program that has the seed is the TPM. On the wire it is called `simulated`, and an issuer answers it only if its policy names it.
+//! It keeps the promises that the protocol builds on, so that attacks on the protocol can be tried. A credential opens only in the TPM that has the endorsement key, and only
+//! if that TPM holds the attestation key that the credential names. A quote is signed by that key and is about what was asked. Its registers can only be extended.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -138,7 +138,7 @@ fn credential_binding(attestation_key: &[u8]) -> Binding<'static> {
 pub struct SimulatedVerifier {
     /// Ids of the endorsement keys that are accepted. None: all that are not revoked.
     pub enrolled: Option<BTreeSet<Hash>>,
-    /// Ids of those that are accepted no more.
+    /// Ids of those that are no longer accepted.
     pub revoked: BTreeSet<Hash>,
     /// Ids of those that may be control planes. None: all.
     pub control_planes: Option<BTreeSet<Hash>>,
@@ -219,7 +219,7 @@ impl Verifier for SimulatedVerifier {
         let (endorsement_key, attestation_key) = Self::keys(keys)?;
         let binding = credential_binding(&attestation_key);
         let sealed = seal(Suite::X25519, endorsement_key, secret.expose(), &binding, randomness.clone())
-            .map_err(|_| KeyError("the endorsement key is no X25519 key".to_owned()))?;
+            .map_err(|_| KeyError("the endorsement key is not an X25519 key".to_owned()))?;
         let (encapsulated_key, ciphertext) = (sealed.encapsulated_key, sealed.ciphertext);
         Ok(wire::SimulatedCredential { encapsulated_key, ciphertext }.encode_to_vec())
     }

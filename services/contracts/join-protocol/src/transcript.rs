@@ -153,7 +153,7 @@ pub fn certificate_signed(body: &[u8]) -> Hash {
     hash("ajp1/c", &[body])
 }
 
-/// Id of an endorsement key, as bytes of its variant: by it records tell hosts apart. What a variant's enrolment lists hold is the variant's affair.
+/// Id of an endorsement key, as bytes of its variant: records distinguish hosts by it. Each variant decides what its enrolment lists hold.
 #[must_use]
 pub fn endorsement_key_id(endorsement_key: &[u8]) -> Hash {
     hash("ajp1/ek", &[endorsement_key])

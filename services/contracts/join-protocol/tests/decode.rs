@@ -5,7 +5,7 @@ use std::fs;
 use join_protocol::message::challenge::{Challenge, ClearRefusal};
 use join_protocol::message::evidence::EvidenceContent;
 use join_protocol::message::renewal::Renewal;
-use join_protocol::message::ticket::{Given, Ticket, TicketContent};
+use join_protocol::message::ticket::{Ticket, TicketContent, TicketPayload};
 use join_protocol::terms::{Kind, Role};
 use proptest::prelude::*;
 
@@ -36,7 +36,7 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
     let ticket_body = Ticket::decode(&answer.message).expect("a good ticket").body;
     let content = TicketContent {
         acknowledgement_key: secret(1),
-        verdict: Ok(Given::Grant(Box::new(with_setup(grant_for(Kind::Join, "edge-1"), &[1; 32])))),
+        verdict: Ok(TicketPayload::Grant(Box::new(with_setup(grant_for(Kind::Join, "edge-1"), &[1; 32])))),
     };
     let padded = content.encode_padded(Role::Worker).expect("it fits");
     let length = usize::from(u16::from_be_bytes([padded[2], padded[3]]));
@@ -73,7 +73,7 @@ fn renewal() -> Vec<u8> {
         ssh_host_certificate: "ssh-ed25519-cert-v01@openssh.com AAAA edge-1".to_owned(),
         local_unlock: false,
     };
-    let content = TicketContent { acknowledgement_key: secret(1), verdict: Ok(Given::Renewal(renewal)) };
+    let content = TicketContent { acknowledgement_key: secret(1), verdict: Ok(TicketPayload::Renewal(renewal)) };
     let padded = content.encode_padded(Role::Worker).expect("it fits");
     let length = usize::from(u16::from_be_bytes([padded[2], padded[3]]));
     padded[4..4 + length].to_vec()

@@ -85,7 +85,7 @@ fn an_init_sends_its_result_back_under_seal() {
 }
 
 #[test]
-fn any_replica_goes_on_where_another_began() {
+fn any_replica_continues_where_another_began() {
     let (first, second, third, host) = (replica(1), replica(2), replica(3), host(1));
     let evidence = host.evidence(&first);
     // The second judges what the first challenged; the third repeats what the second sealed.
@@ -152,7 +152,7 @@ fn a_grant_that_does_not_fit_is_refused_and_not_cut() {
 }
 
 #[test]
-fn messages_have_the_sizes_that_the_documentation_tells() {
+fn messages_have_the_sizes_that_the_documentation_gives() {
     let sizes = |suite, role, certificates| {
         let (issuer, mut host) = (replica(1), host(1));
         host.settings.suites = vec![suite];

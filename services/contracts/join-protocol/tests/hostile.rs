@@ -49,7 +49,7 @@ fn accepting() -> SimulatedVerifier {
     SimulatedVerifier::default()
 }
 
-// ---- The host, or who plays it
+// ---- The host, or an attacker in its place
 
 #[test]
 fn no_quote() {
@@ -79,7 +79,7 @@ fn right_endorsement_key_but_attestation_key_of_another_tpm() {
     let message = challenge(&issuer, &host, hello.message());
     let challenged = hello.on_challenge(&message, CLOCK).unwrap();
     assert!(host.tpm.activate_credential(challenged.credential()).is_none());
-    // Who goes on without the secret is not answered.
+    // A host that continues without the secret is not answered.
     let quoting = challenged.on_credential_activated(secret(0), &entropy(2));
     let quote = host.tpm.quote(&quoting.qualifying_data());
     let evidence = quoting.on_quoted(quote, &entropy(3)).unwrap();
@@ -87,7 +87,7 @@ fn right_endorsement_key_but_attestation_key_of_another_tpm() {
 }
 
 #[test]
-fn somebody_elses_endorsement_key() {
+fn another_hosts_endorsement_key() {
     // A stolen hello of an enrolled host: only its TPM opens the credential.
     let (issuer, victim, mut thief) = (replica(1), host(1), host(2));
     thief.settings = victim.settings.clone();
@@ -175,7 +175,7 @@ fn request_for_a_certificate_swapped_after_the_quote() {
     let honest = host.quoting(hello.on_challenge(&challenge, CLOCK).unwrap());
     let quote = host.tpm.quote(&honest.qualifying_data());
     let mut swapped = support::host(1);
-    swapped.settings.body.certificate_request = b"key of somebody else".to_vec();
+    swapped.settings.body.certificate_request = b"key of another host".to_vec();
     let quoting = swapped.quoting(swapped.hello(1).on_challenge(&challenge, CLOCK).unwrap());
     let evidence = quoting.on_quoted(quote, &entropy(3)).unwrap();
     let EvidenceAnswer::Rejected(rejected) = judge(&issuer, &host, evidence.message(), &accepting()) else { panic!() };
@@ -190,7 +190,7 @@ fn a_name_that_is_none_never_leaves_the_host_and_a_good_one_travels_sealed() {
     let mut bad = support::host(1);
     bad.settings.body.node_name = "../etcd".to_owned();
     let error = join_protocol::host::HelloSent::new(std::sync::Arc::new(bad.settings), &entropy(1)).unwrap_err();
-    assert!(error.to_string().starts_with("evidence body.node_name is no RFC 1123 subdomain"), "{error}");
+    assert!(error.to_string().starts_with("evidence body.node_name is not an RFC 1123 subdomain"), "{error}");
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn a_recovery_asked_of_a_join_service() {
     assert_eq!(hello.on_clear_refusal(&refused.message, CLOCK), Err(ChallengeError::Chain(wanted)));
 }
 
-// ---- The broker, or who sits on it
+// ---- The broker, or an attacker who controls it
 
 #[test]
 fn a_replayed_transcript_gets_nothing_but_the_same_ticket() {
@@ -262,7 +262,7 @@ fn a_replayed_transcript_gets_nothing_but_the_same_ticket() {
     let late = issuer.on_evidence(&host.settings.address, evidence.message(), NOW_MS + 86_400_000, &accepting());
     let EvidenceAnswer::Refused(refused) = late else { panic!("{late:?}") };
     assert_eq!(refused.refusal.to_string(), "challenge-expired: the challenge is over");
-    // Nobody else can read the ticket: another attempt of the same host has other keys.
+    // No other host can read the ticket: another attempt of the same host has other keys.
     let again = host.hello(50);
     let challenge = challenge(&issuer, &host, again.message());
     let quoting = host.quoting(again.on_challenge(&challenge, CLOCK).unwrap());
@@ -291,7 +291,7 @@ fn a_host_whose_clock_is_wrong_by_ten_years_joins_if_it_does_not_believe_its_clo
         let wrong = HostClock::Trusted(NOW_MS.saturating_add_signed(years * 31_536_000_000));
         let error = host.hello(1).on_challenge(&challenge, wrong).unwrap_err().error;
         assert_eq!(error, ChallengeError::Clock);
-        // Who only has the certificates, which are public, cannot say that the clock is wrong.
+        // An attacker with only the certificates, which are public, cannot say that the clock is wrong.
         let mut forged = challenge.clone();
         *forged.last_mut().unwrap() ^= 1;
         let error = host.hello(1).on_challenge(&forged, wrong).unwrap_err().error;
@@ -359,7 +359,7 @@ fn a_challenge_for_another_hello() {
     let other = host.hello(2);
     let challenge = challenge(&issuer, &host, other.message());
     assert_eq!(host.hello(1).on_challenge(&challenge, CLOCK).unwrap_err().error, ChallengeError::Request);
-    // The same request id over a hello that somebody changed on the way: its offers were cut.
+    // The same request id over a hello that was changed on the way: its offers were cut.
     let mut hello = Hello::decode(host.hello(1).message()).unwrap();
     hello.host_nonce = [0; 32];
     let for_changed = support::challenge(&issuer, &host, &hello.encode());
@@ -463,13 +463,13 @@ fn a_ticket_for_other_evidence_or_another_host() {
     assert_eq!(mine.message(), other.message(), "the same steps give the same bytes");
     let theirs = support::host(2);
     let (_, answer) = ticket(&issuer, &theirs, &theirs.evidence(&issuer));
-    // Both hosts drew the same request id (same entropy), so that only the seals and signatures tell them apart.
+    // Both hosts drew the same request id (same entropy), so that only the seals and signatures distinguish them.
     assert_eq!(mine.on_ticket(&answer.message, CLOCK).unwrap_err().error, TicketError::Signature);
 }
 
 #[test]
 fn a_ticket_that_an_issuer_seals_to_the_key_alone() {
-    // Who stole the ephemeral key still lacks the secret from the TPM, and the other way round: an issuer without the secret cannot make a ticket.
+    // An attacker who stole the ephemeral key still lacks the secret from the TPM, and the other way round: an issuer without the secret cannot make a ticket.
     let (issuer, host) = (replica(1), host(1));
     let evidence = host.evidence(&issuer);
     let (_, answer) = ticket(&issuer, &host, &evidence);
@@ -484,7 +484,7 @@ fn a_ticket_that_an_issuer_seals_to_the_key_alone() {
     assert_eq!(evidence.on_ticket(&forged, CLOCK).unwrap_err().error, TicketError::Seal);
 }
 
-// ---- Who plays an issuer
+// ---- An attacker in the place of an issuer
 
 #[test]
 fn an_issuer_of_another_cluster_or_root_or_purpose() {
@@ -531,7 +531,7 @@ fn an_issuer_whose_key_is_none_of_the_suite_is_found_before_the_tpm_is_asked() {
         let signature = signing_key(0x81).sign(&transcript::challenge_signed(&th1, &body, &honest.cookie));
         let message = Challenge { body, cookie: honest.cookie, signature }.encode();
         let error = host.hello(1).on_challenge(&message, CLOCK).unwrap_err().error.to_string();
-        assert_eq!(error, "challenge body.issuer_key is no public key of the suite");
+        assert_eq!(error, "challenge body.issuer_key is not a public key of the suite");
     }
 }
 
@@ -589,7 +589,7 @@ fn evidence_carried_on_to_another_issuer() {
 }
 
 #[test]
-fn a_refusal_that_somebody_invents() {
+fn an_invented_refusal() {
     let (issuer, host) = (replica(1), host(1));
     let hello = host.hello(1);
     let refused = issuer.refuse_busy(hello.message(), 1_000).unwrap();
@@ -599,7 +599,7 @@ fn a_refusal_that_somebody_invents() {
     assert_eq!(hello.on_clear_refusal(&forged, CLOCK), Err(ChallengeError::Signature));
     let other = host.hello(2);
     assert_eq!(other.on_clear_refusal(&refused.message, CLOCK), Err(ChallengeError::Request));
-    // A reason that is told only under seal is not believed in clear, even with a good signature.
+    // A reason that is sent only under seal is not believed in clear, even with a good signature.
     let secret_reason = join_protocol::message::challenge::ClearRefusalBody {
         request: hello.request(),
         issuer_certificates: vec![certificate(&signing_key(0x81), Purpose::JoinIssuer, CLUSTER)],
@@ -609,7 +609,7 @@ fn a_refusal_that_somebody_invents() {
     let th1 = transcript::after_hello(hello.message());
     let signature = signing_key(0x81).sign(&transcript::clear_refusal_signed(&th1, &body));
     let error = hello.on_clear_refusal(&ClearRefusal { body, signature }.encode(), CLOCK).unwrap_err();
-    assert_eq!(error.to_string(), "clear refusal body.refusal has a code that is told only under seal");
+    assert_eq!(error.to_string(), "clear refusal body.refusal has a code that is sent only under seal");
 }
 
 // ---- After the ticket
@@ -669,17 +669,17 @@ fn a_flood_of_hellos_leaves_nothing_behind() {
 }
 
 #[test]
-fn another_version_and_a_broken_rule_are_told_in_clear_and_noise_is_not_answered() {
+fn another_version_and_a_broken_rule_are_refused_in_clear_and_noise_is_not_answered() {
     let (issuer, host) = (replica(1), host(1));
     let hello = host.hello(1);
     let answer = |message: &[u8]| issuer.on_hello(&host.settings.address, message, NOW_MS, entropy(9), &accepting());
     let mut other_version = hello.message().to_vec();
     assert_eq!(&other_version[..2], &[8, 1], "version 1 comes first");
     other_version[1] = 2;
-    let HelloAnswer::Refused(refused) = answer(&other_version) else { panic!("not told") };
+    let HelloAnswer::Refused(refused) = answer(&other_version) else { panic!("not refused") };
     assert_eq!(refused.refusal.to_string(), "version-unsupported: hello is of version 2; only version 1 is spoken");
     let broken = Hello { attestation_key: Vec::new(), ..Hello::decode(hello.message()).unwrap() }.encode();
-    let HelloAnswer::Refused(refused) = answer(&broken) else { panic!("not told") };
+    let HelloAnswer::Refused(refused) = answer(&broken) else { panic!("not refused") };
     assert_eq!(refused.refusal.to_string(), "hello-invalid: hello.attestation_key is missing");
     let mut padded = hello.message().to_vec();
     padded.extend([0xF8, 0x01, 0x01]);

@@ -25,12 +25,12 @@ impl Drive {
         let host = host(1);
         let machine = Machine::new(host.settings.clone());
         let mut drive = Self { machine, host, now: ms(0), drawn: 100 };
-        let effects = drive.tell(Event::Start);
+        let effects = drive.feed(Event::Start);
         assert!(matches!(effects[..], [Effect::Publish(HostMessage::Hello(_))]));
         drive
     }
 
-    fn tell(&mut self, event: Event<'_>) -> Vec<Effect> {
+    fn feed(&mut self, event: Event<'_>) -> Vec<Effect> {
         self.drawn += 1;
         self.machine.on_event(event, self.now, CLOCK, entropy(self.drawn))
     }
@@ -40,7 +40,7 @@ impl Drive {
         let due = self.machine.next_deadline().unwrap();
         let waited = u64::try_from((due - self.now).as_millis()).unwrap();
         self.now = due;
-        (waited, self.tell(Event::Timer))
+        (waited, self.feed(Event::Timer))
     }
 
     fn hello(&self) -> Vec<u8> {
@@ -56,13 +56,13 @@ impl Drive {
 
     fn evidence(&mut self) -> Vec<u8> {
         let challenge = challenge(&replica(1), &self.host, &self.hello());
-        let effects = self.tell(Event::Challenge(&challenge));
+        let effects = self.feed(Event::Challenge(&challenge));
         let [Effect::ActivateCredential { request, credential }] = &effects[..] else { panic!("{effects:?}") };
         let secret = self.host.tpm.activate_credential(credential).unwrap();
-        let effects = self.tell(Event::CredentialActivated(*request, secret));
+        let effects = self.feed(Event::CredentialActivated(*request, secret));
         let [Effect::Quote { request, qualifying_data, .. }] = &effects[..] else { panic!("{effects:?}") };
         let quote = self.host.tpm.quote(qualifying_data);
-        let effects = self.tell(Event::Quoted(*request, quote));
+        let effects = self.feed(Event::Quoted(*request, quote));
         let [Effect::Publish(HostMessage::Evidence(evidence))] = &effects[..] else { panic!("{effects:?}") };
         evidence.clone()
     }
@@ -131,7 +131,7 @@ fn after_a_refusal_a_host_rests_as_its_class_and_the_issuer_say() {
         let mut drive = Drive::start();
         let evidence = drive.evidence();
         let answer = drive.answer(&evidence, Some(refusal.clone()));
-        assert_eq!(drive.tell(Event::Ticket(&answer)), [Effect::Refused(refusal.clone())]);
+        assert_eq!(drive.feed(Event::Ticket(&answer)), [Effect::Refused(refusal.clone())]);
         assert_eq!((drive.machine.condition(), drive.machine.refusal()), (Condition::Resting, Some(&refusal)));
         let (waited, effects) = drive.wait();
         assert!((rest_ms * 8 / 10..=rest_ms * 12 / 10).contains(&waited), "{refusal}: {waited}");
@@ -140,15 +140,15 @@ fn after_a_refusal_a_host_rests_as_its_class_and_the_issuer_say() {
 }
 
 #[test]
-fn a_resting_host_that_is_asked_to_begins_again_soon_and_nobody_makes_it_do_so_often() {
+fn a_resting_host_that_is_asked_to_begins_again_soon_and_cannot_be_made_to_do_so_often() {
     let mut drive = Drive::start();
-    drive.tell(Event::AskAgain);
+    drive.feed(Event::AskAgain);
     assert_eq!(drive.machine.condition(), Condition::AwaitsChallenge, "an attempt is not disturbed");
     let refused = |drive: &mut Drive| {
         let evidence = drive.evidence();
         let answer =
             drive.answer(&evidence, Some(Refusal::new(RefusalCode::ApprovalPending, "").retry_after_ms(u64::MAX)));
-        drive.tell(Event::Ticket(&answer));
+        drive.feed(Event::Ticket(&answer));
         assert_eq!(drive.machine.condition(), Condition::Resting);
     };
     refused(&mut drive);
@@ -156,7 +156,7 @@ fn a_resting_host_that_is_asked_to_begins_again_soon_and_nobody_makes_it_do_so_o
     for _ in 0..4 {
         // Far more often than it begins.
         for _ in 0..100 {
-            assert!(drive.tell(Event::AskAgain).is_empty(), "it says nothing at once");
+            assert!(drive.feed(Event::AskAgain).is_empty(), "it says nothing at once");
         }
         drive.wait();
         assert_eq!(drive.machine.condition(), Condition::AwaitsChallenge);
@@ -172,9 +172,9 @@ fn a_host_that_is_locked_already_stops_for_good() {
     let mut drive = Drive::start();
     let evidence = drive.evidence();
     let answer = drive.answer(&evidence, Some(Refusal::new(RefusalCode::Lock, "")));
-    drive.tell(Event::Ticket(&answer));
+    drive.feed(Event::Ticket(&answer));
     assert_eq!((drive.machine.condition(), drive.machine.next_deadline()), (Condition::Stopped, None));
-    drive.tell(Event::AskAgain);
+    drive.feed(Event::AskAgain);
     assert_eq!((drive.machine.condition(), drive.machine.next_deadline()), (Condition::Stopped, None));
 }
 
@@ -182,11 +182,11 @@ fn a_host_that_is_locked_already_stops_for_good() {
 fn a_refusal_in_clear_ends_an_attempt_only_if_it_is_about_it() {
     let mut drive = Drive::start();
     let other = replica(1).refuse_busy(host(2).hello(1).message(), 0).unwrap();
-    let effects = drive.tell(Event::ClearRefusal(&other.message));
+    let effects = drive.feed(Event::ClearRefusal(&other.message));
     assert!(matches!(&effects[..], [Effect::Ignored { message: "clear refusal", .. }]), "{effects:?}");
     assert_eq!(drive.machine.condition(), Condition::AwaitsChallenge);
     let mine = replica(1).refuse_busy(&drive.hello(), 0).unwrap();
-    assert_eq!(drive.tell(Event::ClearRefusal(&mine.message)), [Effect::Refused(mine.refusal)]);
+    assert_eq!(drive.feed(Event::ClearRefusal(&mine.message)), [Effect::Refused(mine.refusal)]);
     assert_eq!(drive.machine.condition(), Condition::Resting);
 }
 
@@ -195,15 +195,15 @@ fn results_of_the_tpm_for_an_older_attempt_are_ignored() {
     let mut drive = Drive::start();
     let old = drive.machine.request().unwrap();
     let challenge = challenge(&replica(1), &drive.host, &drive.hello());
-    drive.tell(Event::Challenge(&challenge));
+    drive.feed(Event::Challenge(&challenge));
     assert_eq!(drive.machine.condition(), Condition::AwaitsTpm);
     // The TPM takes too long.
     let (waited, _) = drive.wait();
     assert_eq!(waited, 60_000);
     assert_ne!(drive.machine.request(), Some(old));
-    assert!(drive.tell(Event::CredentialActivated(old, secret(1))).is_empty());
-    assert!(drive.tell(Event::Quoted(old, vec![1])).is_empty());
-    assert!(drive.tell(Event::TpmFailed(old, "late".to_owned())).is_empty());
+    assert!(drive.feed(Event::CredentialActivated(old, secret(1))).is_empty());
+    assert!(drive.feed(Event::Quoted(old, vec![1])).is_empty());
+    assert!(drive.feed(Event::TpmFailed(old, "late".to_owned())).is_empty());
     assert_eq!(drive.machine.condition(), Condition::AwaitsChallenge);
 }
 
@@ -212,8 +212,8 @@ fn a_tpm_that_refuses_leads_to_another_attempt() {
     let mut drive = Drive::start();
     let request = drive.machine.request().unwrap();
     let challenge = challenge(&replica(1), &drive.host, &drive.hello());
-    drive.tell(Event::Challenge(&challenge));
-    drive.tell(Event::TpmFailed(request, "busy".to_owned()));
+    drive.feed(Event::Challenge(&challenge));
+    drive.feed(Event::TpmFailed(request, "busy".to_owned()));
     assert_eq!(drive.machine.condition(), Condition::Resting);
     drive.wait();
     assert_eq!(drive.machine.condition(), Condition::AwaitsChallenge);
@@ -224,17 +224,17 @@ fn after_the_ticket_the_host_locks_once_acknowledges_and_counts_its_progress() {
     let mut drive = Drive::start();
     let evidence = drive.evidence();
     let ticket = drive.answer(&evidence, None);
-    let effects = drive.tell(Event::Ticket(&ticket));
+    let effects = drive.feed(Event::Ticket(&ticket));
     let [Effect::Lock { request, cluster_id, qualifying_data, .. }, Effect::Publish(HostMessage::Progress(_))] =
         effects[..]
     else {
         panic!("{effects:?}")
     };
-    assert!(drive.tell(Event::Ticket(&ticket)).is_empty(), "a repeated ticket does not lock again");
+    assert!(drive.feed(Event::Ticket(&ticket)).is_empty(), "a repeated ticket does not lock again");
     assert_eq!((drive.machine.condition(), drive.machine.next_deadline()), (Condition::Opened, None));
     drive.host.tpm.lock(&cluster_id);
     let quote = drive.host.tpm.quote(&qualifying_data);
-    let effects = drive.tell(Event::Locked { request, quote, result: None });
+    let effects = drive.feed(Event::Locked { request, quote, result: None });
     let [Effect::Publish(HostMessage::Acknowledgement(acknowledgement)), Effect::Publish(HostMessage::Progress(_))] =
         &effects[..]
     else {
@@ -248,7 +248,7 @@ fn after_the_ticket_the_host_locks_once_acknowledges_and_counts_its_progress() {
         assert!(effects.is_empty() || effects == repeat);
     }
     assert_eq!(drive.now - committed_at, ms(120_000));
-    let effects = drive.tell(Event::Stage(Stage::Member, String::new()));
+    let effects = drive.feed(Event::Stage(Stage::Member, String::new()));
     assert!(matches!(effects[..], [Effect::Publish(HostMessage::Progress(_))]));
     let standing = drive.machine.standing_messages();
     assert!(matches!(standing[..], [HostMessage::Acknowledgement(_), HostMessage::Progress(_)]), "a birth has both");
@@ -268,11 +268,11 @@ fn a_host_with_settings_that_cannot_be_sent_says_so_and_stops() {
 fn a_host_that_is_asked_for_a_quote_that_shows_nothing_says_so_and_rests() {
     let mut drive = Drive::start();
     drive.machine = Machine::new(HostSettings { lock_register: 12, ..drive.host.settings.clone() });
-    let _ = drive.tell(Event::Start);
+    let _ = drive.feed(Event::Start);
     let verifier = SimulatedVerifier { reference_values: [(4, [0; 32])].into(), ..SimulatedVerifier::default() };
     let answer = replica(1).on_hello(&drive.host.settings.address, &drive.hello(), NOW_MS, entropy(9), &verifier);
     let HelloAnswer::Challenge { message, .. } = answer else { panic!("{answer:?}") };
-    let effects = drive.tell(Event::Challenge(&message));
+    let effects = drive.feed(Event::Challenge(&message));
     let [Effect::Refused(refusal), ..] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!(refusal.code, RefusalCode::QuoteSelection);
     assert!(refusal.detail.starts_with("it asks for a quote without register 12"), "{refusal}");

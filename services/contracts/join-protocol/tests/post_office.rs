@@ -1,4 +1,4 @@
-//! A man in the middle is the post office: in virtual time and from a seed it drops, delays, duplicates, reorders, replays, misdirects, changes and invents messages between many hosts
+//! The post office is a man in the middle. In virtual time and from a seed it drops, delays, duplicates, reorders, replays, misdirects, changes and invents messages between many hosts
 //! and several replicas of the join service, which crash between claim and ticket. After each event the invariants must hold; once the faults end, every honest host gets in.
 //!
 //! `SPARKFLEET_SEEDS=<n>` runs more seeds; a failure names its seed.
@@ -195,7 +195,7 @@ impl World {
         }
     }
 
-    /// Something that nobody sent: a replay, perhaps to somebody else, perhaps changed, or put together from parts.
+    /// A message that its sender did not post: a replay, perhaps to another host, perhaps changed, or put together from parts.
     fn attack(&mut self) -> Mail {
         let mut mail = self.dice.one_of(&self.seen_mail).expect("something was posted").clone();
         let addresses: Vec<_> = self.hosts.iter().map(|host| host.address.clone()).collect();
@@ -339,7 +339,7 @@ impl World {
         let Work { replica, verified, seen, step } = work;
         let request = verified.recipient().hello().request;
         if self.store.get(&request) != seen.as_ref() {
-            // Another was first. The host repeats its evidence, and whoever gets it reads again.
+            // Another was first. The host repeats its evidence, and the replica that gets it reads again.
             self.counts.lost_races += 1;
             return;
         }
@@ -407,7 +407,7 @@ impl World {
 
     // ---- The hosts
 
-    fn tell_host(&mut self, at: usize, event: Event<'_>) {
+    fn feed_host(&mut self, at: usize, event: Event<'_>) {
         let entropy = self.entropy();
         let (mono, host) = (ms(self.now_ms), &mut self.hosts[at]);
         let effects = host.machine.on_event(event, mono, host.clock, entropy);
@@ -429,19 +429,19 @@ impl World {
                 let host = &mut self.hosts[at];
                 assert!(host.activated.insert(request), "the TPM is asked once an attempt");
                 match host.tpm.activate_credential(&credential) {
-                    Some(secret) => self.tell_host(at, Event::CredentialActivated(request, secret)),
-                    // Whoever plays a host with another's TPM goes on with a guess.
+                    Some(secret) => self.feed_host(at, Event::CredentialActivated(request, secret)),
+                    // A host that plays another's TPM continues with a guess.
                     None if host.truth == Truth::AnothersTpm => {
-                        self.tell_host(at, Event::CredentialActivated(request, secret(0)));
+                        self.feed_host(at, Event::CredentialActivated(request, secret(0)));
                     }
                     None => panic!("{request}: an honest TPM opens what was made for it"),
                 }
             }
             Effect::Quote { request, qualifying_data, selection, .. } => {
                 let quote = self.hosts[at].tpm.quote_of(&qualifying_data, &selection);
-                self.tell_host(at, Event::Quoted(request, quote));
+                self.feed_host(at, Event::Quoted(request, quote));
             }
-            Effect::Renew { .. } => panic!("nobody asked to renew"),
+            Effect::Renew { .. } => panic!("no host asked to renew"),
             Effect::Lock { request, cluster_id, qualifying_data, selection } => {
                 let host = &mut self.hosts[at];
                 assert_eq!(host.truth, Truth::Honest, "only honest hosts get a ticket");
@@ -450,7 +450,7 @@ impl World {
                 assert_eq!(membership.node_name, host.name, "a host opens its own ticket only");
                 host.tpm.lock(&cluster_id);
                 let quote = host.tpm.quote_of(&qualifying_data, &selection);
-                self.tell_host(at, Event::Locked { request, quote, result: None });
+                self.feed_host(at, Event::Locked { request, quote, result: None });
             }
             Effect::Ignored { .. } | Effect::Hindered { .. } => self.counts.misbelieved += 1,
             Effect::Refused(_) => {}
@@ -461,7 +461,7 @@ impl World {
 
     fn run(&mut self) {
         for at in 0..self.hosts.len() {
-            self.tell_host(at, Event::Start);
+            self.feed_host(at, Event::Start);
         }
         loop {
             let mail = self.queue.keys().next().map(|key| key.0);
@@ -482,7 +482,7 @@ impl World {
             }
             for at in 0..self.hosts.len() {
                 if self.hosts[at].machine.next_deadline().is_some_and(|due| due <= ms(self.now_ms)) {
-                    self.tell_host(at, Event::Timer);
+                    self.feed_host(at, Event::Timer);
                 }
             }
             if self.hosts.iter().all(|host| host.truth != Truth::Honest || self.is_in(host)) && !self.faulty() {
@@ -493,10 +493,10 @@ impl World {
 
     fn on_mail_to_host(&mut self, host: usize, message: &IssuerMessage) {
         match message {
-            IssuerMessage::Challenge(bytes) => self.tell_host(host, Event::Challenge(bytes)),
-            IssuerMessage::ClearRefusal(bytes) => self.tell_host(host, Event::ClearRefusal(bytes)),
-            IssuerMessage::Ticket(bytes) => self.tell_host(host, Event::Ticket(bytes)),
-            IssuerMessage::AskAgain => self.tell_host(host, Event::AskAgain),
+            IssuerMessage::Challenge(bytes) => self.feed_host(host, Event::Challenge(bytes)),
+            IssuerMessage::ClearRefusal(bytes) => self.feed_host(host, Event::ClearRefusal(bytes)),
+            IssuerMessage::Ticket(bytes) => self.feed_host(host, Event::Ticket(bytes)),
+            IssuerMessage::AskAgain => self.feed_host(host, Event::AskAgain),
         }
     }
 
@@ -533,7 +533,7 @@ fn simulated_host(number: u8, dice: &mut Dice) -> SimulatedHost {
 }
 
 #[test]
-fn whatever_the_post_office_does_each_honest_host_gets_one_ticket_and_nobody_else_gets_any() {
+fn whatever_the_post_office_does_each_honest_host_gets_one_ticket_and_no_other_gets_any() {
     let seeds = std::env::var("SPARKFLEET_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
     let (mut attempts, mut tickets, mut total) = (0, 0, Counts::default());
     for seed in 1..=seeds {

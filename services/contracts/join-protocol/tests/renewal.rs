@@ -1,4 +1,4 @@
-//! Certificates of a member: renewed for who is locked to this cluster, and nothing else is given for it.
+//! Certificates of a member: renewed for a host that is locked to this cluster, and nothing else is given for it.
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
 use crate::support;
@@ -51,16 +51,16 @@ fn a_member_gets_certificates_and_says_when_they_are_in_place() {
     let (issuer, host) = (replica(1), member());
     let (mono, address) = (ms(0), host.settings.address.clone());
     let mut machine = Machine::new(host.settings.clone());
-    let mut tell = |event: Event<'_>, number| machine.on_event(event, mono, CLOCK, entropy(number));
-    let effects = tell(Event::Start, 1);
+    let mut feed = |event: Event<'_>, number| machine.on_event(event, mono, CLOCK, entropy(number));
+    let effects = feed(Event::Start, 1);
     let [Effect::Publish(HostMessage::Hello(hello))] = &effects[..] else { panic!("{effects:?}") };
     let challenge = challenge(&issuer, &host, hello);
-    let effects = tell(Event::Challenge(&challenge), 2);
+    let effects = feed(Event::Challenge(&challenge), 2);
     let [Effect::ActivateCredential { request, credential }] = &effects[..] else { panic!("{effects:?}") };
     let secret = host.tpm.activate_credential(credential).unwrap();
-    let effects = tell(Event::CredentialActivated(*request, secret), 3);
+    let effects = feed(Event::CredentialActivated(*request, secret), 3);
     let [Effect::Quote { request, qualifying_data, selection, .. }] = &effects[..] else { panic!("{effects:?}") };
-    let effects = tell(Event::Quoted(*request, host.tpm.quote_of(qualifying_data, selection)), 4);
+    let effects = feed(Event::Quoted(*request, host.tpm.quote_of(qualifying_data, selection)), 4);
     let [Effect::Publish(HostMessage::Evidence(evidence))] = &effects[..] else { panic!("{effects:?}") };
     let verified = match judge(&issuer, &host, evidence, &SimulatedVerifier::default()) {
         EvidenceAnswer::Verified(verified) => verified,
@@ -68,16 +68,16 @@ fn a_member_gets_certificates_and_says_when_they_are_in_place() {
     };
     let answer = issuer.renew(&verified, renewal(), entropy(5)).unwrap();
     let record = verified.record().granted(&answer);
-    let effects = tell(Event::Ticket(&answer.message), 6);
+    let effects = feed(Event::Ticket(&answer.message), 6);
     assert!(matches!(&effects[..], [Effect::Renew { .. }, Effect::Publish(HostMessage::Progress(_))]), "{effects:?}");
-    let effects = tell(Event::Stage(Stage::Member, String::new()), 7);
+    let effects = feed(Event::Stage(Stage::Member, String::new()), 7);
     let [Effect::Publish(HostMessage::Progress(progress))] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!(issuer.on_progress(&record, &address, progress).unwrap().stage, Stage::Member);
     assert_eq!(
         (machine.renewal(), machine.grant(), machine.condition()),
         (Some(&renewal()), None, Condition::Committed)
     );
-    assert!(machine.next_deadline().is_none(), "nothing is repeated; it stands in the birth");
+    assert!(machine.next_deadline().is_none(), "nothing is repeated; the birth says it");
 }
 
 #[test]
@@ -132,13 +132,13 @@ fn certificates_for_who_asked_for_something_else() {
 }
 
 #[test]
-fn an_issuer_that_renews_nobody() {
+fn an_issuer_that_renews_no_certificate() {
     let key = signing_key(0x81);
     let chain = vec![certificate(&key, Purpose::JoinIssuer, CLUSTER)];
     let unknowing = Issuer::new(IssuerPolicy { locked_to: None, ..policy() }, keys(), key, chain);
     let refusal = refusal_of(&unknowing, &member());
     assert_eq!(refusal.to_string(), "lock: this issuer does not know what its members are locked to");
-    // An administrator is none who renews.
+    // An administrator renews no certificates.
     let host = member();
     let hello = host.hello(1);
     let answer =

@@ -1,5 +1,5 @@
 //! What a Join node counts since the start of its replica. Each count is a metric of its own, `Refusals/measurement` for example; the names behind the slash are those
-//! of the join protocol, so which there are is known to who counts.
+//! of the join protocol, so the counting service knows them.
 
 use std::collections::BTreeMap;
 
@@ -82,7 +82,7 @@ impl JoinCounters {
         metrics
     }
 
-    /// Takes over what stands in a birth or a data message. Other metrics, and counts that are no numbers, are passed over.
+    /// Takes over the counts of a birth or a data message. Other metrics, and counts that are not numbers, are ignored.
     pub fn merge<'a>(&mut self, metrics: impl IntoIterator<Item = &'a Metric>) {
         for metric in metrics {
             let Some(count) = metric.value.as_ref().and_then(Value::as_u64) else { continue };
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_survive_the_trip_and_only_changes_are_told() {
+    fn counts_survive_the_trip_and_only_changes_are_published() {
         let zero = JoinCounters::zero(["join", "rejoin"], ["measurement"], ["cookie"]);
         let names: Vec<String> = zero.to_metrics().iter().map(|metric| metric.name.to_string()).collect();
         assert_eq!(names, ["Requests/join", "Requests/rejoin", "Refusals/measurement", "Ignored/cookie"]);

@@ -67,7 +67,7 @@ impl fmt::Display for HostState {
     }
 }
 
-/// The text is none of the states.
+/// The text is not one of the states.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("must be pending, refused, admitted, locked, member, locked-out, failed or revoked")]
 pub struct UnknownHostState;
@@ -211,7 +211,7 @@ mod tests {
                 "Host/First_Seen DateTime",
                 "Host/Last_Seen DateTime",
             ];
-            // A table without rows stands in no birth.
+            // A birth omits a table without rows.
             let is_there = |name: &&&str| !name.ends_with("DataSet") || host.registers.is_some();
             assert_eq!(listed, expected.iter().filter(is_there).copied().collect::<Vec<_>>());
             assert_eq!(JoinHost::from_metrics(&metrics), Ok(host));

@@ -27,19 +27,19 @@ pub const POLICY_VERSION: &str = "Policy/Version";
 pub const POLICY_ORIGIN: &str = "Policy/Origin";
 /// What the control plane sends is held: the policy in force stays until an operator decides (Boolean; absent: this service does not judge where a policy comes from).
 pub const POLICY_HELD: &str = "Policy/Held";
-/// The policy's entry (String JSON, null while nobody has asked for it by [`RECOVER_ENTRIES`], without an entry, or if it is too large for a message).
+/// The policy's entry (String JSON, null until [`RECOVER_ENTRIES`] asks for it, without an entry, or if it is too large for a message).
 pub const POLICY_ENTRY: &str = "Policy/Entry";
-/// NCMD, Boolean: whether [`POLICY_ENTRY`] is to be told.
+/// NCMD, Boolean: whether [`POLICY_ENTRY`] is to be published.
 pub const RECOVER_ENTRIES: &str = "Recover/Entries";
 /// Why (String, null if it is not).
 pub const POLICY_HOLD_REASON: &str = "Policy/Hold_Reason";
 /// Digest of it (String, null before the first).
 pub const POLICY_DIGEST: &str = "Policy/Digest";
-/// Revision of ConfigDB at which its entry stands (UInt64, 0 without an entry).
+/// Revision of its entry in ConfigDB (UInt64, 0 without an entry).
 pub const POLICY_REVISION: &str = "Policy/Revision";
 /// `unknown`, `none`, `in-force` or `invalid` (String). Hosts are admitted only `in-force`.
 pub const POLICY_STATE: &str = "Policy/State";
-/// Why the policy admits nobody, or why the last command was refused (String, null if nothing).
+/// Why the policy admits no host, or why the last command was refused (String, null if nothing).
 pub const POLICY_REASON: &str = "Policy/Reason";
 /// Host devices alive (UInt64).
 pub const HOSTS_TOTAL: &str = "Hosts/Total";
@@ -118,8 +118,8 @@ pub fn join_node(group: GroupId) -> EdgeNodeDescriptor {
     EdgeNodeDescriptor::new(group, edge_node)
 }
 
-/// The id of a host that names the state disk of another one: a UUID of version 8 (RFC 9562) from the first 16 bytes of its endorsement key's hash, so that no such host stands in the place
-/// of another.
+/// The id of a host that names the state disk of another one, so that no such host takes the place of another. It is a UUID of version 8 (RFC 9562) from the first 16 bytes of the hash of
+/// its endorsement key.
 #[must_use]
 pub fn keyed_host(endorsement_key: &[u8; 32]) -> Uuid {
     let mut bytes = [0; 16];
@@ -133,7 +133,7 @@ pub fn host_device(id: Uuid) -> DeviceId {
     DeviceId::new(id.hyphenated().to_string()).expect("hex digits and hyphens make an id")
 }
 
-/// The UUID in the id of a host device: its state disk, or a [`keyed_host`]. None if it is none of Join's.
+/// The UUID in the id of a host device: its state disk, or a [`keyed_host`]. None if it is not one of Join's.
 #[must_use]
 pub fn host_of(device: &DeviceId) -> Option<Uuid> {
     // Only the lower-case hyphenated form: another spelling would be a second device of one host.

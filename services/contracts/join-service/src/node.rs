@@ -41,7 +41,7 @@ pub struct JoinNode {
     pub policy_entry: Option<String>,
     /// What it does.
     pub policy_state: PolicyState,
-    /// Why it admits nobody, or why the last command was refused.
+    /// Why it admits no host, or why the last command was refused.
     pub policy_error: Option<String>,
     /// Host devices alive.
     pub hosts_total: u32,
@@ -100,12 +100,12 @@ sparkplug::typed_metrics! {
         /// Why it is held; null: it is not.
         #[optional]
         policy_hold_reason => POLICY_HOLD_REASON,
-        /// The policy's entry, JSON; null while nobody asks for it.
+        /// The policy's entry, JSON; null while no recovery asks for it.
         #[optional]
         policy_entry => POLICY_ENTRY,
         /// unknown, none, in-force or invalid. Hosts are admitted only in-force.
         policy_state as form::Parsed => POLICY_STATE,
-        /// Why the policy admits nobody, or why the last command was refused; null: nothing.
+        /// Why the policy admits no host, or why the last command was refused; null: nothing.
         policy_error => POLICY_REASON,
         /// Host devices that are alive.
         hosts_total as form::Count => HOSTS_TOTAL,
@@ -150,7 +150,7 @@ mod tests {
     use sparkplug::TypedMetrics;
 
     #[test]
-    fn names_and_types_on_the_wire_are_fixed_and_only_changes_are_told() {
+    fn names_and_types_on_the_wire_are_fixed_and_only_changes_are_published() {
         let node = JoinNode { cluster_uuid: Uuid::from_u128(1), ..JoinNode::default() };
         let metrics = node.to_metrics();
         let listed: Vec<String> = metrics.iter().map(|m| format!("{} {:?}", m.name, m.datatype)).collect();

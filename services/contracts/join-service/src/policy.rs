@@ -1,6 +1,6 @@
-//! The attestation policy as Join is told it, both ways: to a Host Application's request, and from an Edge Node's command event.
+//! The attestation policy as it is sent to Join, both ways: to a Host Application's request, and from an Edge Node's command event.
 //!
-//! Reading checks shape, size and digest. Whether the policy keeps its rules is not known here: one that does not is taken over too, and admits nobody.
+//! Reading checks shape, size and digest. This module does not know the rules of a policy: one that breaks a rule is taken over too, and admits no host.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,7 +21,7 @@ pub const POLICY_BYTES_MAX: usize = 900 * 1024;
 pub struct DesiredPolicy {
     /// Grows with every change; at least 1.
     pub version: u64,
-    /// Revision of ConfigDB at which the entry stands; 0 without an entry. Every verdict carries it.
+    /// Revision of the entry in ConfigDB; 0 without an entry. Every verdict carries it.
     pub revision: u64,
     /// The `AttestationPolicy` entry as JSON; None: the cluster has none.
     pub entry: Option<String>,
@@ -86,11 +86,11 @@ impl DesiredPolicy {
     /// # Errors
     /// [`PolicyError`] names the field and the rule.
     pub fn from_json(text: &str) -> Result<Self, PolicyError> {
-        // The entry stands in a JSON text of its own, whose quotes are escaped.
+        // The entry is a JSON text of its own, whose quotes are escaped.
         if text.len() > 2 * POLICY_BYTES_MAX {
             return Err(error("", format!("has {} bytes; at most {} are allowed", text.len(), 2 * POLICY_BYTES_MAX)));
         }
-        let mut document: Value = serde_json::from_str(text).map_err(|e| error("", format!("is no JSON: {e}")))?;
+        let mut document: Value = serde_json::from_str(text).map_err(|e| error("", format!("is not JSON: {e}")))?;
         let number = |member: &str| document.get(member).and_then(Value::as_u64);
         let version = number("version").filter(|version| *version > 0);
         let version = version.ok_or_else(|| error("version", "must be an integer of at least 1"))?;
@@ -185,14 +185,14 @@ impl fmt::Debug for PolicyDigest {
 /// What a policy does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum PolicyState {
-    /// None was ever sent: nobody is admitted.
+    /// None was ever sent: no host is admitted.
     #[default]
     Unknown,
-    /// The cluster has no entry: nobody is admitted.
+    /// The cluster has no entry: no host is admitted.
     None,
     /// Hosts are judged by it.
     InForce,
-    /// It breaks a rule: nobody is admitted.
+    /// It breaks a rule: no host is admitted.
     Invalid,
 }
 
@@ -215,7 +215,7 @@ impl fmt::Display for PolicyState {
     }
 }
 
-/// The text is none of the states.
+/// The text is not one of the states.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("must be unknown, none, in-force or invalid")]
 pub struct UnknownPolicyState;
@@ -273,7 +273,7 @@ mod tests {
         let long = DesiredPolicy { entry: Some("x".repeat(POLICY_BYTES_MAX + 1)), ..desired() };
         let error = DesiredPolicy::from_json(&long.to_json().to_string()).unwrap_err();
         assert!(error.to_string().starts_with("Desired/Policy policy has 921601 bytes"), "{error}");
-        assert!(DesiredPolicy::from_json("{").unwrap_err().to_string().starts_with("Desired/Policy is no JSON"));
+        assert!(DesiredPolicy::from_json("{").unwrap_err().to_string().starts_with("Desired/Policy is not JSON"));
         let error = DesiredPolicy::from_metrics(&[Metric::new(DESIRED_POLICY, 1_u64)]).unwrap_err();
         assert_eq!(error.to_string(), "Desired/Policy must be a String that holds JSON");
     }

@@ -16,7 +16,7 @@ pub const NAME_CHARACTERS_MAX: usize = 255;
 pub const ID_CHARACTERS_MAX: usize = 255;
 /// Bytes of a wish as JSON. The largest that keeps the rules has some 6 KiB.
 pub const WISH_BYTES_MAX: usize = 16 * 1024;
-/// Characters of a reason that are told.
+/// Characters of a reason that are published.
 const REASON_CHARACTERS_MAX: usize = 300;
 
 /// The rule that an account breaks.
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_refused() {
+    fn what_is_not_an_answer_is_refused() {
         let command = |json: &str| Answer::from_metrics(&[Metric::new(names::ANSWER, json)]).unwrap().unwrap_err();
         let wish = Uuid::from_u128(1);
         assert!(command(&format!(r#"{{"wish":"{wish}"}}"#)).contains("either uuid or refused"));

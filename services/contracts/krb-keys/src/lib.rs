@@ -5,11 +5,11 @@
 //! | [`names`] | the node's id, its device ids, every metric name |
 //! | [`node`] | the metrics of the node itself |
 //! | [`account`] | what a resource wants of an account, as a Device, and the command that answers it |
-//! | [`replica`] | a typed copy of one Keys node, kept by whoever listens to it |
+//! | [`replica`] | a typed copy of one Keys node, kept by its consumers |
 //!
-//! How an account is asked for. A KerberosKey with an account is a Device; its metric [`names::account::WISH`] says what is wanted. Whoever keeps the accounts makes them so, and answers
+//! How an account is asked for. A KerberosKey with an account is a Device; its metric [`names::account::WISH`] says what is wanted. The keeper of the accounts makes them so, and answers
 //! by DCMD [`names::account::ANSWER`] with the digest of the wish: an account, or a reason. Keys takes the answer over and shows it in the Device; the sender repeats the command until it does.
-//! An answer to another wish than the present one is ignored. A Device that goes is an account that nobody wants any more, but only a complete replica says so: a dead Keys wants what it wanted.
+//! An answer to another wish than the present one is ignored. A Device that goes is an account that is not wanted any more. Only a complete replica shows that: a dead Keys still wants what it wanted.
 //!
 //! This package must not know Kubernetes, MQTT or the KDC. No secret is in any metric.
 #![warn(missing_docs)]

@@ -21,7 +21,7 @@ pub const PROPERTIES_PRINCIPAL: &str = "Properties/Principal";
 pub const KEYS_TOTAL: &str = "Keys/Total";
 /// UInt64; those that are as they shall be.
 pub const KEYS_READY: &str = "Keys/Ready";
-/// UInt64; those that are not, for a reason that is told.
+/// UInt64; those that are not, for a published reason.
 pub const KEYS_FAILED: &str = "Keys/Failed";
 /// DataSet of `Resource` (kind and name) and `Reason`; why it is not as it shall be.
 pub const KEYS_PROBLEMS: &str = "Keys/Problems";
@@ -61,7 +61,7 @@ pub fn account_device(resource: &str) -> Option<DeviceId> {
     DeviceId::new(format!("{ACCOUNT_PREFIX}{}", resource.replace('.', "_"))).ok()
 }
 
-/// The KerberosKey of a Device; None if it is none of an account.
+/// The KerberosKey of a Device; None if it is not the id of an account.
 #[must_use]
 pub fn resource_of(device: &DeviceId) -> Option<String> {
     let resource = device.as_str().strip_prefix(ACCOUNT_PREFIX).filter(|resource| !resource.is_empty())?;

@@ -9,8 +9,8 @@ use uuid::Uuid;
 
 use crate::names;
 
-/// Problems that are told one by one; more are counted. Keeps the metric small whatever the cluster holds.
-const PROBLEMS_TOLD_MAX: usize = 100;
+/// Problems that are published one by one; more are counted. Keeps the metric small whatever the cluster holds.
+const PROBLEMS_PUBLISHED_MAX: usize = 100;
 
 /// What the service says about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -75,9 +75,9 @@ sparkplug::typed_metrics! {
 /// Bounded, so that resources full of mistakes cannot make the birth too large.
 #[must_use]
 pub fn short(mut problems: BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let more = problems.len().saturating_sub(PROBLEMS_TOLD_MAX);
+    let more = problems.len().saturating_sub(PROBLEMS_PUBLISHED_MAX);
     if more > 0 {
-        problems = problems.into_iter().take(PROBLEMS_TOLD_MAX).collect();
+        problems = problems.into_iter().take(PROBLEMS_PUBLISHED_MAX).collect();
         problems.insert("...".to_owned(), format!("and {more} more"));
     }
     problems

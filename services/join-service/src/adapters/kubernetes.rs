@@ -21,7 +21,7 @@ use crate::event::{
 const LABEL: &str = "app.kubernetes.io/managed-by";
 /// Its value.
 const MANAGER: &str = "sparkfleet-join-service";
-/// Where a document stands: key of a ConfigMap, annotation of a Lease.
+/// The place of a document: key of a ConfigMap, annotation of a Lease.
 const DOCUMENT: &str = "document.json";
 const ANNOTATION: &str = "sparkfleet.io/document";
 /// Annotation of a token: the attempt that it was made for.
@@ -168,7 +168,7 @@ fn object(key: &Key, text: &str, version: Option<String>) -> DynamicObject {
         Store::ConfigMaps => object.data = json!({"data": {DOCUMENT: text}}),
         Store::Leases => {
             object.metadata.annotations = Some([(ANNOTATION.to_owned(), text.to_owned())].into());
-            // For people who look with kubectl; the document is what counts.
+            // For people with kubectl; only the document counts.
             let holder = from_text::<Leader>(text).map(|leader| leader.holder).unwrap_or_else(|_| key.to_string());
             object.data = json!({"spec": {"holderIdentity": holder}});
         }
@@ -176,7 +176,7 @@ fn object(key: &Key, text: &str, version: Option<String>) -> DynamicObject {
     object
 }
 
-/// The document in an object; None: it is none of ours.
+/// The document in an object; None: it is not one of this service.
 fn document(store: Store, object: &DynamicObject) -> Option<Document> {
     let key = Key::parse(object.metadata.name.as_deref()?)?;
     let text = match store {

@@ -15,7 +15,7 @@ use crate::settings::Settings;
 
 /// Hosts of the quarantine group whose births are kept. Their metrics are messages of the protocol; what is beyond is refused.
 const NODES_MAX: usize = 4_000;
-/// Metrics of one host: the messages of the protocol, those that every Edge Node has, and what a bootstrapper tells of itself.
+/// Metrics of one host: the messages of the protocol, those that every Edge Node has, and what a bootstrapper reports of itself.
 const METRICS_MAX: usize = 64;
 
 /// Both sessions, before and after their start.
@@ -60,7 +60,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Passes an update on. One that the node refuses is told in the log: what is reported is made to fit before.
+    /// Passes an update on. An update that the node refuses is logged: a report is made to fit before.
     ///
     /// # Errors
     /// The session has ended.
@@ -110,7 +110,7 @@ impl Sessions {
 /// The Edge Node of the replica that speaks.
 #[must_use]
 pub fn node_config(descriptor: EdgeNodeDescriptor) -> EdgeNodeConfig {
-    // Which replica speaks is decided by the lease: whoever holds it displaces one that has not noticed yet that it lost it.
+    // The lease decides which replica speaks: its holder displaces a replica that has not noticed yet that it lost the lease.
     let speaker = Some(Speaker { takes_over: true, ..Speaker::default() });
     EdgeNodeConfig { speaker, ..EdgeNodeConfig::for_any_reader(descriptor) }
 }

@@ -1,4 +1,4 @@
-//! Reads the files of [`join_trust::replica`]: from a directory that nobody else may read, or from a Kubernetes Secret.
+//! Reads the files of [`join_trust::replica`]: from a directory that no other user may read, or from a Kubernetes Secret.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -14,7 +14,7 @@ use join_trust::replica::{FILES, Files, Trust};
 
 /// The most bytes of one file.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
-/// Files that are no secret: others may read them.
+/// Files that are not secret: other users may read them.
 const PUBLIC: [&str; 6] = ["issuer.certificates", "root.pub", "ca.crt", "sa.pub", "front-proxy-ca.crt", "etcd-ca.crt"];
 
 /// Reads what the configuration names.

@@ -20,7 +20,7 @@ pub struct Request {
     pub record: Record,
     /// Endorsement key of the host.
     pub ek: EkHash,
-    /// Id of the join token that is made for it. It stands here before the token is made, so that no token is without an owner.
+    /// Id of the join token that is made for it. It is written here before the token is made, so that no token is without an owner.
     pub token: Option<String>,
     /// When its phase changed last, UTC ms.
     pub changed_ms: u64,
@@ -228,7 +228,7 @@ pub(crate) mod tests {
         let error = |from: &str, to: &str| Request::from_text(&text.replace(from, to)).unwrap_err();
         assert_eq!(error("\"variant\":\"tpm2\"", "\"variant\":\"none\""), "variant is not known");
         assert_eq!(error(&hex::encode([8; 16]), "08"), "boot must be 32 hexadecimal digits");
-        assert!(error("\"done\"", "\"gone\"").starts_with("is no document"));
+        assert!(error("\"done\"", "\"gone\"").starts_with("is not a document"));
         let long = STANDARD.encode(vec![5; 2_000]);
         assert_eq!(error(&STANDARD.encode([5; 120]), &long), "attestationKey is longer than 1024 bytes");
     }

@@ -4,7 +4,7 @@ use join_attestation::{EkHash, ek_hash};
 use join_protocol::issuer::{Claim, EvidenceAnswer, HelloAnswer, Phase, Recipient, Record, Rejected, Verified, claim};
 use join_protocol::message::evidence::Evidence;
 use join_protocol::message::hello::Hello;
-use join_protocol::message::ticket::Given;
+use join_protocol::message::ticket::TicketPayload;
 use join_protocol::metrics::IssuerMessage;
 use join_protocol::refusal::{Refusal, RefusalCode};
 use join_protocol::terms::{Address, Kind, Role};
@@ -20,7 +20,7 @@ use crate::document::{Binding, ControlPlaneLease, HostRecord, Key, Request, to_t
 use crate::event::{NewToken, Operation, Version};
 use crate::identity::{self, Admission};
 use crate::issue::{Issuing, needs_token, token_group};
-use crate::limits::{BUSY_RETRY_MS, Permit, Source, Standing};
+use crate::limits::{BUSY_RETRY_MS, HostClass, Permit, Source};
 use crate::reconcile::Ending;
 
 /// How long a replica may take to make a ticket before it is made again, ms. Longer than any request to Kubernetes takes.
@@ -28,14 +28,14 @@ const CLAIM_MS: u64 = 60_000;
 
 impl State {
     pub(super) fn on_hello(&mut self, address: &Address, hello: &[u8], now: Now) {
-        let (source, standing) = match Hello::decode(hello) {
+        let (source, class) = match Hello::decode(hello) {
             Ok(hello) => self.named(&hello),
-            Err(_) => (Source::Unreadable, Standing::Stranger),
+            Err(_) => (Source::Unreadable, HostClass::Stranger),
         };
-        if !self.limits.host(source, standing, now.mono) {
+        if !self.limits.host(source, class, now.mono) {
             return self.counters.ignore("rate");
         }
-        match self.limits.hello(standing, now.mono) {
+        match self.limits.hello(class, now.mono) {
             Permit::Granted => {}
             Permit::Busy => {
                 if let Ok(refused) = self.issuer.refuse_busy(hello, BUSY_RETRY_MS) {
@@ -58,17 +58,18 @@ impl State {
     }
 
     /// In whose name a hello is.
-    fn named(&self, hello: &Hello) -> (Source, Standing) {
+    fn named(&self, hello: &Hello) -> (Source, HostClass) {
         let variant = self.issuer.policy().variants.iter().find(|variant| hello.variants.contains(variant));
         let keys = variant.map(|variant| hello.keys(*variant));
-        keys.and_then(|keys| ek_hash(&keys).ok()).map_or((Source::Unreadable, Standing::Stranger), |ek| self.source(ek))
+        keys.and_then(|keys| ek_hash(&keys).ok())
+            .map_or((Source::Unreadable, HostClass::Stranger), |ek| self.source(ek))
     }
 
-    fn source(&self, ek: EkHash) -> (Source, Standing) {
+    fn source(&self, ek: EkHash) -> (Source, HostClass) {
         let policy = self.policy.verifier().policy();
         let is_known = policy.enrolment(&ek).is_some() || self.cache.host(&ek).is_some();
-        let standing = if is_known && !policy.is_revoked(&ek) { Standing::Known } else { Standing::Stranger };
-        (Source::Named(ek), standing)
+        let class = if is_known && !policy.is_revoked(&ek) { HostClass::Known } else { HostClass::Stranger };
+        (Source::Named(ek), class)
     }
 
     pub(super) fn on_evidence(&mut self, address: &Address, message: &[u8], now: Now) {
@@ -81,7 +82,7 @@ impl State {
             && let Some(ticket) = known.record.answer_to(message)
         {
             let ticket = IssuerMessage::Ticket(ticket.to_vec());
-            if !self.limits.host(Source::Member(known.ek), Standing::Known, now.mono) {
+            if !self.limits.host(Source::Member(known.ek), HostClass::Known, now.mono) {
                 return self.counters.ignore("rate");
             }
             self.totals.resent += 1;
@@ -90,14 +91,14 @@ impl State {
         if self.busy.contains(&id) || self.busy.len() >= WORK_MAX {
             return self.counters.ignore("waiting");
         }
-        let (source, standing) = match self.issuer.recognise(address, message) {
+        let (source, class) = match self.issuer.recognise(address, message) {
             Ok(recognised) => {
                 let ek = ek_hash(&recognised.keys());
-                ek.map_or((Source::Unreadable, Standing::Stranger), |ek| self.source(ek))
+                ek.map_or((Source::Unreadable, HostClass::Stranger), |ek| self.source(ek))
             }
             Err(ignored) => return self.counters.ignore(ignored.name()),
         };
-        if !self.limits.host(source, standing, now.mono) || !self.limits.evidence(standing, now.mono) {
+        if !self.limits.host(source, class, now.mono) || !self.limits.evidence(class, now.mono) {
             return self.counters.ignore("rate");
         }
         match self.issuer.on_evidence(address, message, now.wall, self.policy.verifier()) {
@@ -119,9 +120,9 @@ impl State {
 
     fn on_rejected(&mut self, rejected: &Rejected, now: Now) {
         let refusal = match rejected.refusal.code {
-            // The host owns its TPM and could join, if somebody enrolled it.
+            // The host owns its TPM and could join, if an operator enrolled it.
             RefusalCode::EndorsementUnknown => {
-                let detail = format!("somebody has to approve this host: {}", rejected.refusal.detail);
+                let detail = format!("an operator has to approve this host: {}", rejected.refusal.detail);
                 Refusal::new(RefusalCode::ApprovalPending, detail)
             }
             _ => rejected.refusal.clone(),
@@ -270,7 +271,7 @@ impl State {
         let known = self.cache.host(&admission.ek).map(|entry| &entry.is);
         let claims = verified.claims();
         let is_rejoin = hello.kind != Kind::Join;
-        // Whose certificates name addresses.
+        // Its certificates name addresses.
         let is_certified = matches!(hello.kind, Kind::Join | Kind::Renew);
         let counters = claims.counters.map(|counters| (counters.resets, counters.restarts, counters.powered_ms));
         HostRecord {
@@ -341,8 +342,8 @@ impl State {
         };
         let entropy = self.draw_entropy();
         let sealed = match grant {
-            Given::Grant(grant) => self.issuer.grant(&verified, *grant, entropy),
-            Given::Renewal(renewal) => self.issuer.renew(&verified, renewal, entropy),
+            TicketPayload::Grant(grant) => self.issuer.grant(&verified, *grant, entropy),
+            TicketPayload::Renewal(renewal) => self.issuer.renew(&verified, renewal, entropy),
         };
         let answer = match sealed {
             Ok(answer) => answer,
@@ -379,7 +380,7 @@ impl State {
         admission: &Admission,
         token: Option<&BootstrapToken>,
         now: Now,
-    ) -> Result<Given, String> {
+    ) -> Result<TicketPayload, String> {
         let randomness = self.draw();
         let local_unlock = self.policy.verifier().policy().local_unlock();
         let Self { settings, keys, kubernetes, .. } = self;

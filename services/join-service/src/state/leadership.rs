@@ -1,4 +1,4 @@
-//! Which replica speaks. A lease that is renewed; who does not see it renewed for long enough takes it. Only intervals are compared, so the replicas' clocks need not agree.
+//! Which replica speaks. It renews a lease; a replica that does not see it renewed for long enough takes it. Only intervals are compared, so the replicas' clocks need not agree.
 //!
 //! Two replicas may both believe that they lead for a moment. That costs repeats; what they write is compare-and-swap.
 
@@ -12,7 +12,7 @@ use crate::event::{ErrorClass, Operation, Version};
 const RENEW: Duration = Duration::from_secs(5);
 /// How long after the beginning of its last renewal a replica leads.
 const HOLD: Duration = Duration::from_secs(10);
-/// How long a lease has to stand still before another replica takes it.
+/// How long a lease has to stay unchanged before another replica takes it.
 const LEASE: Duration = Duration::from_secs(15);
 /// When a failed write is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -82,7 +82,7 @@ impl Leadership {
         self.started = None;
         self.next = now + RETRY;
         if class == ErrorClass::Conflict {
-            // Somebody else has it.
+            // Another replica has it.
             self.until = None;
         }
     }

@@ -1,4 +1,4 @@
-//! Progress and acknowledgement: what a host with a ticket tells, and the end of its attempt.
+//! Progress and acknowledgement: what a host with a ticket reports, and the end of its attempt.
 
 use join_protocol::issuer::{Phase, Record};
 use join_protocol::message::acknowledgement::{Acknowledgement, Authenticated, Progress, Stage};
@@ -12,7 +12,7 @@ use super::{PARKED_MAX, State, Work, rebirth};
 use crate::cache::Entry;
 use crate::document::{HostRecord, Key, Request, to_text};
 use crate::event::{Operation, Version};
-use crate::limits::{Source, Standing};
+use crate::limits::{HostClass, Source};
 use crate::reconcile::{self, Ending};
 
 impl State {
@@ -25,7 +25,7 @@ impl State {
             Err(_) => return self.counters.ignore("not-believed"),
         };
         tracing::info!(request = %id, stage = %progress.stage, detail = progress.detail, "host reports");
-        // A member that has not shown its lock: the attempt stays open for the acknowledgement, which stands in the host's birth.
+        // A member that has not shown its lock: the attempt stays open for the acknowledgement, which is in the host's birth.
         let is_early = progress.stage == Stage::Member && owes_acknowledgement(&entry.is.record);
         let ending = match progress.stage {
             Stage::Member if is_early => None,
@@ -47,7 +47,7 @@ impl State {
         self.run(Work::Member(id), operations, rebirth.into_iter().collect());
     }
 
-    /// The attempt that a message is about, if who sent it opened its ticket, and may say something now. What has to wait for a write is kept; anybody else's message never takes its place.
+    /// The attempt that a message is about, if its sender opened the ticket of that attempt, and may report something now. A report that waits for a write is kept; a message of another sender never takes its place.
     fn of_member(
         &mut self,
         id: RequestId,
@@ -63,7 +63,7 @@ impl State {
                 self.park(id, address, message);
                 return None;
             }
-            Some(entry) if !self.limits.host(Source::Member(entry.is.ek), Standing::Known, now.mono) => "rate",
+            Some(entry) if !self.limits.host(Source::Member(entry.is.ek), HostClass::Known, now.mono) => "rate",
             Some(entry) => return Some((entry.clone(), message)),
         };
         self.counters.ignore(refused);

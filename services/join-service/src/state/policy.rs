@@ -1,6 +1,6 @@
-//! The policy in force: the last one that was signed by who may, whether it can be used or not. Without one, or with a bad one, everybody is refused.
+//! The policy in force: the last one that an authorised operator signed, whether it can be used or not. Without one, or with a bad one, every host is refused.
 //!
-//! The signature is judged first. Of two signed policies the one with the greater serial number counts, from wherever it comes. What nobody signs decides nothing about who is
+//! The signature is judged first. Of two signed policies the one with the greater serial number counts, from wherever it comes. What is not signed does not decide which hosts are
 //! admitted: version, revision and origin are judged only where the signed content stays the same, or where there is no signed policy yet.
 
 use configdb_schema::document::AttestationPolicy;
@@ -17,7 +17,7 @@ use crate::document::PolicyRecord;
 /// The policy, and what is said of it.
 #[derive(Debug)]
 pub struct ActivePolicy {
-    /// Whose signature counts.
+    /// The keys whose signatures count.
     anchor: TrustAnchor,
     desired: Option<DesiredPolicy>,
     receiver: DesiredReceiver<PolicyDigest>,
@@ -28,7 +28,7 @@ pub struct ActivePolicy {
     /// Highest serial number that was taken over; 0: none was.
     serial: u64,
     state: PolicyState,
-    /// Why it admits nobody.
+    /// Why it admits no host.
     error: Option<String>,
     /// Why the last command was not taken over.
     refused: Option<String>,
@@ -62,7 +62,7 @@ impl ActivePolicy {
             signed: None,
             serial: 0,
             state: PolicyState::Unknown,
-            error: Some("no policy was sent to this cluster: nobody is admitted".to_owned()),
+            error: Some("no policy was sent to this cluster: no host is admitted".to_owned()),
             refused: None,
             verifier: HostVerifier::new(Policy::missing()),
         }
@@ -86,7 +86,7 @@ impl ActivePolicy {
         self.state
     }
 
-    /// For people: why it admits nobody, or why the last command was refused.
+    /// For people: why it admits no host, or why the last command was refused.
     #[must_use]
     pub fn error(&self) -> Option<&String> {
         self.refused.as_ref().or(self.error.as_ref())
@@ -110,7 +110,7 @@ impl ActivePolicy {
         self.digest.map_or(0, PolicyDigest::number)
     }
 
-    /// Forms of keys that a challenge is made for. Without a usable policy all, so that a host can be told under seal why it is refused.
+    /// Forms of keys that a challenge is made for. Without a usable policy all, so that a host can be sent under seal why it is refused.
     #[must_use]
     pub fn variants(&self) -> Vec<Variant> {
         match self.state {
@@ -178,13 +178,13 @@ impl ActivePolicy {
         Ok(CommandOutcome::Accepted(record(command, serial)))
     }
 
-    /// Nobody signs that there is no policy: it is believed until there is one.
+    /// That there is no policy is never signed: it is believed until there is one.
     fn take_none(&mut self, command: DesiredPolicy) -> Result<CommandOutcome, String> {
         match self.receive(&command) {
             Outcome::Held(_) => Ok(CommandOutcome::Held),
             Outcome::Stale => Ok(CommandOutcome::Stale),
             _ if self.serial > 0 => {
-                Err("a signed policy stays in force; to admit nobody any more, sign one that revokes every host"
+                Err("a signed policy stays in force; to admit no host any more, sign one that revokes every host"
                     .to_owned())
             }
             Outcome::Accepted => Ok(CommandOutcome::Accepted(record(command, 0))),
@@ -235,20 +235,20 @@ impl ActivePolicy {
         let policy = match &desired.entry {
             None => {
                 self.state = PolicyState::None;
-                self.error = Some("the cluster has no AttestationPolicy: nobody is admitted".to_owned());
+                self.error = Some("the cluster has no AttestationPolicy: no host is admitted".to_owned());
                 Policy::missing()
             }
             Some(text) => match read(text, &self.anchor) {
                 Ok((entry, _, digest)) => {
                     let policy = Policy::new(&entry, desired.revision);
                     self.signed = Some(digest);
-                    self.error = policy.error().map(|error| format!("the policy admits nobody: {error}"));
+                    self.error = policy.error().map(|error| format!("the policy admits no host: {error}"));
                     self.state = if self.error.is_some() { PolicyState::Invalid } else { PolicyState::InForce };
                     policy
                 }
                 Err(error) => {
                     self.state = PolicyState::Invalid;
-                    self.error = Some(format!("the policy admits nobody: {error}"));
+                    self.error = Some(format!("the policy admits no host: {error}"));
                     Policy::missing()
                 }
             },
@@ -266,7 +266,7 @@ fn record(command: DesiredPolicy, serial: u64) -> PolicyRecord {
     PolicyRecord { version, revision, entry, origin, serial }
 }
 
-/// A policy that who may has signed, whenever that was: the entry, its serial number, and what is signed.
+/// A policy that an authorised operator has signed, whenever that was: the entry, its serial number, and what is signed.
 fn read(text: &str, anchor: &TrustAnchor) -> Result<(AttestationPolicy, u64, Hash), String> {
     let entry: AttestationPolicy = serde_json::from_str(text).map_err(|error| format!("AttestationPolicy: {error}"))?;
     let claims = signed::verify(&entry, anchor, HostClock::Unset).map_err(|error| error.to_string())?;
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_signed_is_taken_over_and_a_bad_policy_is_in_force_as_one_that_admits_nobody() {
+    fn only_what_is_signed_is_taken_over_and_a_bad_policy_is_in_force_as_one_that_admits_no_host() {
         let mut keeper = keeper();
         assert_eq!((keeper.state(), keeper.variants().len()), (PolicyState::Unknown, Variant::ALL.len()));
         assert!(is_new(&mut keeper, &desired(2, None)));
@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(keeper.state(), PolicyState::Invalid);
         assert!(keeper.error().unwrap().contains("no register is enforced"));
         assert!(keeper.verifier().policy().error().is_some());
-        assert_eq!(send(&mut keeper, &desired(u64::MAX, None)), CommandOutcome::Refused, "nobody takes it away again");
+        assert_eq!(send(&mut keeper, &desired(u64::MAX, None)), CommandOutcome::Refused, "it is not taken away again");
         assert!(keeper.error().unwrap().starts_with("a signed policy stays in force"));
         assert_eq!(send(&mut keeper, &of(3, 1, EMPTY)), CommandOutcome::Duplicate);
         assert!(keeper.error().unwrap().contains("no register"), "a repeat is the answer to what was refused");

@@ -1,4 +1,4 @@
-//! Hosts that were refused rest for a minute. When the policy changes, they are asked to try again: one after another, so that their evidence comes no faster than half of what is
+//! Hosts that were refused rest for a minute. When the policy changes, they are asked to try again, one after another. So their evidence comes no faster than half of what is
 //! judged in a second, and nothing else waits for it.
 
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ use sparkplug::Now;
 
 use super::State;
 
-/// Who is still to be asked.
+/// Hosts that are still to be asked.
 #[derive(Debug, Default)]
 pub(super) struct Recalls {
     hosts: VecDeque<EkHash>,
@@ -31,7 +31,7 @@ impl Recalls {
 }
 
 impl State {
-    /// The policy changed: whoever waits for that is asked again, enrolled hosts first, and of others who was seen last.
+    /// The policy changed: refused hosts that wait for that are asked again, first the enrolled ones, and then the others, the last seen first.
     pub(super) fn begin_recall(&mut self) {
         if !self.is_speaking {
             return;

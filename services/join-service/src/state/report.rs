@@ -1,4 +1,4 @@
-//! What has been said on Sparkplug, and what of it changed. Devices are told before the counters of the node, so whoever sees a counter has seen what it counts.
+//! What has been published on Sparkplug, and what of it changed. Devices are published before the counters of the node, so a reader that sees a counter has seen what it counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,11 +22,11 @@ pub struct Reports {
     node: Option<(JoinNode, JoinCounters)>,
     hosts: BTreeMap<Uuid, JoinHost>,
     counts: HostCounts,
-    /// Epoch of the policy by which the hosts were told.
+    /// Epoch of the policy by which the hosts were published.
     policy: Option<u64>,
 }
 
-/// How many hosts were told of.
+/// How many hosts were published.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HostCounts {
     /// All.
@@ -62,12 +62,12 @@ impl HostCounts {
 }
 
 impl Reports {
-    /// The node as it was told last.
+    /// The node as it was published last.
     pub fn node(&self) -> Option<&JoinNode> {
         self.node.as_ref().map(|(node, _)| node)
     }
 
-    /// How many hosts were told of last.
+    /// How many hosts were published last.
     pub const fn counts(&self) -> HostCounts {
         self.counts
     }
@@ -97,7 +97,7 @@ impl Reports {
             disks.extend(self.hosts.keys());
             disks.extend(all_disks(cache, seen));
         }
-        // Who else named a disk depends on whose it is.
+        // The reports of other hosts that name a disk depend on its owner.
         let others: Vec<Uuid> =
             disks.iter().flat_map(|disk| seen.of_disk(*disk)).map(|(ek, _)| names::keyed_host(ek)).collect();
         disks.extend(others);
@@ -105,7 +105,7 @@ impl Reports {
         disks
     }
 
-    /// What has to be told so that the host with this id is known, in its state since `now` (UTC ms) if that is another one; None: there is none.
+    /// What has to be published so that the host with this id is known, in its state since `now` (UTC ms) if that is another one; None: there is none.
     pub fn update_host(&mut self, id: Uuid, mut host: Option<JoinHost>, now: u64) -> Option<NodeUpdate> {
         let known = self.hosts.get(&id);
         if let Some(host) = &mut host {
@@ -127,7 +127,7 @@ impl Reports {
         Some(update)
     }
 
-    /// What has to be told so that this is known of the node.
+    /// What has to be published so that this is known of the node.
     pub fn update_node(&mut self, node: JoinNode, counters: &JoinCounters) -> Option<NodeUpdate> {
         let metrics = match &self.node {
             Some((known, counted)) => {
@@ -144,7 +144,7 @@ impl Reports {
         Some(NodeUpdate::Set { device: None, metrics })
     }
 
-    /// Says again what answers a policy, as historical values: values that did not change would otherwise not be sent. Who missed the data before sees the gap in `seq`.
+    /// Says again what answers a policy, as historical values: values that did not change would otherwise not be sent. A reader that missed the data before sees the gap in `seq`.
     pub fn repeat_policy(&self, now: u64) -> Option<NodeUpdate> {
         let names: BTreeSet<&str> =
             [POLICY_VERSION, POLICY_DIGEST, POLICY_ORIGIN, POLICY_HELD, POLICY_STATE, POLICY_REASON].into();
@@ -166,7 +166,7 @@ pub fn hosts(cache: &Cache, seen: &SeenHosts, policy: &ActivePolicy) -> BTreeMap
     ids.filter_map(|id| Some((id, host(id, cache, seen, policy)?))).collect()
 }
 
-/// The host with this id, if there is one. A refused host never stands in the place of the host whose disk it names: it has the id of its endorsement key.
+/// The host with this id, if there is one. A refused host never takes the place of the host whose disk it names: it has the id of its endorsement key.
 pub fn host(id: Uuid, cache: &Cache, seen: &SeenHosts, policy: &ActivePolicy) -> Option<JoinHost> {
     let is_revoked = |ek| policy.verifier().policy().is_revoked(ek);
     if let Some((ek, entry)) = cache.hosts_of_disk(id).next_back() {
@@ -202,7 +202,7 @@ pub fn host(id: Uuid, cache: &Cache, seen: &SeenHosts, policy: &ActivePolicy) ->
     };
     refused(&mut host, seen, false);
     if let Some(disk) = foreign_disk {
-        // Whatever it was told: nobody should approve it before it has a disk of its own.
+        // Whatever the answer was: no operator should approve it before it has a disk of its own.
         host.state = HostState::Refused;
         host.detail = Some(format!("it has the state disk {disk} of another host: {}", seen.detail));
     }
@@ -253,7 +253,7 @@ fn registers(json: &str) -> Option<BTreeMap<u8, String>> {
     serde_json::from_str(json).ok()
 }
 
-/// A member that is refused its keys is locked out; one that is refused new certificates stays what it is, and what was refused is told beside it.
+/// A member that is refused its keys is locked out; one that is refused new certificates stays what it is, and the refusal is published beside it.
 fn refused(host: &mut JoinHost, seen: &Seen, is_bound: bool) {
     if !is_bound {
         host.state = seen.state();

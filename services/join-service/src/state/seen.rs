@@ -8,7 +8,7 @@ use join_protocol::terms::Kind;
 use join_service_contract::{HostState, names};
 use uuid::Uuid;
 
-/// The most hosts that are kept; of more the one that was not seen for longest is let go.
+/// The most hosts that are kept; beyond it the one that was not seen for longest is forgotten.
 const SEEN_MAX: usize = 500;
 
 /// A refusal, and whose.

@@ -32,7 +32,7 @@ impl State {
         match work {
             Work::Leader => self.leadership.on_written(now.mono),
             Work::Policy => {
-                // The answer is told even if nothing else of the report changed.
+                // The answer is published even if nothing else of the report changed.
                 self.follow_policy();
                 self.report(now);
                 self.effects.extend(self.reports.repeat_policy(now.wall).map(Effect::Node));
@@ -75,7 +75,7 @@ impl State {
             Work::Admitting(admitting) => self.free(admitting.verified.recipient().hello().request, now),
             Work::Granting(id) => self.free(id, now),
             Work::Ending(id, _) | Work::Member(id) => {
-                // What the host said stands in its birth.
+                // What the host reported is in its birth.
                 let address = self.cache.request(id).map(|entry| entry.is.record.address.clone());
                 self.effects.extend(address.and_then(|address| rebirth(&address)));
                 self.parked.remove(&id);

@@ -28,7 +28,7 @@ const SECRET: &str = "sparkfleet-join";
 const ACCOUNT: &str = "sparkfleet-join";
 /// What the chart lets the account do with Secrets in kube-system.
 const TOKENS: &str = "verbs: [create, delete]";
-/// How often a state is looked at that tells nobody about its changes.
+/// How often a state is polled whose changes cannot be watched.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The service account of the chart, and what it has asked for.
@@ -52,7 +52,7 @@ impl Account {
             scene.url = format!("http://{served}");
             return (scene, Self::Simulated(account));
         }
-        assert!(scene.cluster.own().is_some(), "the audit log of somebody else's API server cannot be read");
+        assert!(scene.cluster.own().is_some(), "the audit log of a foreign API server cannot be read");
         let changed = |rendered: &str| rendered.replace(TOKENS, tokens);
         scene.cluster.apply_accounts("join-service.yaml", "cluster.name=Cell,join.enabled=true", changed).await;
         let client = scene.cluster.client();
@@ -80,7 +80,7 @@ impl Account {
     }
 }
 
-/// A document that was written by somebody else; without the label the service does not see it before it wants to write there.
+/// A document that another client wrote; without the label the service does not see it before it wants to write there.
 async fn written_before(scene: &Scene, key: &Key, text: &str, is_seen: bool) {
     let labels = if is_seen { json!({LABEL: "sparkfleet-join-service"}) } else { json!({}) };
     let metadata = json!({"name": key.to_string(), "namespace": scene.cluster.namespace(), "labels": labels});
@@ -95,7 +95,7 @@ async fn written_before(scene: &Scene, key: &Key, text: &str, is_seen: bool) {
         }
     };
     let kind = (object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap());
-    let params = PatchParams::apply("somebody");
+    let params = PatchParams::apply("other-client");
     api(scene, kind).patch(&key.to_string(), &params, &Patch::Apply(&object)).await.unwrap();
 }
 
@@ -126,13 +126,13 @@ async fn the_rights_of_the_chart_are_those_that_are_used() {
     for host in [worker, control_plane] {
         let disk = host.disk;
         let mut station = Station::start(&scene, host);
-        station.tell(HostInput::Start).await;
+        station.feed(HostInput::Start).await;
         station.until("the ticket", |host| host.disk_keys.len() == 1).await;
         let is_member =
             |join: &JoinReplica| join.devices().get(&disk).is_some_and(|host| host.state == HostState::Member);
         manager.until("the member", is_member).await;
         station.host.reboot(Kind::Rejoin);
-        station.tell(HostInput::Start).await;
+        station.feed(HostInput::Start).await;
         station.until("the keys", |host| host.disk_keys.len() == 2).await;
     }
     assert_eq!(scene.tokens().await.len(), 0);
@@ -160,7 +160,7 @@ async fn a_right_that_is_taken_away_is_missed() {
     let host = SimHost::new(1, Role::Worker);
     manager.send(&policy(1, &entry(&[json!({"ek": host.ek()})], &[]))).await;
     let mut station = Station::start(&scene, host);
-    station.tell(HostInput::Start).await;
+    station.feed(HostInput::Start).await;
     station.until("the refusal", |_| !account.refused().is_empty()).await;
     let refused = account.refused();
     let is_it = |refused: &String| ["create", "secrets", "kube-system"].iter().all(|part| refused.contains(part));

@@ -47,7 +47,7 @@ async fn a_host_joins_by_kubeadm_and_what_it_was_given_is_good() {
 
     // Without a policy it is refused, visibly.
     let mut station = Station::start(&scene, host);
-    station.tell(HostInput::Start).await;
+    station.feed(HostInput::Start).await;
     station.until("the refusal", |host| host.last_refusal() == Some(47)).await;
     manager.until("the device", |join| join.devices().values().any(|host| host.verdict.is_some())).await;
     assert_eq!(manager.replica.node().unwrap().policy_state, PolicyState::Unknown);
@@ -55,7 +55,7 @@ async fn a_host_joins_by_kubeadm_and_what_it_was_given_is_good() {
     // Not enrolled: it waits for approval, and its device says by which key.
     manager.send(&policy(1, &entry(&[], &[]))).await;
     station.host.reboot(Kind::Join);
-    station.tell(HostInput::Start).await;
+    station.feed(HostInput::Start).await;
     station.until("the pending answer", |host| host.last_refusal() == Some(45)).await;
     let disk = station.host.disk;
     let is =
@@ -66,7 +66,7 @@ async fn a_host_joins_by_kubeadm_and_what_it_was_given_is_good() {
     // Approved: it gets its ticket and locks itself.
     manager.send(&policy(2, &entry(&[json!({"ek": ek})], &[]))).await;
     station.host.reboot(Kind::Join);
-    station.tell(HostInput::Start).await;
+    station.feed(HostInput::Start).await;
     station.until("the lock", |host| host.machine.condition().name() == "committed").await;
     let tokens = scene.tokens().await;
     assert_eq!(tokens.len(), 1);
@@ -83,7 +83,7 @@ async fn a_host_joins_by_kubeadm_and_what_it_was_given_is_good() {
     manager.until("the locked device", is(HostState::Locked)).await;
 
     // A member: the token is revoked.
-    station.tell(HostInput::Stage(Stage::Member, String::new())).await;
+    station.feed(HostInput::Stage(Stage::Member, String::new())).await;
     manager.until("the member", is(HostState::Member)).await;
     assert_eq!(scene.tokens().await.len(), 0);
     manager.until("the counters", |join| join.node().is_some_and(|node| node.tokens_revoked == 1)).await;
@@ -92,7 +92,7 @@ async fn a_host_joins_by_kubeadm_and_what_it_was_given_is_good() {
 
     // After a reboot it gets the same disk key again.
     station.host.reboot(Kind::Rejoin);
-    station.tell(HostInput::Start).await;
+    station.feed(HostInput::Start).await;
     station.until("the keys", |host| host.disk_keys.len() == 2).await;
     assert_eq!(station.host.disk_keys[0], station.host.disk_keys[1]);
     loses_its_node_when_it_is_revoked(&scene, &mut manager, &ek).await;
@@ -101,7 +101,7 @@ async fn a_host_joins_by_kubeadm_and_what_it_was_given_is_good() {
 }
 
 #[tokio::test]
-async fn the_second_replica_goes_on_where_the_first_stopped_with_policy_and_hosts() {
+async fn the_second_replica_continues_where_the_first_stopped_with_policy_and_hosts() {
     let scene = Scene::new().await;
     let first = scene.start(0, Distribution::K3s);
     let mut manager = Manager::start(&scene.broker);
@@ -110,7 +110,7 @@ async fn the_second_replica_goes_on_where_the_first_stopped_with_policy_and_host
     assert_eq!(manager.replica.node().unwrap().replica, "join-0");
     let second = scene.start(1, Distribution::K3s);
     let mut station = Station::start(&scene, host);
-    station.tell(HostInput::Start).await;
+    station.feed(HostInput::Start).await;
     station.until("the ticket", |host| host.tokens.len() == 1).await;
     let disk = station.host.disk;
     manager
@@ -125,7 +125,7 @@ async fn the_second_replica_goes_on_where_the_first_stopped_with_policy_and_host
     assert_eq!(manager.replica.node().unwrap().policy_state, PolicyState::InForce);
     assert_eq!(manager.replica.devices()[&disk].state, HostState::Member);
     station.host.reboot(Kind::Rejoin);
-    station.tell(HostInput::Start).await;
+    station.feed(HostInput::Start).await;
     station.until("the keys", |host| host.disk_keys.len() == 2).await;
     second.stop().await;
     scene.cluster.stop().await;

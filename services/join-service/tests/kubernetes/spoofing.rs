@@ -1,4 +1,4 @@
-//! Somebody with the credentials that all hosts of a cluster share speaks in the name of a host that waits, over a real Mosquitto, and as many others as there is room for.
+//! An attacker with the credentials that all hosts of a cluster share speaks in the name of a host that waits, over a real Mosquitto, and as many others as there is room for.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ async fn spoof(scene: &Scene, disk: Uuid) -> JoinHandle<()> {
 }
 
 #[tokio::test]
-async fn a_host_in_whose_name_somebody_else_is_born_dies_and_says_hello_joins_and_comes_back() {
+async fn a_host_in_whose_name_an_attacker_is_born_dies_and_says_hello_joins_and_comes_back() {
     let scene = Scene::new().await;
     let join = scene.start(0, Distribution::K3s);
     let mut manager = Manager::start(&scene.broker);
@@ -86,13 +86,13 @@ async fn a_host_in_whose_name_somebody_else_is_born_dies_and_says_hello_joins_an
     let spoofer = spoof(&scene, disk).await;
 
     let mut station = Station::start(&scene, host);
-    station.tell(HostInput::Start).await;
+    station.feed(HostInput::Start).await;
     station.until("the ticket", |host| host.tokens.len() == 1).await;
     let is_member = |join: &JoinReplica| join.devices().get(&disk).is_some_and(|host| host.state == HostState::Member);
     station.until("the lock", |host| host.machine.condition().name() == "committed").await;
     manager.until("the member", is_member).await;
     station.host.reboot(Kind::Rejoin);
-    station.tell(HostInput::Start).await;
+    station.feed(HostInput::Start).await;
     station.until("the keys", |host| host.disk_keys.len() == 2).await;
 
     spoofer.abort();

@@ -34,7 +34,7 @@ pub struct SimHost {
     pub becomes_member: bool,
     /// How much it reports between its lock and that.
     pub reports: u32,
-    /// Its acknowledgements stand in its births and come no other way.
+    /// Its acknowledgements come in its births only.
     pub loses_acknowledgements: bool,
     /// False: it says that it is a member without ever having locked itself.
     pub locks: bool,

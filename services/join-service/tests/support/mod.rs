@@ -1,4 +1,4 @@
-//! What the tests stand on: a site with a root and a master secret, and a world in virtual time with replicas, a store and hosts.
+//! What the tests use: a site with a root and a master secret, and a world in virtual time with replicas, a store and hosts.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 

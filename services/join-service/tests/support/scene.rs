@@ -229,7 +229,7 @@ impl Station {
         }
     }
 
-    pub async fn tell(&mut self, event: HostInput<'_>) {
+    pub async fn feed(&mut self, event: HostInput<'_>) {
         let published = self.host.on_event(event, self.clock.now());
         self.publish(published).await;
     }

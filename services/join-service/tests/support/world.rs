@@ -128,9 +128,9 @@ impl World {
         self.replicas[at].state = Some(state);
         for store in [Store::ConfigMaps, Store::Leases] {
             let listed = Observation::Listed(self.store.list(store));
-            self.tell(at, Event::Documents(store, listed));
+            self.feed(at, Event::Documents(store, listed));
         }
-        self.tell(at, Event::Nodes(Observation::Listed(self.kubernetes_nodes.clone())));
+        self.feed(at, Event::Nodes(Observation::Listed(self.kubernetes_nodes.clone())));
     }
 
     /// Kills a replica; it comes back after a second.
@@ -143,7 +143,7 @@ impl World {
         self.post(1_000, Mail::Restart(at));
     }
 
-    pub fn tell(&mut self, at: usize, event: Event) {
+    pub fn feed(&mut self, at: usize, event: Event) {
         let random = self.dice();
         let Some(state) = &mut self.replicas[at].state else { return };
         state.on_event(event, self.now, numbered(random));
@@ -218,7 +218,7 @@ impl World {
                 let message = IssuerMessage::from_metric(&metrics[0]).unwrap().unwrap();
                 self.note_ticket(&message);
                 self.asked_again += u64::from(message == IssuerMessage::AskAgain);
-                // The broker may give a message to whoever listens there: all hosts with that disk.
+                // The broker may give a message to any subscriber of that topic: all hosts with that disk.
                 for host in 0..self.hosts.len() {
                     if self.hosts[host].settings.address.node == node.edge_node.as_str() {
                         self.post_by_broker(|| Mail::ToHost(host, message.clone()));
@@ -235,7 +235,7 @@ impl World {
         }
     }
 
-    /// What is sent for one request is the same, whoever sends it.
+    /// What is sent for one request is the same, whichever replica sends it.
     fn note_ticket(&mut self, message: &IssuerMessage) {
         let IssuerMessage::Ticket(bytes) = message else { return };
         let sealed = join_protocol::message::ticket::Ticket::decode(bytes).unwrap();
@@ -311,22 +311,22 @@ impl World {
     /// A kubelet registers itself.
     pub fn add_node(&mut self, name: &str) {
         self.kubernetes_nodes.push(name.to_owned());
-        self.tell_of_node(&Observation::Changed(name.to_owned()));
+        self.notify_of_node(&Observation::Changed(name.to_owned()));
     }
 
     fn remove_node(&mut self, name: &str) {
         self.kubernetes_nodes.retain(|node| node != name);
-        self.tell_of_node(&Observation::Gone(name.to_owned()));
+        self.notify_of_node(&Observation::Gone(name.to_owned()));
     }
 
-    fn tell_of_node(&mut self, observation: &Observation<String>) {
+    fn notify_of_node(&mut self, observation: &Observation<String>) {
         for at in 0..self.replicas.len() {
             let generation = self.replicas[at].generation;
             self.post(1, Mail::Replica(at, generation, Event::Nodes(observation.clone())));
         }
     }
 
-    /// Watches tell everybody, later.
+    /// Watches notify every replica, later.
     fn notify(&mut self, written: &Written) {
         let Written { key, document } = written;
         for at in 0..self.replicas.len() {
@@ -394,14 +394,14 @@ impl World {
         }
         for at in 0..self.replicas.len() {
             if due(self.replicas[at].state.as_ref().and_then(State::next_deadline)) {
-                self.tell(at, Event::DeadlineReached);
+                self.feed(at, Event::DeadlineReached);
             }
         }
     }
 
     fn deliver(&mut self, mail: Mail) {
         match mail {
-            Mail::Replica(at, generation, event) if self.replicas[at].generation == generation => self.tell(at, event),
+            Mail::Replica(at, generation, event) if self.replicas[at].generation == generation => self.feed(at, event),
             Mail::Birth(at, generation, host) => {
                 if self.replicas[at].generation == generation && self.replicas[at].speaks {
                     self.birth(at, host);
@@ -419,7 +419,7 @@ impl World {
                     if self.replicas[at].speaks {
                         let metrics = vec![message.to_metric()];
                         let event = HostEvent::NodeMessages { node: node.clone(), metrics };
-                        self.tell(at, Event::Host(event));
+                        self.feed(at, Event::Host(event));
                     }
                 }
             }
@@ -432,7 +432,7 @@ impl World {
             if self.post_by_broker(|| Mail::FromHost(host, message.clone())) {
                 continue;
             }
-            // The gap in `seq` makes whoever listens ask for a birth, which has the messages that stand.
+            // The gap in `seq` makes a Host Application ask for a birth, which has the messages that stand.
             for at in 0..self.replicas.len() {
                 let generation = self.replicas[at].generation;
                 self.post(3_000, Mail::Birth(at, generation, host));
@@ -458,7 +458,7 @@ impl World {
         let speaks: Vec<usize> = (0..self.replicas.len()).filter(|at| self.replicas[*at].speaks).collect();
         for at in speaks {
             let event = NodeEvent::Command { device: None, metrics: metrics.clone(), timestamp: None };
-            self.tell(at, Event::Node(event));
+            self.feed(at, Event::Node(event));
         }
     }
 

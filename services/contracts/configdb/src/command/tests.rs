@@ -81,7 +81,7 @@ fn a_refused_command_keeps_its_id_only_if_that_can_be_answered() {
 }
 
 #[test]
-fn a_command_to_the_node_or_to_something_that_is_no_object_is_refused() {
+fn a_command_to_the_node_or_to_something_other_than_an_object_is_refused() {
     let metrics = [Metric::new(names::REQUEST_ID, "r"), Metric::new("Info", "{}")];
     assert_eq!(Command::parse(None, &metrics).unwrap_err().field, "device id");
     for device in ["pump", "00000000-0000-0000-0000-000000000ABC", "{00000000-0000-0000-0000-000000000abc}"] {

@@ -89,7 +89,7 @@ fn tags_are_refused_with_what_to_do() {
 }
 
 #[test]
-fn what_is_no_configdb_dump_is_refused_by_document() {
+fn what_is_not_a_configdb_dump_is_refused_by_document() {
     let head = format!("service: {}\nversion: 2\n", service::CONFIGDB);
     assert!(
         error(&format!("{head}---\nservice: {}\nversion: 1\n", service::AUTH))

@@ -1,4 +1,4 @@
-//! A ConfigDB in miniature: events as its Host Application would tell them.
+//! A ConfigDB in miniature: events as its Host Application would emit them.
 
 use std::collections::BTreeSet;
 
@@ -67,7 +67,7 @@ fn object_death(object: Uuid) -> HostEvent {
     HostEvent::DeviceDeath { node: node(), device: device_id(object), timestamp: 1 }
 }
 
-/// Feeds the events and tells what changed, in short.
+/// Feeds the events and returns what changed, in short.
 fn feed(replica: &mut ConfigReplica, events: &[HostEvent]) -> Vec<String> {
     for event in events {
         replica.on_event(event);
@@ -197,7 +197,7 @@ fn death_and_own_connection_loss_make_it_incomplete_once() {
 }
 
 #[test]
-fn a_rebirth_tells_only_what_differs_and_objects_not_born_again_are_gone_when_it_is_complete() {
+fn a_rebirth_reports_only_what_differs_and_objects_not_born_again_are_gone_when_it_is_complete() {
     let mut replica = complete();
     let births = [node_birth(STORE, 12, 2), object_birth(uuid(2), no_info())];
     assert_eq!(feed(&mut replica, &births), ["incomplete: ConfigDB is born again; its objects follow"]);
@@ -244,7 +244,7 @@ fn other_nodes_are_ignored() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_and_left_out() {
+fn what_cannot_be_read_is_reported_and_left_out() {
     let mut replica = complete();
     let mut without_etag = info(4, "1");
     without_etag.properties = sparkplug::Properties::new();
@@ -364,7 +364,7 @@ fn a_mixture_of_two_states_comes_from_nowhere() {
 }
 
 #[test]
-fn a_rebirth_at_the_same_state_leaves_the_replica_complete_and_tells_nothing() {
+fn a_rebirth_at_the_same_state_leaves_the_replica_complete_and_reports_nothing() {
     let mut replica = settled();
     let births = [object_birth(uuid(1), info(3, "\"a\"")), object_birth(uuid(2), no_info())];
     assert_eq!(feed(&mut replica, &[born_at(STORE, TIMELINES, 9, 2)]), [""; 0]);

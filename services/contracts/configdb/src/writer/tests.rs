@@ -54,7 +54,7 @@ fn a_request_is_sent_once_and_ends_with_its_answer() {
     let mut writer = writer();
     writer.submit(request("a", 1), at(0)).unwrap();
     assert_eq!(outputs(&mut writer), ["send a"]);
-    writer.on_change(&answer("somebody else's"), at(1));
+    writer.on_change(&answer("another client's"), at(1));
     assert!(outputs(&mut writer).is_empty() && writer.is_waiting("a"));
     writer.on_change(&answer("a"), at(2));
     assert_eq!(outputs(&mut writer), ["answered a"]);
@@ -142,7 +142,7 @@ fn requests_name_the_store_that_is_known_and_take_no_answer_of_another() {
     writer.on_change(&answer_of(other, "a"), at(1));
     assert!(outputs(&mut writer).is_empty() && writer.is_waiting("a"));
     writer.on_change(&answer_of(mine, "a"), at(2));
-    // Who asked before any store was known takes the answer of whichever there is, and so it is with a ConfigDB that names none.
+    // A client that asked before any store was known takes the answer of any store, and also that of a ConfigDB that names none.
     writer.on_change(&answer_of(other, "early"), at(2));
     assert_eq!(outputs(&mut writer), ["answered a", "answered early"]);
     writer.submit(request("b", 1), at(3)).unwrap();

@@ -21,7 +21,7 @@ use crate::limits::QUOTE_BYTES_MAX;
 use crate::message::challenge::{Challenge, ChallengeBody, ClearRefusal, ClearRefusalBody};
 use crate::message::evidence::{Evidence, EvidenceContent};
 use crate::message::hello::Hello;
-use crate::message::ticket::{Given, Ticket, TicketBody, TicketContent};
+use crate::message::ticket::{Ticket, TicketBody, TicketContent, TicketPayload};
 use crate::message::{Fields, WireError};
 use crate::refusal::Refusal;
 use crate::seal::{Binding, KeyPair, is_public_key, seal};
@@ -62,7 +62,7 @@ pub enum ChallengeError {
     /// Changed on the way, or made for another hello.
     #[error("the signature is not that of the issuer over this hello")]
     Signature,
-    /// Chose what was not offered: somebody wants to weaken the attempt.
+    /// Chose what was not offered: an attacker wants to weaken the attempt.
     #[error("it chose a suite or a variant that was not offered")]
     NotOffered,
     /// Asks for a quote that would not show what it is for.
@@ -163,7 +163,7 @@ impl HelloSent {
             endorsement_certificates: settings.endorsement_certificates.clone(),
         };
         let message = hello.encode();
-        // What an issuer would refuse is told here, where the cause is.
+        // What an issuer would refuse is an error here already, where the cause is.
         Hello::decode(&message)?;
         let th1 = transcript::after_hello(&message);
         Ok(Self { settings, request, message, th1 })
@@ -184,7 +184,7 @@ impl HelloSent {
     /// Checks a challenge before anything is asked of the TPM: chain, audience, signature, and that it chose what was offered.
     ///
     /// # Errors
-    /// The first check that fails; the attempt goes on waiting.
+    /// The first check that fails; the attempt keeps waiting.
     pub fn on_challenge(
         self,
         message: &[u8],
@@ -238,7 +238,7 @@ impl HelloSent {
             return Err(ChallengeError::NotOffered);
         }
         if !is_public_key(body.suite, &body.issuer_key) {
-            return Err(Fields("challenge body").error("issuer_key", "is no public key of the suite").into());
+            return Err(Fields("challenge body").error("issuer_key", "is not a public key of the suite").into());
         }
         body.selection.check_for(self.settings.lock_register)?;
         Ok((body, issuer))
@@ -247,7 +247,7 @@ impl HelloSent {
     /// Checks a refusal in clear. The attempt is over if it is believed.
     ///
     /// # Errors
-    /// The first check that fails; the attempt goes on waiting.
+    /// The first check that fails; the attempt keeps waiting.
     pub fn on_clear_refusal(&self, message: &[u8], clock: HostClock) -> Result<Refusal, ChallengeError> {
         check_clear_refusal(&self.settings, self.request, &self.th1, message, clock)
     }
@@ -346,7 +346,7 @@ impl EvidenceSent {
     /// Checks and opens a ticket.
     ///
     /// # Errors
-    /// The first check that fails; the attempt goes on waiting.
+    /// The first check that fails; the attempt keeps waiting.
     pub fn on_ticket(
         self,
         message: &[u8],
@@ -355,12 +355,12 @@ impl EvidenceSent {
         match self.open(message, clock) {
             Ok((content, th4)) => Ok(match content.verdict {
                 Err(refusal) => TicketOutcome::Refused(refusal),
-                Ok(Given::Renewal(renewal)) => {
+                Ok(TicketPayload::Renewal(renewal)) => {
                     let (request, acknowledgement_key) = (self.request, content.acknowledgement_key);
                     let member = Member { request, acknowledgement_key, th4 };
                     TicketOutcome::Renewed(Box::new(Renewed { renewal, member }))
                 }
-                Ok(Given::Grant(grant)) => {
+                Ok(TicketPayload::Grant(grant)) => {
                     let (grant, acknowledgement_key) = (*grant, content.acknowledgement_key);
                     let Self { settings, request, suite, selection, .. } = self;
                     let member = Member { request, acknowledgement_key, th4 };
@@ -393,11 +393,11 @@ impl EvidenceSent {
             self.key.open(&body.encapsulated_key, &body.ciphertext, &binding).map_err(|_| TicketError::Seal)?;
         let content = TicketContent::decode_padded(&padded, *role)?;
         match &content.verdict {
-            Ok(Given::Grant(grant)) => grant.check_for(*kind, *role)?,
-            Ok(Given::Renewal(_)) if *kind != Kind::Renew => {
+            Ok(TicketPayload::Grant(grant)) => grant.check_for(*kind, *role)?,
+            Ok(TicketPayload::Renewal(_)) if *kind != Kind::Renew => {
                 return Err(Fields("renewal").error("node_name", format!("does not belong to {kind}")).into());
             }
-            Ok(Given::Renewal(_)) | Err(_) => {}
+            Ok(TicketPayload::Renewal(_)) | Err(_) => {}
         }
         Ok((content, th4))
     }
@@ -405,7 +405,7 @@ impl EvidenceSent {
     /// Checks a refusal in clear. The attempt is over if it is believed.
     ///
     /// # Errors
-    /// The first check that fails; the attempt goes on waiting.
+    /// The first check that fails; the attempt keeps waiting.
     pub fn on_clear_refusal(&self, message: &[u8], clock: HostClock) -> Result<Refusal, ChallengeError> {
         let evidence = Evidence::decode(&self.message)?;
         let th1 = transcript::after_hello(&evidence.hello);

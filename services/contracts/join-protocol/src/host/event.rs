@@ -19,7 +19,7 @@ pub enum Event<'a> {
     ClearRefusal(&'a [u8]),
     /// A ticket came.
     Ticket(&'a [u8]),
-    /// What was refused may be granted now. Anybody can say so.
+    /// What was refused may be granted now. Any client of the broker can send this.
     AskAgain,
     /// The TPM gave out the secret of the credential.
     CredentialActivated(RequestId, Secret),
@@ -76,14 +76,14 @@ pub enum Effect {
         /// Which registers it is to show.
         selection: Selection,
     },
-    /// There are certificates: put them in place, and tell the stage `member`.
+    /// There are certificates: put them in place, and report the stage `member`.
     Renew {
         /// Id of the attempt.
         request: RequestId,
     },
     /// The attempt was refused. For logs; another begins by itself unless the refusal is fatal.
     Refused(Refusal),
-    /// The issuer's answer cannot be used for a reason that somebody has to look at; the attempt goes on. For logs and status.
+    /// The issuer's answer cannot be used for a reason that needs an operator; the attempt continues. For logs and status.
     Hindered {
         /// Why.
         reason: String,

@@ -28,7 +28,7 @@ const RETRY_MS: u64 = 5_000;
 const WAIT_FOR_CHANGE_MS: u64 = 60_000;
 /// How soon after it was asked to a resting host begins again.
 const ASKED_REST_MS: u64 = 1_000;
-/// Nobody can make a resting host begin again more often.
+/// No sender can make a resting host begin again more often.
 const ASKED_INTERVAL_MS: u64 = 10_000;
 /// No issuer can make a host wait longer.
 const REST_MS_MAX: u64 = 3_600_000;
@@ -271,7 +271,7 @@ impl Machine {
     fn on_tpm_failed(&mut self, request: RequestId, reason: String, turn: &mut Turn) {
         let waits = matches!(self.state, State::Activating(_) | State::Quoting(_));
         if waits && self.request == Some(request) {
-            // Somebody may have sent our keys in their own hello, or the TPM is busy: another attempt will tell.
+            // Another host may have sent these keys in its own hello, or the TPM is busy: another attempt shows which.
             turn.ignored("tpm", reason);
             self.rest_for(RETRY_MS, turn);
         }
@@ -322,7 +322,7 @@ impl Machine {
                     self.repeat_from(turn, REPEAT_MS_MIN);
                     self.on_stage(Stage::Locked, "", turn);
                 }
-                // Locked but unable to say so: only a reboot helps, and the caller is told.
+                // Locked but unable to report it: only a reboot helps, and the caller gets the error.
                 Err(error) => {
                     turn.ignored("second quote", error);
                     self.stop();
@@ -393,7 +393,7 @@ impl Machine {
         self.ends_at = Some(turn.mono + turn.jittered(rest_ms));
     }
 
-    /// Shortens a rest. Who asks proves nothing, so what it can cause is bounded.
+    /// Shortens a rest. The sender proves nothing, so what it can cause is bounded.
     fn on_ask_again(&mut self, turn: &Turn) {
         let Some(rests_until) = self.ends_at.filter(|_| matches!(self.state, State::Resting)) else { return };
         let soon = turn.mono + turn.jittered(ASKED_REST_MS);

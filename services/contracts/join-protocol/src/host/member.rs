@@ -1,4 +1,4 @@
-//! After the ticket: the host locks itself to the cluster, shows it, and tells how far it is.
+//! After the ticket: the host locks itself to the cluster, shows it, and reports its progress.
 
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 use super::{Issuer, Recipient, Verified};
 use crate::message::grant::Grant;
 use crate::message::renewal::Renewal;
-use crate::message::ticket::{ContentTooLarge, Given, Ticket, TicketBody, TicketContent};
+use crate::message::ticket::{ContentTooLarge, Ticket, TicketBody, TicketContent, TicketPayload};
 use crate::message::{Fields, WireError};
 use crate::refusal::Refusal;
 use crate::seal::{Binding, seal};
@@ -47,7 +47,7 @@ impl Issuer {
     pub fn grant(&self, verified: &Verified, grant: Grant, entropy: Entropy) -> Result<Answer, GrantError> {
         let recipient = verified.recipient();
         grant.check_for(recipient.hello.kind, recipient.hello.role)?;
-        self.seal_answer(recipient, Ok(Given::Grant(Box::new(grant))), Some(entropy))
+        self.seal_answer(recipient, Ok(TicketPayload::Grant(Box::new(grant))), Some(entropy))
     }
 
     /// Seals a ticket that renews the certificates of a member. As [`Self::grant`]; no key has a place in it.
@@ -60,7 +60,7 @@ impl Issuer {
             let rule = format!("does not belong to {}", recipient.hello.kind);
             return Err(Fields("renewal").error("node_name", rule).into());
         }
-        self.seal_answer(recipient, Ok(Given::Renewal(renewal)), Some(entropy))
+        self.seal_answer(recipient, Ok(TicketPayload::Renewal(renewal)), Some(entropy))
     }
 
     /// Seals a refusal. The same refusal of the same evidence always gives the same bytes, so none has to be stored.
@@ -74,7 +74,7 @@ impl Issuer {
     pub(super) fn seal_answer(
         &self,
         recipient: &Recipient,
-        verdict: Result<Given, Refusal>,
+        verdict: Result<TicketPayload, Refusal>,
         entropy: Option<Entropy>,
     ) -> Result<Answer, GrantError> {
         let Recipient { hello, challenge, th3, .. } = recipient;

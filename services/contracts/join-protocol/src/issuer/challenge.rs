@@ -1,4 +1,4 @@
-//! From hello to challenge: the cheap part, which anybody can make an issuer do. It costs one wrapping for a TPM and one signature, and leaves nothing behind.
+//! From hello to challenge: the cheap part, which any client can make an issuer do. It costs one wrapping for a TPM and one signature, and leaves nothing behind.
 
 use super::{Ignored, Issuer, RefusedInClear};
 use crate::attestation::Verifier;
@@ -52,7 +52,7 @@ impl Issuer {
         }
     }
 
-    /// A host of another release is told what is wrong; noise is not answered.
+    /// A host of another release is sent what is wrong; noise is not answered.
     fn on_unreadable_hello(&self, address: &Address, message: &[u8], th1: &Hash, error: WireError) -> HelloAnswer {
         let code = match &error {
             WireError::Version { .. } => RefusalCode::VersionUnsupported,
@@ -111,7 +111,7 @@ impl Issuer {
         Ok(Challenge { body, cookie, signature }.encode())
     }
 
-    /// Signs a refusal that may be told in clear, for the hello with this transcript.
+    /// Signs a refusal that may be sent in clear, for the hello with this transcript.
     pub(super) fn refuse_in_clear(&self, request: RequestId, th1: &Hash, refusal: Refusal) -> RefusedInClear {
         let body =
             ClearRefusalBody { request, issuer_certificates: self.certificates.clone(), refusal: refusal.clone() };

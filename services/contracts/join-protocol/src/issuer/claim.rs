@@ -88,12 +88,12 @@ pub enum Claim {
     },
     /// The request was answered and is over.
     Over,
-    /// The request belongs to other evidence. Nobody but the host can make evidence for it, so it is a fault of the host: refuse, and raise an alarm.
+    /// The request belongs to other evidence. Only the host can make evidence for it, so it is a fault of the host: refuse, and raise an alarm.
     Conflict,
 }
 
 impl Record {
-    /// Hash of an evidence message, which tells repeats from others.
+    /// Hash of an evidence message, which distinguishes repeats from others.
     #[must_use]
     pub fn evidence_hash(message: &[u8]) -> Hash {
         hash("ajp1/3h", &[message])

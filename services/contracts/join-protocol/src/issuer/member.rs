@@ -1,4 +1,4 @@
-//! What a host with a ticket tells: how far it is, and that it is locked to the cluster.
+//! What a host with a ticket reports: its progress, and that it is locked to the cluster.
 
 use super::{Issuer, Phase, Record};
 use crate::attestation::{Claims, Expected, Lock, Step, Verifier};
@@ -28,7 +28,7 @@ pub enum MemberError {
     /// From another address or about another request.
     #[error("the message is not of the host of this request")]
     NotOfRequest,
-    /// The request has no ticket, so nobody can know its key.
+    /// The request has no ticket, so no party can know its key.
     #[error("the request has no ticket")]
     NoTicket,
     /// The keys of the epoch are gone.
@@ -98,7 +98,7 @@ impl Issuer {
         Ok(Acknowledged { claims, sealed_result })
     }
 
-    /// Whether who sent a progress or an acknowledgement opened the ticket of the request of `record`. It costs one code; what the message says is not looked at.
+    /// Whether the sender of a progress or an acknowledgement opened the ticket of the request of `record`. It costs one code; the content of the message is not read.
     #[must_use]
     pub fn is_of_member(&self, record: &Record, address: &Address, message: &HostMessage) -> bool {
         let (authenticated, input): (_, TranscriptInput) = match message {
@@ -111,7 +111,7 @@ impl Issuer {
         authenticated.is_ok_and(|authenticated| self.authentic(record, address, &authenticated, input).is_ok())
     }
 
-    /// The transcript that the code of a message is bound to, if the code is that of whoever opened the ticket.
+    /// The transcript that the code of a message is bound to, if the code is that of the host that opened the ticket.
     fn authentic(
         &self,
         record: &Record,

@@ -9,7 +9,7 @@ use crate::host::{HelloSent, HostSettings};
 use crate::message::challenge::{Challenge, ChallengeBody};
 use crate::message::evidence::{Evidence, EvidenceBody, EvidenceContent};
 use crate::message::grant::Grant;
-use crate::message::ticket::Given;
+use crate::message::ticket::TicketPayload;
 use crate::refusal::RefusalCode;
 use crate::seal::{Binding, KeyPair, seal};
 use crate::secret::{Entropy, Secret};
@@ -94,7 +94,7 @@ fn a_body_that_breaks_a_rule_is_refused_under_seal_before_anything_else_is_looke
     let bad = EvidenceBody { node_name: "../etcd".to_owned(), ..Default::default() };
     let refusal = rejected(judge_body(bad.encode(), Vec::new(), &verifier));
     assert_eq!(refusal.code, RefusalCode::BodyInvalid);
-    assert!(refusal.detail.starts_with("evidence body.node_name is no RFC 1123 subdomain"), "{refusal}");
+    assert!(refusal.detail.starts_with("evidence body.node_name is not an RFC 1123 subdomain"), "{refusal}");
     assert_eq!(rejected(judge_body(vec![0xFF], Vec::new(), &verifier)).detail, "evidence body is malformed");
 }
 
@@ -131,7 +131,7 @@ fn a_host_takes_no_ticket_of_another_kind_even_from_its_issuer() {
         Grant { disk_key, measurement_secret, measurement_salt, membership: None, setup: None, local_unlock: None };
     assert!(issuer.grant(&verified, rejoin.clone(), Entropy::new([9; 32])).is_err());
     let forced = issuer
-        .seal_answer(verified.recipient(), Ok(Given::Grant(Box::new(rejoin))), Some(Entropy::new([9; 32])))
+        .seal_answer(verified.recipient(), Ok(TicketPayload::Grant(Box::new(rejoin))), Some(Entropy::new([9; 32])))
         .unwrap();
     let error = evidence.on_ticket(&forced.message, HostClock::Unset).unwrap_err().error;
     assert_eq!(error.to_string(), "grant.membership is missing for join");

@@ -1,6 +1,6 @@
-//! From evidence to verdict. Checks stand in the order of their cost; the first that fails decides.
+//! From evidence to verdict. Checks run in the order of their cost; the first that fails decides.
 //!
-//! Size and encoding; address and request; cookie; expiry; seal; proof under the activated credential. Until here nobody has shown anything, so there is no answer but
+//! Size and encoding; address and request; cookie; expiry; seal; proof under the activated credential. Until here the sender has proven nothing, so the only answer is
 //! `challenge-expired`, which the cookie vouches for. Then body, endorsement key, attestation key, quote: each of these refuses under seal.
 
 use super::claim::{Phase, Record};
@@ -30,7 +30,7 @@ pub enum EvidenceAnswer {
     Ignored(Ignored),
 }
 
-/// Who a ticket or a refusal is for. Only [`Issuer::on_evidence`] makes one, after the proof.
+/// The recipient of a ticket or a refusal. Only [`Issuer::on_evidence`] makes one, after the proof.
 #[derive(Debug)]
 pub struct Recipient {
     pub(super) hello: Hello,
@@ -60,7 +60,7 @@ pub struct Recognised {
 }
 
 impl Recognised {
-    /// The keys of who is named.
+    /// The keys of the named host.
     #[must_use]
     pub fn keys(&self) -> HostKeys<'_> {
         self.hello.keys(self.challenge.variant)
@@ -83,7 +83,7 @@ pub struct Rejected {
     pub refusal: Refusal,
     /// What the host asks for, if that could be read.
     pub body: Option<EvidenceBody>,
-    /// What its quote shows, if that is signed and about this request; nobody judged the values.
+    /// What its quote shows, if that is signed and about this request; the values were not judged.
     pub registers: Option<Vec<(u32, Hash)>>,
 }
 
@@ -120,7 +120,7 @@ impl Recipient {
 }
 
 impl Verified {
-    /// Who it is.
+    /// The host that sent the evidence.
     #[must_use]
     pub const fn recipient(&self) -> &Recipient {
         &self.recipient
@@ -164,7 +164,7 @@ impl Verified {
 }
 
 impl Rejected {
-    /// Who it is.
+    /// The host that sent the evidence.
     #[must_use]
     pub const fn recipient(&self) -> &Recipient {
         &self.recipient
@@ -200,8 +200,8 @@ impl Issuer {
         }
     }
 
-    /// In whose name evidence from `address` answers a challenge of this issuer. It costs one code, so look at it before the rate of who is named, and before [`Self::on_evidence`]. It does
-    /// not show who sent the evidence: a challenge is told in clear.
+    /// In whose name evidence from `address` answers a challenge of this issuer. It costs one code, so call it before the rate of the named host is checked, and before [`Self::on_evidence`]. It does
+    /// not show who sent the evidence: a challenge is sent in clear.
     ///
     /// # Errors
     /// It answers none; send nothing.
@@ -297,7 +297,7 @@ impl Issuer {
         verifier.check_endorsement(&keys, hello.kind, hello.role, now_ms)?;
         verifier.check_attestation_key(&keys)?;
         let lock = match (hello.kind, self.policy.locked_to) {
-            // The opposite of all others: only who is locked to this cluster has something to renew.
+            // The opposite of all others: only a host that is locked to this cluster has something to renew.
             (Kind::Renew, Some(cluster_id)) => Lock::Extended(cluster_id),
             (Kind::Renew, None) => {
                 let detail = "this issuer does not know what its members are locked to";

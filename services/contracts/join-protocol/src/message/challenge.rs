@@ -142,7 +142,7 @@ pub struct ClearRefusalBody {
     pub request: RequestId,
     /// Encoded certificates, the issuer first.
     pub issuer_certificates: Vec<Vec<u8>>,
-    /// The reason; one that may be told in clear.
+    /// The reason; one that may be sent in clear.
     pub refusal: Refusal,
 }
 
@@ -173,7 +173,7 @@ impl ClearRefusalBody {
         let refusal = body.refusal.ok_or_else(|| fields.error("refusal", "is missing"))?;
         let refusal = Refusal::from_wire(refusal)?;
         if !refusal.code.may_be_clear() {
-            return Err(fields.error("refusal", "has a code that is told only under seal"));
+            return Err(fields.error("refusal", "has a code that is sent only under seal"));
         }
         Ok(Self { request: fields.request(&body.request)?, issuer_certificates: body.issuer_certificates, refusal })
     }

@@ -180,7 +180,7 @@ impl EvidenceBody {
         let fields = Fields(Self::NAME);
         if !self.node_name.is_empty() && !is_node_name(&self.node_name) {
             return Err(
-                fields.error("node_name", "is no RFC 1123 subdomain: a-z, 0-9, - and . between letters or digits")
+                fields.error("node_name", "is not an RFC 1123 subdomain: a-z, 0-9, - and . between letters or digits")
             );
         }
         fields.at_most("certificate_request", &self.certificate_request, CERTIFICATE_REQUEST_BYTES_MAX)?;
@@ -239,7 +239,10 @@ mod tests {
     fn a_body_names_the_field_at_fault() {
         let bad = EvidenceBody { node_name: "../etcd".to_owned(), ..Default::default() };
         assert!(
-            EvidenceBody::decode(&bad.encode()).unwrap_err().to_string().starts_with("evidence body.node_name is no")
+            EvidenceBody::decode(&bad.encode())
+                .unwrap_err()
+                .to_string()
+                .starts_with("evidence body.node_name is not an")
         );
         let bad = EvidenceBody { principals: vec!["a\nb".to_owned()], ..Default::default() };
         let message = EvidenceBody::decode(&bad.encode()).unwrap_err().to_string();

@@ -72,7 +72,7 @@ pub struct Membership {
     pub files: Vec<(String, SecretBytes)>,
 }
 
-/// A thing to install. Without a hash there is none.
+/// A thing to install. The hash is mandatory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Component {
     /// Where it is.
@@ -188,7 +188,7 @@ impl Membership {
     fn from_wire(wire: &mut wire::Membership) -> Result<Self, WireError> {
         let fields = Fields("membership");
         if !is_node_name(&wire.node_name) {
-            return Err(fields.error("node_name", "is no RFC 1123 subdomain"));
+            return Err(fields.error("node_name", "is not an RFC 1123 subdomain"));
         }
         fields.count("servers", wire.servers.len(), SERVERS_MAX)?;
         wire.servers.iter().try_for_each(|url| fields.text("servers", url, URL_BYTES_MAX))?;
@@ -244,7 +244,7 @@ fn file_from_wire(wire: &mut wire::File, fields: Fields) -> Result<(String, Secr
     Ok((std::mem::take(&mut wire.path), SecretBytes::new(std::mem::take(&mut wire.content))))
 }
 
-/// True for a relative path that stays below its folder and means the same to everybody.
+/// True for a relative path that stays below its folder and has one meaning.
 fn is_path_below(path: &str) -> bool {
     let plain = |part: &str| {
         let characters = part.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+'));
@@ -319,7 +319,7 @@ mod tests {
                 "membership.components holds a path that is not absolute",
             ),
             (|m| m.components[0].sha256.clear(), "membership.components has 0 bytes; it must have 32"),
-            (|m| m.node_name = "A".to_owned(), "membership.node_name is no RFC 1123 subdomain"),
+            (|m| m.node_name = "A".to_owned(), "membership.node_name is not an RFC 1123 subdomain"),
         ];
         for (change, message) in cases {
             let mut wire = grant().to_wire();

@@ -37,7 +37,7 @@ impl Renewal {
     pub(crate) fn from_wire(renewal: wire::Renewal) -> Result<Self, WireError> {
         let fields = Fields("renewal");
         if !is_node_name(&renewal.node_name) {
-            return Err(fields.error("node_name", "is no RFC 1123 subdomain"));
+            return Err(fields.error("node_name", "is not an RFC 1123 subdomain"));
         }
         fields.at_most("kubelet_certificate", &renewal.kubelet_certificate, CERTIFICATE_BYTES_MAX)?;
         fields.text("ssh_authority", &renewal.ssh_authority, LINE_BYTES_MAX)?;
@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(Renewal::from_wire(renewal.to_wire()), Ok(renewal.clone()));
         let error = |renewal: Renewal| Renewal::from_wire(renewal.to_wire()).unwrap_err().to_string();
         let unnamed = Renewal { node_name: String::new(), ..renewal.clone() };
-        assert_eq!(error(unnamed), "renewal.node_name is no RFC 1123 subdomain");
+        assert_eq!(error(unnamed), "renewal.node_name is not an RFC 1123 subdomain");
         let large = Renewal { kubelet_certificate: vec![0; 4097], ..renewal };
         assert!(error(large).starts_with("renewal.kubelet_certificate has 4097 bytes"));
     }

@@ -94,12 +94,12 @@ pub struct TicketContent {
     /// Key of progress and acknowledgement.
     pub acknowledgement_key: Secret,
     /// What the host receives, or why it receives nothing.
-    pub verdict: Result<Given, Refusal>,
+    pub verdict: Result<TicketPayload, Refusal>,
 }
 
 /// What a host receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Given {
+pub enum TicketPayload {
     /// Keys, and how to become a member.
     Grant(Box<Grant>),
     /// Certificates of a member.
@@ -127,8 +127,8 @@ impl TicketContent {
     /// The content does not fit.
     pub fn encode_padded(&self, role: Role) -> Result<Zeroizing<Vec<u8>>, ContentTooLarge> {
         let (grant, renewal, refusal) = match &self.verdict {
-            Ok(Given::Grant(grant)) => (Some(grant.to_wire()), None, None),
-            Ok(Given::Renewal(renewal)) => (None, Some(renewal.to_wire()), None),
+            Ok(TicketPayload::Grant(grant)) => (Some(grant.to_wire()), None, None),
+            Ok(TicketPayload::Renewal(renewal)) => (None, Some(renewal.to_wire()), None),
             Err(refusal) => (None, None, Some(refusal.to_wire())),
         };
         let acknowledgement_key = self.acknowledgement_key.expose().to_vec();
@@ -173,9 +173,9 @@ impl TicketContent {
         let acknowledgement_key = Secret::from_slice(&content.acknowledgement_key)
             .ok_or_else(|| fields.error("acknowledgement_key", "must have 32 bytes"))?;
         let verdict = match (&mut content.grant, content.refusal.take(), content.renewal.take()) {
-            (Some(grant), None, None) => Ok(Given::Grant(Box::new(Grant::from_wire(grant)?))),
+            (Some(grant), None, None) => Ok(TicketPayload::Grant(Box::new(Grant::from_wire(grant)?))),
             (None, Some(refusal), None) => Err(Refusal::from_wire(refusal)?),
-            (None, None, Some(renewal)) => Ok(Given::Renewal(Renewal::from_wire(renewal)?)),
+            (None, None, Some(renewal)) => Ok(TicketPayload::Renewal(Renewal::from_wire(renewal)?)),
             _ => return Err(fields.error("grant", "or renewal or refusal must be there, and only one of them")),
         };
         Ok(Self { acknowledgement_key, verdict })
