@@ -251,7 +251,7 @@ async fn a_value_is_sealed_for_a_certificate_without_a_broker() {
     }
     write(dir, "seal.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
     let (code, error) = ended(&seal("--from-file password=@/value"), dir).await;
-    assert!(code == exit::CONFIG && error.contains("is no X.509 certificate"), "{code}: {error}");
+    assert!(code == exit::CONFIG && error.contains("is not an X.509 certificate"), "{code}: {error}");
 }
 
 #[tokio::test]

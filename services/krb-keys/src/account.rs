@@ -1,4 +1,4 @@
-//! The account of a KerberosKey: `spec.account` -> the wish that is told, and how it stands. Who makes accounts is not known here: the wish is told on Sparkplug, and answered.
+//! The account of a KerberosKey: from `spec.account` to the published wish, and the state of the account. This module does not know who makes accounts: the wish is published on Sparkplug, and answered.
 
 use kerberos_client::Principal;
 use krb_keys_contract::{AccountError, AccountWish, NodeAddress};
@@ -51,7 +51,7 @@ impl AccountFields {
     }
 }
 
-/// What is recorded of an account: what is told of the resource is this, whatever becomes of its spec.
+/// What is recorded of an account. This is published of the resource, whatever becomes of its spec.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RecordedAccount {
     pub wish: AccountWish,
@@ -70,9 +70,9 @@ impl RecordedAccount {
     }
 }
 
-/// How an account stands.
+/// The state of an account.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum AccountStanding {
+pub(crate) enum AccountState {
     /// It is as wanted, or none is.
     InStep,
     /// No one has answered yet.
@@ -81,8 +81,8 @@ pub(crate) enum AccountStanding {
     Refused(String),
 }
 
-impl AccountStanding {
-    /// Of what is recorded for the present wish, and the answer to it in this life of the service.
+impl AccountState {
+    /// Of what is recorded for the present wish, and the answer to it since the service started.
     #[must_use]
     pub(crate) fn of(recorded: Option<&RecordedAccount>, answer: Option<&Result<Uuid, String>>) -> Self {
         match (recorded, answer) {
@@ -147,11 +147,11 @@ mod tests {
         let fresh = RecordedAccount::of(&other, Some(&known), Some(&Ok(A)));
         assert_eq!(fresh.uuid, None, "it answers what was wanted before");
         assert_eq!(RecordedAccount::of(&other, Some(&fresh), Some(&Ok(A))).uuid, Some(A));
-        assert_eq!(AccountStanding::of(None, None), AccountStanding::InStep);
-        assert_eq!(AccountStanding::of(Some(&fresh), None), AccountStanding::Pending);
-        assert_eq!(AccountStanding::of(Some(&known), None), AccountStanding::InStep);
+        assert_eq!(AccountState::of(None, None), AccountState::InStep);
+        assert_eq!(AccountState::of(Some(&fresh), None), AccountState::Pending);
+        assert_eq!(AccountState::of(Some(&known), None), AccountState::InStep);
         let refusal = Err("no".to_owned());
-        assert_eq!(AccountStanding::of(Some(&known), Some(&refusal)), AccountStanding::Refused("no".to_owned()));
+        assert_eq!(AccountState::of(Some(&known), Some(&refusal)), AccountState::Refused("no".to_owned()));
         assert_eq!(RecordedAccount::of(&wish, Some(&known), Some(&refusal)), known, "it is left as it was");
     }
 }

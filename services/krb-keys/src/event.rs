@@ -57,8 +57,8 @@ pub(crate) enum KeyError {
     Kdc(#[from] KdcError),
     #[error("Kubernetes: {0}")]
     Kubernetes(String),
-    /// Someone else changed the object meanwhile: look again.
-    #[error("Kubernetes: {0} was changed by somebody else")]
+    /// Another client changed the object meanwhile: look again.
+    #[error("Kubernetes: {0} was changed by another client")]
     Conflict(String),
     /// What is in a Secret is not what it should be.
     #[error("{0}: {1}")]
@@ -99,6 +99,6 @@ pub(crate) enum Effect {
         uid: String,
         action: Action,
     },
-    /// Say how it stands. Nothing waits for it.
-    Tell { id: ResourceId, status: Status },
+    /// Write its status. Nothing waits for it.
+    WriteStatus { id: ResourceId, status: Status },
 }

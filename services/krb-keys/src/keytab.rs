@@ -31,7 +31,7 @@ pub(crate) struct OldKey {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("this is no keytab: {0}")]
+#[error("this is not a keytab: {0}")]
 pub struct KeytabError(&'static str);
 
 #[derive(Clone, Default)]

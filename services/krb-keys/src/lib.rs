@@ -9,15 +9,15 @@
 //! ```
 //!
 //! 1. `spec.rs` says what a resource asks for, or which rule it breaks.
-//! 2. `state.rs` takes one resource after another and looks at KDC and Secret; `reconcile.rs` decides the next step from what there is; `adapters/key_executor.rs` does it, and it is looked again.
-//! 3. What a resource makes is recorded on it first, and a finalizer keeps it until its end is seen to: its principals get no tickets any more (they are never deleted), its keys go.
+//! 2. `state.rs` takes one resource after another and looks at KDC and Secret; `reconcile.rs` decides the next step from what there is; `adapters/key_executor.rs` does it, and then it looks again.
+//! 3. What a resource makes is recorded on it first, and a finalizer keeps it until its end is carried out. Then its principals get no tickets any more (they are never deleted), and its keys go.
 //!
-//! 4. The account that a resource wants is told as a Device. The cluster manager keeps accounts, in ConfigDB, and answers by command; the resource is in step when its account is (`account.rs`, `state/accounts.rs`).
+//! 4. The account that a resource wants is published as a Device. The cluster manager keeps accounts, in ConfigDB, and answers by command; the resource is in step when its account is (`account.rs`, `state/accounts.rs`).
 //!
 //! `keytab.rs` and `trust.rs` know the forms of what is in Secrets, `krb-keys-contract` the metrics, `event.rs` lists all that comes in and goes out.
 //!
-//! A key is replaced only when the KDC said in known words that it is wrong, when someone asks for it, or when there is none: an outage or a restart replaces nothing. Where no one can be
-//! asked (the key is sealed, or that of a trust that begins in another realm), it is recorded what was delivered, and done again if that is no longer so. Nothing is stored here but the
+//! A key is replaced only when the KDC said in known words that it is wrong, when an operator asks for it, or when there is none. An outage or a restart replaces nothing. Some keys cannot be
+//! asked about (the key is sealed, or belongs to a trust that begins in another realm). Then the delivery is recorded, and repeated if the recorded state is gone. Nothing is stored here but the
 //! bdSeq.
 #![warn(unreachable_pub)]
 
@@ -76,7 +76,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
         .map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let kdc = Kdc::open(config.kerberos.clone(), &config.state_dir.join("keys")).context("state_dir: keys")?;
     let client = kubernetes_client::connect(config.kubernetes.url.as_deref()).await?;
-    let hands = KeyExecutor::new(client.clone(), &config.kubernetes.namespace, kdc);
+    let executor = KeyExecutor::new(client.clone(), &config.kubernetes.namespace, kdc);
     let mut state = State::new(settings);
     let (inbox, news) = mpsc::channel(INBOX_MAX);
     let _watches = resources::watch(&client, &config.kubernetes.namespace, &inbox, &health);
@@ -87,7 +87,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let bd_seq = BdSeqStore::in_directory(&config.state_dir, &descriptor);
     let node = sparkplug_mqtt::spawn_edge_node(node, state.node_metrics(), &config.mqtt, bd_seq, clock)?;
     health.component("mqtt", false, "connecting");
-    let mut io = Io { hands, node, news, work: JoinSet::new(), health };
+    let mut io = Io { executor, node, news, work: JoinSet::new(), health };
     service::serve(&mut state, &mut io, clock, &shutdown).await?;
     // A step that is cut off is found half done by the next start, and finished; this only spares a second key.
     let _ = tokio::time::timeout(FAREWELL, async { while io.work.join_next().await.is_some() {} }).await;
@@ -119,7 +119,7 @@ impl Service for State {
 
 /// Everything outside of the state.
 struct Io {
-    hands: KeyExecutor,
+    executor: KeyExecutor,
     node: EdgeNodeHandle,
     news: mpsc::Receiver<Event>,
     /// One look or step, and statuses that are being written.
@@ -154,8 +154,8 @@ impl ServiceIo for Io {
                 Err(error) => tracing::warn!(%error, "update of the own metrics refused"),
             }
         } else {
-            let hands = self.hands.clone();
-            self.work.spawn(async move { execute(&hands, effect).await });
+            let executor = self.executor.clone();
+            self.work.spawn(async move { execute(&executor, effect).await });
         }
         Ok(())
     }
@@ -174,21 +174,21 @@ impl ServiceIo for Io {
 
     fn publish(&mut self, state: &State) {
         let node = state.node();
-        for (standing, number) in [("all", node.total), ("ready", node.ready), ("failed", node.failed)] {
-            metrics::gauge!("krb_keys", "state" => standing).set(f64::from(number));
+        for (state, number) in [("all", node.total), ("ready", node.ready), ("failed", node.failed)] {
+            metrics::gauge!("krb_keys", "state" => state).set(f64::from(number));
         }
     }
 }
 
-async fn execute(hands: &KeyExecutor, effect: Effect) -> Option<Event> {
+async fn execute(executor: &KeyExecutor, effect: Effect) -> Option<Event> {
     match effect {
-        Effect::Look(id, question) => Some(Event::Seen(id, hands.look(question).await)),
+        Effect::Look(id, question) => Some(Event::Seen(id, executor.look(question).await)),
         Effect::Act { id, uid, action } => {
-            let result = hands.act(&id, &uid, action).await;
+            let result = executor.act(&id, &uid, action).await;
             Some(Event::Acted(id, result))
         }
-        Effect::Tell { id, status } => {
-            hands.tell(&id, &status).await;
+        Effect::WriteStatus { id, status } => {
+            executor.write_status(&id, &status).await;
             None
         }
         Effect::Node(_) => None,

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use uuid::Uuid;
 
-use crate::account::{AccountStanding, RecordedAccount};
+use crate::account::{AccountState, RecordedAccount};
 use crate::keytab::{KeyEntry, OldKey, old_keys};
 use crate::spec::{ConfigMapKey, KeyType, SecretKey, Spec};
 
@@ -47,7 +47,7 @@ pub(crate) struct Delivery {
     pub keys: BTreeMap<Principal, KeyStamp>,
 }
 
-/// What tells the keys of a principal from those before and after.
+/// What distinguishes the keys of a principal from those before and after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KeyStamp {
     /// Version of the newest.
@@ -81,7 +81,7 @@ impl Record {
 /// The part of a resource's metadata that is ours.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Meta {
-    /// The resource stays until its end is seen to.
+    /// The resource stays until its end is carried out.
     pub finalizer: bool,
     pub record: Record,
     /// Someone wants another key, whatever this one is.
@@ -142,7 +142,7 @@ pub(crate) struct SealedKey {
     pub principals: Vec<Principal>,
     /// Where it goes: a key of a SealedSecret.
     pub place: SecretKey,
-    /// Where the certificate stands.
+    /// The place of the certificate.
     pub seal_with: ConfigMapKey,
 }
 
@@ -177,7 +177,7 @@ pub(crate) struct Observed {
 /// What other resources have.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Others {
-    /// What belongs to them: who has it recorded, or else comes first.
+    /// What belongs to them: to the resource that has it recorded, or else to the first.
     pub owned: Record,
     /// What they want or have recorded.
     pub wanted: Record,
@@ -251,8 +251,8 @@ pub(crate) enum Decision {
     Done {
         /// When a key must be trimmed, seconds since 1970.
         trim_at_s: Option<u64>,
-        /// How the account stands.
-        account: AccountStanding,
+        /// The state of the account.
+        account: AccountState,
     },
     /// Nothing can be done, for this reason.
     Refused(String),
@@ -302,14 +302,14 @@ pub(crate) fn decide(wish: &KeySpec, observed: &Observed, others: &Others, rules
     if let Some(secret) = spec.secret.clone().filter(|_| is_writable && old.iter().any(is_over)) {
         return Decision::Do(Action::Trim(secret, old.into_iter().filter(is_over).collect()));
     }
-    // Whoever comes here has delivered what is there.
+    // A resource that comes here has delivered what is there.
     let record = Record { delivery: observed.delivery.clone(), ..wanted };
     let last = Meta { finalizer: true, record, force_rekey: false, has_old_keys: !old.is_empty() };
     if last != wish.meta {
         return Decision::Do(Action::Mark { meta: last, fulfilled: wish.meta.force_rekey });
     }
     let trim_at_s = old.iter().map(|old| u64::from(old.followed_s) + rules.expire_old_s).min();
-    let account = AccountStanding::of(recorded, answer);
+    let account = AccountState::of(recorded, answer);
     Decision::Done { trim_at_s: trim_at_s.filter(|_| is_writable), account }
 }
 

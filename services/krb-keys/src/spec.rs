@@ -103,11 +103,11 @@ pub(crate) enum KeyType {
     /// A keytab with random keys.
     Random,
     Password,
-    /// The password that is in the Secret, whoever wrote it.
+    /// The password that is in the Secret, by any author.
     PresetPassword,
     /// The key of a trust between realms, made here.
     Trust,
-    /// The key of a trust between realms that is in the Secret, whoever wrote it.
+    /// The key of a trust between realms that is in the Secret, by any author.
     PresetTrust,
     /// The principals get no tickets.
     Disabled,
@@ -116,7 +116,7 @@ pub(crate) enum KeyType {
 }
 
 impl KeyType {
-    /// Whether what is in the Secret counts, whoever wrote it.
+    /// Whether the content of the Secret counts, by any author.
     #[must_use]
     pub(crate) const fn is_preset(self) -> bool {
         matches!(self, Self::PresetPassword | Self::PresetTrust)
@@ -133,11 +133,11 @@ impl KeyType {
 pub(crate) struct Spec {
     /// What kind of key.
     pub key_type: KeyType,
-    /// Whose; none for [`KeyType::Local`].
+    /// Its principals; none for [`KeyType::Local`].
     pub principals: Vec<Principal>,
     /// Where it is kept. None: nowhere, the principals only exist.
     pub secret: Option<SecretKey>,
-    /// Where the certificate stands that the key is sealed for. None: it is not sealed.
+    /// The place of the certificate that the key is sealed for. None: it is not sealed.
     pub seal_with: Option<ConfigMapKey>,
     /// The keys before the newest stay in the keytab for a while.
     pub keep_old_keys: bool,

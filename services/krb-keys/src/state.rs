@@ -1,4 +1,4 @@
-//! The state of the service: which resource is worked on, step by step, and how each of them stands.
+//! The state of the service: which resource is worked on, step by step, and the state of each.
 //!
 //! One resource at a time, one step at a time: several resources may write into one Secret. A pass looks, decides, does one step and looks again, until nothing is left to do. When it ends,
 //! the resource is due again: at once if it changed meanwhile, after a growing pause if it failed, and now and then to see that KDC and Secret still agree.
@@ -15,18 +15,18 @@ use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::{Metric, Now, TypedMetrics};
 use uuid::Uuid;
 
-use crate::account::AccountStanding;
+use crate::account::AccountState;
 use crate::event::{Effect, Event, KeyError, Question, Resource, Status};
 use crate::reconcile::{Action, Decision, Delivery, Observed, Others, Record, Rules, decide};
 use crate::spec::{Kind, ResourceId, Spec};
 use accounts::Accounts;
 
-/// Steps of one pass. More than any needs: who finds more to do each time works against someone.
+/// Steps of one pass. More than any needs: a pass that finds more to do each time works against another client.
 const STEPS_MAX: u32 = 300;
-/// Characters of one reason that are told.
+/// Characters of one reason that are published.
 const REASON_CHARACTERS_MAX: usize = 300;
 
-/// What a state must be told before it begins.
+/// What a state needs to know before it starts.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub instance: Uuid,
@@ -42,9 +42,9 @@ pub struct Settings {
     pub expire_old: Duration,
 }
 
-/// How a resource stands.
+/// The state of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Standing {
+enum ResourceState {
     /// As it shall be; perhaps with a remark.
     Ready(Option<&'static str>),
     /// Its keys are as they shall be, and its account is not known yet.
@@ -66,7 +66,7 @@ struct Entry {
     forced_done: bool,
     /// The last delivery, which may not be recorded yet.
     delivery: Option<Delivery>,
-    standing: Option<Standing>,
+    state: Option<ResourceState>,
     /// What was answered to the account that is recorded.
     answer: Option<Result<Uuid, String>>,
 }
@@ -174,7 +174,7 @@ impl State {
                 failures: 0,
                 forced_done: false,
                 delivery: None,
-                standing: None,
+                state: None,
                 answer: None,
             };
             self.entries.insert(id, entry);
@@ -183,7 +183,7 @@ impl State {
         };
         let changed = entry.resource.wish != resource.wish || entry.resource.generation != resource.generation;
         entry.forced_done &= resource.wish.meta.force_rekey;
-        if accounts::told(&entry.resource) != accounts::told(&resource) {
+        if accounts::published(&entry.resource) != accounts::published(&resource) {
             entry.answer = None;
         }
         entry.resource = resource;
@@ -204,7 +204,7 @@ impl State {
 
     /// What was refused may have waited for another resource.
     fn reconsider(&mut self, now: Now) {
-        for entry in self.entries.values_mut().filter(|entry| matches!(entry.standing, Some(Standing::Refused(_)))) {
+        for entry in self.entries.values_mut().filter(|entry| matches!(entry.state, Some(ResourceState::Refused(_)))) {
             entry.due = entry.due.min(now.mono);
         }
     }
@@ -267,8 +267,8 @@ impl State {
         let rules = Rules { expire_old_s, now_s: now.wall / 1000, forced_done, delivery };
         match decide(&entry.resource.wish, &observed, &others, &rules) {
             Decision::Do(_) if pass.steps >= STEPS_MAX => {
-                let reason = "it does not settle: somebody else changes the same principals or Secrets";
-                self.end(id, Standing::Failed(reason.to_owned()), None, now);
+                let reason = "it does not settle: another client changes the same principals or Secrets";
+                self.end(id, ResourceState::Failed(reason.to_owned()), None, now);
             }
             Decision::Do(action) => {
                 pass.steps += 1;
@@ -279,17 +279,19 @@ impl State {
             }
             Decision::Done { trim_at_s, account } => {
                 let trim_in = trim_at_s.map(|at| Duration::from_secs(at.saturating_sub(now.wall / 1000)));
-                let standing = match account {
-                    AccountStanding::InStep => Standing::Ready(remark(entry)),
-                    AccountStanding::Pending => Standing::AccountPending,
-                    AccountStanding::Refused(reason) => Standing::Refused(format!("the account is refused: {reason}")),
+                let state = match account {
+                    AccountState::InStep => ResourceState::Ready(remark(entry)),
+                    AccountState::Pending => ResourceState::AccountPending,
+                    AccountState::Refused(reason) => {
+                        ResourceState::Refused(format!("the account is refused: {reason}"))
+                    }
                 };
-                self.end(id, standing, trim_in, now);
+                self.end(id, state, trim_in, now);
             }
-            Decision::Refused(reason) => self.end(id, Standing::Refused(reason), None, now),
-            Decision::Suspended => self.end(id, Standing::Suspended, None, now),
+            Decision::Refused(reason) => self.end(id, ResourceState::Refused(reason), None, now),
+            Decision::Suspended => self.end(id, ResourceState::Suspended, None, now),
             // Kubernetes says when it is gone.
-            Decision::Released => self.end(id, Standing::Ready(None), None, now),
+            Decision::Released => self.end(id, ResourceState::Ready(None), None, now),
         }
     }
 
@@ -298,7 +300,7 @@ impl State {
         let Some((pass, entry)) = self.under_way(id) else { return };
         let doing = pass.doing.take();
         match result {
-            // Kubernetes tells what the resource is with the mark; nothing is taken for granted before, because others may have changed it, too.
+            // Kubernetes reports the resource with the mark; nothing is taken for granted before, because other clients may have changed it, too.
             Ok(_) if matches!(doing, Some(Action::Mark { .. })) => {
                 let is_outdated = pass.is_outdated;
                 entry.due = if is_outdated { now.mono } else { now.mono + first };
@@ -318,41 +320,41 @@ impl State {
 
     fn fail(&mut self, id: &ResourceId, trouble: &KeyError, now: Now) {
         let reason = trouble.to_string().chars().take(REASON_CHARACTERS_MAX).collect();
-        let standing = if trouble.is_outage() { Standing::Unknown(reason) } else { Standing::Failed(reason) };
-        self.end(id, standing, None, now);
+        let state = if trouble.is_outage() { ResourceState::Unknown(reason) } else { ResourceState::Failed(reason) };
+        self.end(id, state, None, now);
     }
 
-    /// Ends the pass over a resource and says how it stands.
-    fn end(&mut self, id: &ResourceId, standing: Standing, trim_in: Option<Duration>, now: Now) {
+    /// Ends the pass over a resource and reports its state.
+    fn end(&mut self, id: &ResourceId, state: ResourceState, trim_in: Option<Duration>, now: Now) {
         let pass = self.pass.take();
         let (first, longest) = self.settings.retry;
         let Some(entry) = self.entries.get_mut(id) else { return };
-        let wait = match standing {
-            Standing::Ready(_) | Standing::AccountPending => {
+        let wait = match state {
+            ResourceState::Ready(_) | ResourceState::AccountPending => {
                 entry.failures = 0;
                 trim_in.map_or(self.settings.verify, |trim| trim.min(self.settings.verify))
             }
-            Standing::Suspended => self.settings.verify,
-            Standing::Refused(_) | Standing::Failed(_) | Standing::Unknown(_) => {
+            ResourceState::Suspended => self.settings.verify,
+            ResourceState::Refused(_) | ResourceState::Failed(_) | ResourceState::Unknown(_) => {
                 entry.failures = entry.failures.saturating_add(1);
                 first.saturating_mul(1 << (entry.failures - 1).min(20)).min(longest)
             }
         };
         let is_outdated = pass.is_some_and(|pass| pass.is_outdated);
         entry.due = if is_outdated { now.mono } else { now.mono + wait };
-        if entry.standing.as_ref() != Some(&standing) {
-            match &standing {
-                Standing::Ready(_) | Standing::AccountPending | Standing::Suspended => {
-                    tracing::info!(resource = %id, ?standing, "resource");
+        if entry.state.as_ref() != Some(&state) {
+            match &state {
+                ResourceState::Ready(_) | ResourceState::AccountPending | ResourceState::Suspended => {
+                    tracing::info!(resource = %id, ?state, "resource");
                 }
-                other => tracing::warn!(resource = %id, standing = ?other, "resource"),
+                other => tracing::warn!(resource = %id, state = ?other, "resource"),
             }
         }
-        let status = status(&standing, entry.resource.generation);
-        entry.standing = Some(standing);
+        let status = status(&state, entry.resource.generation);
+        entry.state = Some(state);
         if entry.resource.status.as_ref() != Some(&status) && !entry.resource.wish.deleting {
             entry.resource.status = Some(status.clone());
-            self.effects.push(Effect::Tell { id: id.clone(), status });
+            self.effects.push(Effect::WriteStatus { id: id.clone(), status });
         }
     }
 
@@ -381,17 +383,17 @@ impl State {
     fn settle(&mut self, now: Now) {
         let before = self.node.clone();
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        let is_ready = |entry: &&Entry| matches!(entry.standing, Some(Standing::Ready(_)));
+        let is_ready = |entry: &&Entry| matches!(entry.state, Some(ResourceState::Ready(_)));
         let problems: BTreeMap<String, String> = self
             .entries
             .iter()
-            .filter_map(|(id, entry)| Some((id.to_string(), problem(entry.standing.as_ref()?)?)))
+            .filter_map(|(id, entry)| Some((id.to_string(), problem(entry.state.as_ref()?)?)))
             .collect();
         self.node.total = count(self.entries.len());
         self.node.ready = count(self.entries.values().filter(is_ready).count());
         self.node.failed = count(problems.len());
         self.node.problems = short(problems);
-        self.tell_accounts(now);
+        self.publish_accounts(now);
         let metrics = self.node.changes_since(&before);
         if !metrics.is_empty() {
             self.effects.push(Effect::Node(NodeUpdate::Set { device: None, metrics }));
@@ -426,25 +428,29 @@ const fn owns(recorded: bool, recorded_here: bool, is_first: bool) -> bool {
     if recorded == recorded_here { is_first } else { recorded }
 }
 
-fn problem(standing: &Standing) -> Option<String> {
-    match standing {
-        Standing::Ready(_) | Standing::Suspended => None,
-        Standing::AccountPending => Some("waiting for the cluster manager to see to the account".to_owned()),
-        Standing::Refused(reason) | Standing::Failed(reason) | Standing::Unknown(reason) => Some(reason.clone()),
+fn problem(state: &ResourceState) -> Option<String> {
+    match state {
+        ResourceState::Ready(_) | ResourceState::Suspended => None,
+        ResourceState::AccountPending => {
+            Some("waiting for the answer of the cluster manager about the account".to_owned())
+        }
+        ResourceState::Refused(reason) | ResourceState::Failed(reason) | ResourceState::Unknown(reason) => {
+            Some(reason.clone())
+        }
     }
 }
 
-fn status(standing: &Standing, generation: i64) -> Status {
-    let (status, reason) = match standing {
-        Standing::Ready(_) => ("True", "InStep"),
-        Standing::AccountPending => ("False", "AccountPending"),
-        Standing::Refused(_) => ("False", "Refused"),
-        Standing::Failed(_) => ("False", "Failed"),
-        Standing::Unknown(_) => ("Unknown", "KdcUnreachable"),
-        Standing::Suspended => ("Unknown", "Suspended"),
+fn status(state: &ResourceState, generation: i64) -> Status {
+    let (status, reason) = match state {
+        ResourceState::Ready(_) => ("True", "InStep"),
+        ResourceState::AccountPending => ("False", "AccountPending"),
+        ResourceState::Refused(_) => ("False", "Refused"),
+        ResourceState::Failed(_) => ("False", "Failed"),
+        ResourceState::Unknown(_) => ("Unknown", "KdcUnreachable"),
+        ResourceState::Suspended => ("Unknown", "Suspended"),
     };
-    let message = match standing {
-        Standing::Ready(remark) => remark.map(str::to_owned),
+    let message = match state {
+        ResourceState::Ready(remark) => remark.map(str::to_owned),
         other => problem(other),
     };
     let message = message.unwrap_or_default();

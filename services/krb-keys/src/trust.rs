@@ -1,4 +1,4 @@
-//! Keys of trusts between realms, as they stand in a Secret: JSON `{"password", "kvno", "etypes"}`, the form of Factory+. Both realms make the same keys of it.
+//! Keys of trusts between realms, as a Secret has them: JSON `{"password", "kvno", "etypes"}`, the form of Factory+. Both realms make the same keys of it.
 
 use kerberos_client::{EncryptionType, KdcError, check_password};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 /// Encryption types of one key; a bound for what a Secret can make us ask for.
 const TYPES_MAX: usize = 16;
-/// Kind of salt that may stand behind an encryption type: principal and realm.
+/// Kind of salt that may follow an encryption type: principal and realm.
 const NORMAL_SALT: &str = ":normal";
 
 /// What both realms make their keys of.
@@ -15,7 +15,7 @@ pub struct TrustKey {
     pub password: Zeroizing<String>,
     /// Version of the keys (`kvno`).
     pub version: u16,
-    /// Encryption types (`etypes`), in the order in which the KDC is told of them.
+    /// Encryption types (`etypes`), in the order in which the KDC gets them.
     pub types: Vec<EncryptionType>,
 }
 
@@ -32,7 +32,7 @@ pub enum TrustKeyError {
     #[error("the value must be JSON {{\"password\", \"kvno\", \"etypes\"}}")]
     Form,
     /// `password`
-    #[error("password must be a text that the KDC can be told: 1 to 512 bytes, one line")]
+    #[error("password must be a text that can be sent to the KDC: 1 to 512 bytes, one line")]
     Password,
     /// `kvno`
     #[error("kvno must be a number from 1 to 65535")]

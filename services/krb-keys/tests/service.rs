@@ -153,12 +153,12 @@ async fn a_forced_key_keeps_the_one_before_until_it_is_trimmed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_that_cannot_be_written_is_made_once_and_a_foreign_secret_is_left_alone() {
     let site = Site::start().await;
-    site.write_secret("robot", "other", "somebody else's");
+    site.write_secret("robot", "other", "another owner's");
     let running = site.run();
     site.apply_key("robot", random(false));
     let reason = site.until_is("KerberosKey", "robot", "Refused").await;
     assert!(reason.contains("lacks the label"), "{reason}");
-    assert_eq!(site.kdc.key_version(NODE), Some(1), "made, but given no key that anybody has");
+    assert_eq!(site.kdc.key_version(NODE), Some(1), "made, but given no key that any client has");
 
     let spec = json!({ "type": "Random", "principal": format!("nd1/Test/Other@{REALM}"), "secret": "other/keytab" });
     site.cluster.kubernetes().inject(Fault::next(3, 500).method("POST").path("/secrets"));
@@ -185,7 +185,7 @@ async fn run_and_kill(site: &Site, names: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_nobody_can_be_asked_about_is_delivered_whenever_the_service_is_killed() {
+async fn what_no_one_can_be_asked_about_is_delivered_whenever_the_service_is_killed() {
     let site = Site::start().await;
     let names = ["nd1/Test/A", "nd1/Test/B"];
     site.write_config_map("sealing", "cert.pem", simulator::cluster::SEALING_CERTIFICATE);
@@ -320,7 +320,7 @@ async fn a_sealed_key_is_opened_by_the_controller_and_made_again_only_for_a_reas
     site.until("the reason", |site| {
         let robot = site.get("KerberosKey", "robot").unwrap();
         robot["status"]["conditions"][0]["message"]
-            == "spec.sealWith: the sealing certificate is no X.509 certificate in PEM"
+            == "spec.sealWith: the sealing certificate is not an X.509 certificate in PEM"
     })
     .await;
     assert_eq!(site.kdc.key_version(NODE), Some(1), "made, but given no key");
@@ -401,7 +401,7 @@ async fn a_sealed_password_and_a_sealed_trust_are_those_of_the_kdc() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_are_counted_and_problems_told_on_sparkplug_without_secrets() {
+async fn keys_are_counted_and_problems_published_on_sparkplug_without_secrets() {
     let site = Site::start().await;
     let host = sparkplug_mqtt::spawn_host(HostConfig::of_contracts(None), &site.broker.config(), Clock::new());
     let mut host = host.unwrap();
@@ -413,7 +413,7 @@ async fn keys_are_counted_and_problems_told_on_sparkplug_without_secrets() {
     );
     let running = site.run();
     let mut said = String::new();
-    let told = async {
+    let published = async {
         loop {
             let event = host.recv().await.unwrap();
             said.push_str(&format!("{event:?}"));
@@ -422,7 +422,7 @@ async fn keys_are_counted_and_problems_told_on_sparkplug_without_secrets() {
             }
         }
     };
-    in_time("the problem", told).await;
+    in_time("the problem", published).await;
     site.until_in_step("good").await;
     let reason = site.until_is("KerberosKey", "bad", "Refused").await;
     assert!(reason.contains("with a type of trust"), "{reason}");

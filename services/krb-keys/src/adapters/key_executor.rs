@@ -36,7 +36,7 @@ pub(crate) struct KeyExecutor {
 
 impl std::fmt::Debug for KeyExecutor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hands").field("namespace", &self.namespace).finish_non_exhaustive()
+        f.debug_struct("KeyExecutor").field("namespace", &self.namespace).finish_non_exhaustive()
     }
 }
 
@@ -257,9 +257,9 @@ impl KeyExecutor {
         unwritten.insert(place.clone(), Unwritten { principals, keytab });
     }
 
-    /// Says how a resource stands. Failing is no harm: it is said again when it changes.
-    pub(crate) async fn tell(&self, id: &ResourceId, status: &Status) {
-        if let Err(error) = resources::tell_status(&self.client, &self.namespace, id, status).await {
+    /// Writes the status of a resource. A failure is logged only: the status is written again when it changes.
+    pub(crate) async fn write_status(&self, id: &ResourceId, status: &Status) {
+        if let Err(error) = resources::write_status(&self.client, &self.namespace, id, status).await {
             tracing::warn!(resource = %id, %error, "the status cannot be written");
         }
     }

@@ -83,7 +83,7 @@ pub(crate) struct KerberosKeySpec {
     /// Of Factory+; refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<serde_json::Map<String, Value>>,
-    /// The account of the principal: an object in ConfigDB, which the cluster manager sees to.
+    /// The account of the principal: an object in ConfigDB, kept by the cluster manager.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<AccountSpec>,
 }
@@ -334,7 +334,7 @@ pub(crate) async fn mark(
 ///
 /// # Errors
 /// Kubernetes.
-pub(crate) async fn tell_status(
+pub(crate) async fn write_status(
     client: &Client,
     namespace: &str,
     id: &ResourceId,

@@ -281,7 +281,7 @@ fn has_password(key_type: KeyType) -> bool {
     matches!(key_type, KeyType::Password | KeyType::PresetPassword | KeyType::Trust | KeyType::PresetTrust)
 }
 
-const DONE: Decision = Decision::Done { trim_at_s: None, account: AccountStanding::InStep };
+const DONE: Decision = Decision::Done { trim_at_s: None, account: AccountState::InStep };
 
 #[test]
 fn each_type_settles_and_a_second_start_changes_nothing() {
@@ -316,7 +316,7 @@ fn a_preset_password_waits_for_its_secret_and_goes_to_the_kdc_then() {
     assert_eq!(world.kdc[&principal("a")].password, Some(7));
     world.wish.deleting = true;
     assert_eq!(world.settle(), Decision::Released);
-    assert!(world.secrets.contains_key(&place("s/password")), "somebody else's");
+    assert!(world.secrets.contains_key(&place("s/password")), "another owner's");
 }
 
 #[test]
@@ -445,7 +445,7 @@ fn a_secret_is_either_sealed_or_not() {
 }
 
 #[test]
-fn a_secret_of_somebody_else_is_not_written() {
+fn a_secret_of_another_owner_is_not_written() {
     for key_type in [KeyType::Random, KeyType::Password, KeyType::Trust] {
         let mut world = World::new(spec(key_type, &["a"], Some("s/k")));
         world.foreign.insert("s".to_owned());
@@ -543,7 +543,7 @@ fn old_keys_stay_for_a_while() {
     let mut world = World::new(kept);
     world.settle();
     world.wish.meta.force_rekey = true;
-    assert_eq!(world.settle(), Decision::Done { trim_at_s: Some(NOW_S + EXPIRE_S), account: AccountStanding::InStep });
+    assert_eq!(world.settle(), Decision::Done { trim_at_s: Some(NOW_S + EXPIRE_S), account: AccountState::InStep });
     assert!(world.wish.meta.has_old_keys);
     world.now_s += EXPIRE_S;
     assert_eq!(world.settle(), DONE);
@@ -591,7 +591,7 @@ fn specs() -> impl Strategy<Value = Spec> {
 }
 
 proptest! {
-    /// A resource changes again and again, the service is killed after any number of steps, and in the end it is deleted: nothing that it made gets tickets, none of its keys is left.
+    /// A resource changes again and again, the service is killed after any number of steps, and in the end the resource is deleted. Then nothing that it made gets tickets, and none of its keys is left.
     #[test]
     fn nothing_is_left_behind_whatever_was_killed(
         turns in proptest::collection::vec((specs(), any::<bool>(), 0usize..8), 1..6), is_away in any::<bool>()

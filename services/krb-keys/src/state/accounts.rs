@@ -1,6 +1,6 @@
-//! The accounts that resources want: told as Devices, answered by commands.
+//! The accounts that resources want: published as Devices, answered by commands.
 //!
-//! What is told of a resource is what is recorded on it, so a restart tells the same, and a resource that is suspended or full of mistakes keeps what it had. The answer is kept in memory
+//! What is published of a resource is what is recorded on it, so a restart publishes the same, and a resource that is suspended or full of mistakes keeps what it had. The answer is kept in memory
 //! until it is recorded.
 
 use std::collections::BTreeMap;
@@ -14,18 +14,18 @@ use super::{Entry, State};
 use crate::event::{Effect, Resource};
 use crate::spec::{Kind, ResourceId};
 
-/// As the own Edge Node was told last.
+/// The Devices as they were published last.
 #[derive(Debug, Default)]
 pub(super) struct Accounts(BTreeMap<DeviceId, AccountDevice>);
 
-/// The account that is told of a resource. One that is being deleted wants none.
-pub(super) fn told(resource: &Resource) -> Option<&AccountWish> {
+/// The account that is published of a resource. One that is being deleted wants none.
+pub(super) fn published(resource: &Resource) -> Option<&AccountWish> {
     let recorded = resource.wish.meta.record.account.as_ref().filter(|_| !resource.wish.deleting)?;
     Some(&recorded.wish)
 }
 
 fn device(id: &ResourceId, entry: &Entry) -> Option<(DeviceId, AccountDevice)> {
-    let wish = told(&entry.resource).filter(|_| id.kind == Kind::KerberosKey)?.clone();
+    let wish = published(&entry.resource).filter(|_| id.kind == Kind::KerberosKey)?.clone();
     let recorded = entry.resource.wish.meta.record.account.as_ref().and_then(|account| account.uuid);
     let (answered, refused) = match &entry.answer {
         Some(Ok(uuid)) => (Some(*uuid), None),
@@ -36,17 +36,17 @@ fn device(id: &ResourceId, entry: &Entry) -> Option<(DeviceId, AccountDevice)> {
 }
 
 impl State {
-    /// Takes an answer over, if it is to the wish that is told.
+    /// Takes an answer over, if it is to the published wish.
     pub(super) fn on_account_command(&mut self, device: &DeviceId, metrics: &[Metric], now: Now) {
         let answer = match Answer::from_metrics(metrics) {
             Some(Ok(answer)) => answer,
             Some(Err(reason)) => return tracing::warn!(device_id = %device, reason, "an answer cannot be read"),
-            None => return tracing::debug!(device_id = %device, "command ignored: it is no answer"),
+            None => return tracing::debug!(device_id = %device, "command ignored: it is not an answer"),
         };
         let Some(name) = resource_of(device) else { return };
         let id = ResourceId { kind: Kind::KerberosKey, name };
         let Some(entry) = self.entries.get_mut(&id) else { return };
-        if told(&entry.resource).is_none_or(|wish| wish.digest() != answer.wish) {
+        if published(&entry.resource).is_none_or(|wish| wish.digest() != answer.wish) {
             return tracing::debug!(resource = %id, "an answer to another wish is ignored");
         }
         let result = answer.result();
@@ -60,8 +60,8 @@ impl State {
         }
     }
 
-    /// Says which accounts are wanted. Before all resources are known nothing is said, so that no one takes half of them for all.
-    pub(super) fn tell_accounts(&mut self, now: Now) {
+    /// Publishes which accounts are wanted. Before all resources are known nothing is published, so that no reader takes half of them for all.
+    pub(super) fn publish_accounts(&mut self, now: Now) {
         if !self.is_complete() {
             return;
         }
@@ -97,7 +97,7 @@ mod tests {
     use crate::event::Event;
     use crate::reconcile::Action;
     use crate::reconcile::Validity;
-    use crate::state::tests::{Run, id, in_step, looked_at, resource, told as status};
+    use crate::state::tests::{Run, id, in_step, looked_at, resource, status_reason as status};
     use sparkplug::edge_node::NodeEvent;
     use uuid::Uuid;
 
@@ -108,7 +108,7 @@ mod tests {
         AccountWish { principal: format!("{name}/Test@A"), class, ..AccountWish::default() }
     }
 
-    /// It wants an account; `recorded`: that stands on it already.
+    /// It wants an account; `recorded`: what is recorded on it already.
     fn with_account(name: &str, recorded: Option<RecordedAccount>) -> Resource {
         let mut resource = resource(name);
         resource.wish.spec.as_mut().unwrap().account = Some(Box::new(wish(name)));
@@ -126,7 +126,7 @@ mod tests {
         Event::Node(NodeEvent::Command { device, timestamp: None, metrics })
     }
 
-    /// What is told of accounts by the updates of one event, and the number of them.
+    /// What the updates of one event publish of accounts, and the number of them.
     fn updates(run: &mut Run, event: Event) -> (Vec<String>, Option<u32>) {
         run.0.on_event(event, crate::state::tests::at(1));
         let effects = run.0.poll_effects().into_iter();
@@ -193,7 +193,7 @@ mod tests {
         let recorded = RecordedAccount { wish: wish("a"), uuid: Some(ACCOUNT) };
         run.on(Event::Applied(id("a"), with_account("a", Some(recorded.clone()))), 0);
         let seen = || Event::Seen(id("a"), Ok(in_step("a", Validity::Valid)));
-        assert_eq!(status(&run.on(seen(), 0)), Some("InStep"), "after a restart, with nobody there to answer");
+        assert_eq!(status(&run.on(seen(), 0)), Some("InStep"), "after a restart, with no one there to answer");
         let mut other = with_account("a", Some(recorded));
         let renamed = AccountWish { name: Some("x".to_owned()), ..wish("a") };
         other.wish.spec.as_mut().unwrap().account = Some(Box::new(renamed.clone()));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_ignored() {
+    fn what_is_not_an_answer_is_ignored() {
         let mut run = Run::new(&[]);
         run.begin();
         run.on(Event::Applied(id("a"), with_account("a", pending("a"))), 0);

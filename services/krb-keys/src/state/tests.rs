@@ -59,7 +59,7 @@ pub(super) fn in_step(name: &str, validity: Validity) -> Observed {
 }
 
 fn outage() -> KeyError {
-    KdcError::Unreachable("nobody there".to_owned()).into()
+    KdcError::Unreachable("no answer".to_owned()).into()
 }
 
 pub(super) struct Run(pub(super) State);
@@ -95,9 +95,9 @@ pub(super) fn looked_at(effects: &[Effect]) -> Option<&str> {
     })
 }
 
-pub(super) fn told(effects: &[Effect]) -> Option<&str> {
+pub(super) fn status_reason(effects: &[Effect]) -> Option<&str> {
     effects.iter().find_map(|effect| match effect {
-        Effect::Tell { status, .. } => Some(status.reason.as_str()),
+        Effect::WriteStatus { status, .. } => Some(status.reason.as_str()),
         _ => None,
     })
 }
@@ -107,7 +107,7 @@ fn one_resource_after_another_is_looked_at_and_then_only_now_and_then() {
     let mut run = Run::new(&["a", "b"]);
     assert_eq!(looked_at(&run.begin()), Some("a"));
     let effects = run.on(Event::Seen(id("a"), Ok(in_step("a", Validity::Valid))), 1);
-    assert_eq!((looked_at(&effects), told(&effects)), (Some("b"), Some("InStep")));
+    assert_eq!((looked_at(&effects), status_reason(&effects)), (Some("b"), Some("InStep")));
     run.on(Event::Seen(id("b"), Ok(in_step("b", Validity::Valid))), 2);
     assert_eq!((run.0.node().total, run.0.node().ready, run.0.node().failed), (2, 2, 0));
     assert_eq!(run.0.next_deadline(), Some(Duration::from_secs(3601)));
@@ -129,9 +129,9 @@ fn an_outage_makes_no_key_and_is_tried_again_with_growing_pauses() {
         assert_eq!(looked_at(&run.on(Event::DeadlineReached, now)), Some("a"));
     }
     assert_eq!(pauses, [1, 2, 4, 8, 8]);
-    assert_eq!(run.0.node().problems["KerberosKey a"], "the KDC is not reachable: nobody there");
+    assert_eq!(run.0.node().problems["KerberosKey a"], "the KDC is not reachable: no answer");
     let effects = run.on(Event::Seen(id("a"), Ok(in_step("a", Validity::Valid))), now);
-    assert_eq!((told(&effects), run.0.node().failed), (Some("InStep"), 0));
+    assert_eq!((status_reason(&effects), run.0.node().failed), (Some("InStep"), 0));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_resource_that_changes_during_its_pass_is_looked_at_again_and_an_unchanged_o
     changed.wish.suspended = true;
     run.on(Event::Applied(id("a"), changed.clone()), 1);
     let effects = run.on(Event::Seen(id("a"), Ok(Observed::default())), 2);
-    assert_eq!((told(&effects), looked_at(&effects)), (Some("Suspended"), Some("a")));
+    assert_eq!((status_reason(&effects), looked_at(&effects)), (Some("Suspended"), Some("a")));
     run.on(Event::Seen(id("a"), Ok(Observed::default())), 3);
     assert_eq!(run.on(Event::Applied(id("a"), changed), 4), []);
 }
@@ -170,7 +170,7 @@ fn the_answer_for_a_resource_that_is_gone_is_dropped() {
     let again = Resource { uid: "another".to_owned(), ..resource("b") };
     run.on(Event::Applied(id("b"), again), 3);
     let effects = run.on(Event::Seen(id("b"), Ok(in_step("b", Validity::Invalid))), 4);
-    assert_eq!(looked_at(&effects), Some("b"), "begun anew, nothing done for the one before");
+    assert_eq!(looked_at(&effects), Some("b"), "started again, nothing done for the one before");
     assert_eq!(effects.len(), 1);
 }
 
@@ -191,7 +191,7 @@ fn of_two_resources_with_one_principal_the_second_waits_for_the_end_of_the_first
     run.on(Event::Seen(id("z"), Ok(in_step("a", Validity::Valid))), 0);
     run.on(Event::Applied(id("b"), second(false)), 1);
     let effects = run.on(Event::Seen(id("b"), Ok(in_step("a", Validity::Valid))), 1);
-    assert_eq!(told(&effects), Some("Refused"), "it comes first by name, but the other has it");
+    assert_eq!(status_reason(&effects), Some("Refused"), "it comes first by name, but the other has it");
     let mut ending = resource("a");
     ending.wish.deleting = true;
     let mut effects = run.on(Event::Applied(id("z"), ending), 2);
@@ -232,7 +232,7 @@ fn what_goes_wrong_with_one_resource_does_not_hold_up_the_others() {
     let mut run = Run::new(&["a", "b"]);
     run.begin();
     let effects = run.on(Event::Seen(id("a"), Err(KeyError::Kubernetes("Forbidden (403)".to_owned()))), 1);
-    assert_eq!((told(&effects), looked_at(&effects)), (Some("Failed"), Some("b")));
+    assert_eq!((status_reason(&effects), looked_at(&effects)), (Some("Failed"), Some("b")));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the tests stand on: a KDC, a simulated Kubernetes API with both definitions, a Mosquitto, and the service between them.
+//! What the tests use: a KDC, a simulated Kubernetes API with both definitions, a Mosquitto, and the service between them.
 #![allow(dead_code, reason = "the KDC and Mosquitto of all tests can do more")]
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 

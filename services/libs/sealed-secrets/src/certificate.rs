@@ -28,7 +28,7 @@ pub enum CertificateError {
         bytes: usize,
     },
     /// It is not a certificate.
-    #[error("the sealing certificate is no X.509 certificate in PEM")]
+    #[error("the sealing certificate is not an X.509 certificate in PEM")]
     Form,
     /// The controller has another key by now, or will have.
     #[error("the sealing certificate {rule}; fetch the controller's current one")]
@@ -45,7 +45,7 @@ impl SealingCertificate {
     /// Reads a PEM certificate (the first, if there are several). `now`: UTC, since the epoch.
     ///
     /// # Errors
-    /// The [`CertificateError`] that stands in the way.
+    /// The [`CertificateError`] that prevents it.
     pub fn from_pem(pem: &str, now: Duration) -> Result<Self, CertificateError> {
         if pem.len() > BYTES_MAX {
             return Err(CertificateError::TooLarge { bytes: pem.len() });

@@ -81,7 +81,7 @@ pub enum ManifestError {
 /// Seals values into a SealedSecret (`bitnami.com/v1alpha1`), ready to be written to a repository or applied.
 ///
 /// # Errors
-/// The [`ManifestError`] that stands in the way; then nothing was sealed.
+/// The [`ManifestError`] that prevents it; then nothing was sealed.
 pub fn sealed_secret(
     certificate: &SealingCertificate,
     request: Request<'_>,

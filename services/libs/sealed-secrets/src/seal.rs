@@ -31,11 +31,11 @@ pub enum Scope {
 #[error("the value cannot be sealed: the cryptography library refused")]
 pub struct SealError;
 
-/// Why a text is not a value that is sealed for a certificate. Whether the controller can open it, its key alone tells.
+/// Why a text is not a value that is sealed for a certificate. Only the controller's key shows whether the controller can open it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SealedError {
     /// Its encoding.
-    #[error("it is no base64 on one line")]
+    #[error("it is not base64 on one line")]
     Encoding,
     /// It is sealed for a key of another size, or is something else.
     #[error("it is not sealed for the key of that certificate")]
