@@ -59,7 +59,7 @@ fn help() -> String {
          \x20 -V, --version        version\n\n\
          Exit codes: 0 the machine is a member, or the program was stopped before the lock; 1 it failed, or a reboot is under\n\
          way; 2 wrong usage; 3 configuration not usable; 4 the address for health is taken; 5 the machine cannot be joined as\n\
-         it is, somebody has to look at it.\n\n\
+         it is, an operator has to look at it.\n\n\
          Keys of the file. Each can be set by a variable, too: mqtt.servers by SPARKFLEET__MQTT__SERVERS; a key whose\n\
          value is secret or absent by default also by the path of a file that holds it: mqtt.password_file.\n\n{}",
         keys::help(&Config::keys())

@@ -1,6 +1,6 @@
 //! What a host is when its bootstrapper starts: a function of the lock register, the state disk and the record on it.
 //!
-//! The record says "joining" before the register is extended, so an extended register without it was extended by somebody else. Then nothing is done but to say so: a host that
+//! The record says "joining" before the register is extended, so an extended register without it was extended by another program. Then the host only reports it: a host that
 //! reboots because of it would do so for ever.
 
 use crate::platform::{DiskFound, Mark};
@@ -22,7 +22,7 @@ pub enum Decision {
     },
     /// It was interrupted after its lock and before it was a member. In this boot it never will be one: mark the disk for reset and reboot.
     Interrupted,
-    /// Nothing can be done but to tell somebody.
+    /// Nothing can be done but to report it.
     Blocked(&'static str),
 }
 
@@ -46,7 +46,7 @@ pub fn decide(locked: bool, disk: DiskFound, record: Option<&NodeRecord>) -> Dec
         (true, Mark::New | Mark::Initialised, _) => Decision::Blocked(REGISTER_OF_OTHERS),
         (false, Mark::Initialised, _) => Decision::Rejoin,
         (false, Mark::New, None | Some(Progress::Joining)) if open => Decision::Join,
-        // What never became a member's, or is one's no more.
+        // It never became a member's disk, or is not one any longer.
         (false, Mark::New | Mark::Reset, _) => Decision::Prepare,
     }
 }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_members_disk_is_never_made_anew_nor_marked_for_it() {
+    fn a_members_disk_is_never_formatted_again_nor_marked_for_it() {
         for locked in [false, true] {
             for open in [false, true] {
                 for record in [None, Some(&record(Progress::Joining)), Some(&record(Progress::Member))] {

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use crate::settings::Settings;
 
-/// Where etcd, kubelet, k3s and containerd keep what must not be readable on a disk that somebody took away: keys, Secrets, images, logs.
+/// Where etcd, kubelet, k3s and containerd keep what must not be readable on a stolen disk: keys, Secrets, images, logs.
 const DIRECTORIES: [&str; 9] = [
     "/etc/kubernetes",
     "/etc/rancher",
@@ -123,7 +123,7 @@ config_table! {
     pub struct TrustConfig {
         /// Public key of the organisation's root (Ed25519), 64 hexadecimal digits.
         root: Option<String>;
-        /// Issuer certificates of a lower epoch are void.
+        /// Issuer certificates of a lower epoch are revoked.
         epoch_min: u32 = 1;
         /// The clock is believed once it says 2025 or later; false: times of certificates are not looked at.
         clock: bool = true;
@@ -155,13 +155,13 @@ config_table! {
         device: PathBuf = PathBuf::from("/dev/disk/by-partlabel/sparkfleet-state");
         /// Name of its mapping below /dev/mapper.
         mapping: String = "state".to_owned();
-        /// Make a blank disk, and one that no member needs, anew; a disk that cannot be read is never touched.
+        /// Format a blank disk, and again one that no member needs; a disk that cannot be read is never touched.
         format: bool;
         /// UUID of the state disk: a blank one gets it, one with another is not used; the host's name at the broker if it has credentials of its own; absent: a random one.
         uuid: Option<Uuid>;
         /// New disks authenticate their sectors as well (dm-integrity).
         integrity: bool = true;
-        /// Where the policy allows it, a member's disk has a second key, sealed to the TPM, by which the host comes back when nobody answers; false: never, and one that is there is taken away.
+        /// Where the policy allows it, a member's disk has a second key, sealed to the TPM, by which the host comes back when no issuer answers; false: never, and one that is there is taken away.
         local_unlock: bool = true;
         /// Directories of the host that lie on the state disk, as bind mounts, before anything of Kubernetes is started.
         directories: Vec<PathBuf> = DIRECTORIES.map(PathBuf::from).to_vec();
@@ -189,7 +189,7 @@ config_table! {
         systemctl: PathBuf = PathBuf::from("/usr/bin/systemctl");
         /// Socket of the container runtime, for kubeadm.
         container_runtime: String = "unix:///run/containerd/containerd.sock".to_owned();
-        /// Unit of systemd of the container runtime, for kubeadm: started before it, once its directory lies on the state disk; empty: somebody else starts it.
+        /// Unit of systemd of the container runtime, for kubeadm: started before it, once its directory lies on the state disk; empty: it is started otherwise.
         container_runtime_unit: String = "containerd.service".to_owned();
         /// How often a join is tried; between two tries it is reset.
         attempts_max: u32 = 3, in 1..=10;
@@ -227,7 +227,7 @@ config_table! {
         member_ms: u64 = 900_000, in 1_000..=u64::MAX;
         /// How long a failure after the lock can be read before the host reboots.
         reboot_ms: u64 = 60_000;
-        /// How long a member goes on answering on the broker.
+        /// How long a member keeps answering on the broker.
         linger_ms: u64 = 900_000;
         /// How long an administrator is asked, too, after each command.
         administrator_ms: u64 = 600_000;
@@ -239,7 +239,7 @@ config_table! {
 config_table! {
     /// When certificates of a member are renewed.
     pub struct RenewalConfig {
-        /// Share of the life of a member's certificates that is over when they are renewed; looked at when the program is started on a member; 0: at each start.
+        /// Share of the validity of a member's certificates after which they are renewed; checked when the program is started on a member; 0: at each start.
         at_percent: u8 = 66, in 0..=90;
     }
 }
@@ -332,7 +332,7 @@ impl Config {
             return fault("cluster.uuid", "is missing; it must be the UUID of the cluster's object in ConfigDB");
         };
         let Some(text) = &self.trust.root else {
-            return fault("trust.root", "is missing; a host believes nobody without it");
+            return fault("trust.root", "is missing; a host believes no issuer without it");
         };
         let mut root = [0; 32];
         match hex::decode_to_slice(text.trim(), &mut root) {
@@ -373,7 +373,7 @@ impl Config {
 
     fn check_rest(&self) -> Result<Vec<IpAddr>, ConfigError> {
         if let Some(name) = self.node_name.as_deref().filter(|name| !is_node_name(name)) {
-            let rule = format!("{name:?} is no RFC 1123 subdomain: a-z, 0-9, - and . between letters or digits");
+            let rule = format!("{name:?} is not an RFC 1123 subdomain: a-z, 0-9, - and . between letters or digits");
             return fault("node_name", rule);
         }
         let rules = [
@@ -409,7 +409,7 @@ impl Config {
         }
         let address = |text: &String| match text.parse() {
             Ok(address) => Ok(address),
-            Err(_) => fault("addresses", format!("holds {text:?}, which is no IP address")),
+            Err(_) => fault("addresses", format!("holds {text:?}, which is not an IP address")),
         };
         self.addresses.iter().map(address).collect()
     }

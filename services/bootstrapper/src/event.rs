@@ -84,7 +84,7 @@ pub enum Task {
         key: Secret,
         /// Registers that the second is sealed to.
         selection: Selection,
-        /// What the lock register is extended with when nobody answers.
+        /// What the lock register is extended with when no issuer answers.
         cluster_id: Hash,
     },
     /// Take the second key away.
@@ -109,7 +109,7 @@ pub enum Task {
     },
     /// Write what a ticket brought.
     Write(Box<Membership>),
-    /// Put renewed certificates in place, and make those read them who use them.
+    /// Put renewed certificates in place, and make the programs that use them read them.
     Renew(Box<Renewal>),
     /// Write the SSH authority of an init.
     WriteAuthority(String),
@@ -211,7 +211,7 @@ pub enum Effect {
         /// Its metrics.
         metrics: Vec<Metric>,
     },
-    /// Tell the Edge Node.
+    /// Give this to the Edge Node.
     Node(NodeUpdate),
     /// Ask the TPM.
     Tpm {
@@ -231,7 +231,7 @@ pub enum Effect {
     },
     /// The running task is over, whatever it still does.
     Cancel,
-    /// Tell who started the process how far it is.
+    /// Report this progress to the supervisor.
     Status(String),
     /// End.
     End(Ending),

@@ -44,7 +44,7 @@ pub fn check_grant(grant: &Grant, settings: &HostSettings) -> Result<(), GrantFa
     if grant.setup.is_some() {
         let parameters = init_parameters(grant)?;
         if !is_node_name(&parameters.node_name) {
-            return Err(ParametersError("nodeName is no RFC 1123 subdomain".to_owned()).into());
+            return Err(ParametersError("nodeName is not an RFC 1123 subdomain".to_owned()).into());
         }
         if parameters.cluster_name.is_empty() {
             return Err(ParametersError("clusterName is missing".to_owned()).into());
@@ -87,13 +87,13 @@ fn check_membership(membership: &Membership, settings: &HostSettings) -> Result<
     if !is_pin && !membership.token.expose().starts_with(b"K10") {
         return fault(
             "authority_pin",
-            "must be sha256: and 64 hexadecimal digits: without it anybody could be the cluster",
+            "must be sha256: and 64 hexadecimal digits: without it any machine could pose as the cluster",
         );
     }
     if settings.role == Role::ControlPlane {
         let known = |path: &str| CONTROL_PLANE_FILES.contains(&path);
         if let Some((path, _)) = membership.files.iter().find(|(path, _)| !known(path)) {
-            return fault("files", format!("holds {path:?}, which is no file of a control plane"));
+            return fault("files", format!("holds {path:?}, which is not a file of a control plane"));
         }
     }
     for component in &membership.components {

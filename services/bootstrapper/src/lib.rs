@@ -10,19 +10,19 @@
 //!                                                join_protocol::host::Machine
 //! ```
 //!
-//! 1. *Look* (`boot.rs`): lock register, state disk and the record on it say what the host is: to be joined, a member that waits for the key of its disk, a member already, or one that
-//!    was interrupted. What cannot be read is told and ends the process; it is never taken for an empty disk.
+//! 1. *Look* (`boot.rs`): lock register, state disk and the record on it show the state of the host. It has to be joined, is a member that waits for the key of its disk, is a member already, or
+//!    was interrupted. What cannot be read is reported and ends the process; it is never taken for an empty disk.
 //! 2. *Ask* (`state.rs`): the machine of the join protocol speaks with the join service. When an administrator says so, a second machine asks the administrator as well.
-//! 3. *Work* (`state/work.rs`): the ticket is looked at (`grant.rs`), then one step follows the other. The lock is the point of no return: before it a failure is told and tried again,
+//! 3. *Work* (`state/work.rs`): the ticket is checked (`grant.rs`), then one step follows the other. The lock is the point of no return. Before it a failure is reported and the step tried again;
 //!    after it the disk is marked for reset and the host reboots.
-//!    A member whose certificates have lived two thirds of their life asks for others in the same way (`renewal.rs`); that is not followed by a lock, and its failure costs nothing.
+//!    A member whose certificates are past two thirds of their validity asks for others in the same way (`renewal.rs`). No lock follows, and a failure costs nothing.
 //! 4. *Report* (`state/report.rs`): every step is a metric, so that a dashboard shows a host's way in.
 //!
 //! `event.rs` lists all that comes in and goes out; `platform.rs` says what a host has; `adapters/simulated.rs` is a host that is not there. There is no `reconcile.rs`: what is desired
 //! is one thing, being a member, and the protocol says what is next.
 //!
-//! Guaranteed: the token of the disk says "initialised" last of all, so a host that is killed at any step either goes on, or begins again with a disk that nobody needs
-//! (`state/work.rs`); a member's disk is never made anew (`boot.rs`); secrets are in no log, metric, error or argument of a command.
+//! Guaranteed: the token of the disk says "initialised" last of all. So a host that is killed at any step either continues, or begins again with a disk that no member needs
+//! (`state/work.rs`). A member's disk is never formatted again (`boot.rs`). No log, metric, error or argument of a command holds a secret.
 #![warn(missing_docs)]
 
 pub mod adapters;
@@ -61,7 +61,7 @@ use adapters::supervisor::Supervisor;
 use adapters::tasks::{Parts, Tasks};
 use event::{Effect, Event};
 
-/// What installers say and nobody has heard yet; more is dropped, the latest comes again soon.
+/// Reports of installers that are not read yet; more are dropped, the latest comes again soon.
 const ACTIVITIES_MAX: usize = 16;
 
 /// Health component: the Edge Node.
@@ -138,7 +138,7 @@ struct Io {
     /// What installers say.
     said: mpsc::Receiver<String>,
     supervisor: Supervisor,
-    /// When the supervisor is to hear of this process again.
+    /// When the supervisor gets the next sign of life.
     alive_at: Option<Duration>,
     clock: Clock,
     ending: Option<Ending>,

@@ -1,4 +1,4 @@
-//! What the header of a state disk must be (LUKS2 On-Disk Format Specification, section 3): read strictly, so that nobody who can write to the disk chooses how it is opened.
+//! What the header of a state disk must be (LUKS2 On-Disk Format Specification, section 3). It is read strictly, so that an attacker who can write to the disk does not choose how it is opened.
 //!
 //! A header that asks for no encryption, or for a weak one, would make a host write its secrets in clear. So every field is known, and has one of the values that are made here.
 

@@ -15,7 +15,7 @@ use service_runtime::{exit, logging};
 fn main() -> ExitCode {
     let ended = match arguments::parse(std::env::args_os().skip(1)) {
         Ok(ParsedArgs::Print(text)) => {
-            // Whoever closes the pipe early has read enough.
+            // A reader that closes the pipe early has read enough.
             let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
             return ExitCode::SUCCESS;
         }
@@ -38,7 +38,7 @@ fn start(file: Option<&std::path::Path>) -> anyhow::Result<()> {
         let platform = machine::platform(&config, &checked)?;
         bootstrapper::run(config, platform, Supervisor::from_environment(), Shutdown::on_signals()?).await
     });
-    // A TPM that does not answer holds nobody up.
+    // A TPM that does not answer does not delay the end.
     runtime.shutdown_background();
     match ended? {
         Ending::Member | Ending::Stopped => Ok(()),

@@ -184,7 +184,7 @@ pub trait StateDisk: Send + fmt::Debug {
     /// Looks at the disk without changing it.
     ///
     /// # Errors
-    /// What is on it cannot be read, breaks a rule, or is somebody else's. Nobody may take that for an empty disk.
+    /// What is on it cannot be read, breaks a rule, or belongs to another program. The caller must not take that for an empty disk.
     fn inspect(&mut self) -> BoxFuture<'_, Outcome<DiskFound>>;
 
     /// Makes an empty file system under a temporary passphrase, and opens it. Only for what [`Self::inspect`] called blank, new or to be reset; a disk keeps its UUID.
@@ -255,7 +255,7 @@ pub trait StateDisk: Send + fmt::Debug {
     fn mark(&mut self, mark: Mark) -> BoxFuture<'_, Outcome<()>>;
 }
 
-/// What an installer says while it works, in words for people and without secrets. Who does not listen misses it.
+/// What an installer says while it works, in words for people and without secrets. Without a listener it is lost.
 #[derive(Debug, Clone)]
 pub struct Activity(mpsc::Sender<String>);
 
@@ -295,13 +295,13 @@ pub trait Installer: Send + fmt::Debug {
     /// Makes the host a member. The files of the ticket are in place.
     ///
     /// # Errors
-    /// It is none; the text holds no secret.
+    /// The host is not a member; the text holds no secret.
     fn join<'a>(&'a mut self, plan: &'a JoinPlan, activity: Activity) -> BoxFuture<'a, Outcome<()>>;
 
     /// Makes the host the first member, and gives the administrator's kubeconfig.
     ///
     /// # Errors
-    /// It is none; the text holds no secret.
+    /// The host is not a member; the text holds no secret.
     fn init<'a>(
         &'a mut self,
         parameters: &'a InitParameters,
@@ -322,7 +322,7 @@ pub trait Installer: Send + fmt::Debug {
     /// It was not started, or there is nothing to start.
     fn resume(&mut self, activity: Activity) -> BoxFuture<'_, Outcome<()>>;
 
-    /// Certificates were renewed: makes those read them who do not look by themselves. Best effort: who does not read them at once does at its next start.
+    /// Certificates were renewed: makes the programs read them that do not watch their files. Best effort: a program that does not read them at once does at its next start.
     fn renewed(&mut self, activity: Activity) -> BoxFuture<'_, ()> {
         activity.say("certificates are renewed");
         Box::pin(std::future::ready(()))
@@ -334,6 +334,6 @@ pub trait Reboot: Send + fmt::Debug {
     /// Asks for a reboot because of `reason`; returns when it is asked for.
     ///
     /// # Errors
-    /// Nobody could be asked.
+    /// No reboot could be asked for.
     fn reboot<'a>(&'a mut self, reason: &'a str) -> BoxFuture<'a, Outcome<()>>;
 }

@@ -1,4 +1,4 @@
-//! What a member remembers of itself, on its state disk: the file `node_state.json`. It holds no secret: from the salt alone nobody learns anything.
+//! What a member remembers of itself, on its state disk: the file `node_state.json`. It holds no secret: the salt alone reveals nothing.
 
 use join_protocol::terms::Role;
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,7 @@ pub struct NodeRecord {
     pub measurement_salt: String,
 }
 
-/// Bytes are no record.
+/// These bytes are not a record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("node_state.json: {0}")]
 pub struct RecordError(pub String);

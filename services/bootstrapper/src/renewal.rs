@@ -10,7 +10,7 @@ pub struct ValidityPeriod {
 }
 
 impl ValidityPeriod {
-    /// When that share of its life is over, UTC ms.
+    /// When that share of its validity is over, UTC ms.
     #[must_use]
     pub const fn share_over_ms(self, percent: u8) -> u64 {
         let life_ms = self.until_ms.saturating_sub(self.from_ms);
@@ -30,12 +30,12 @@ mod tests {
 
     #[test]
     fn the_first_that_has_lived_its_share_decides() {
-        let life = |from_ms, until_ms| ValidityPeriod { from_ms, until_ms };
-        let certificates = [life(1_000, 10_000), life(2_000, 5_000)];
+        let validity = |from_ms, until_ms| ValidityPeriod { from_ms, until_ms };
+        let certificates = [validity(1_000, 10_000), validity(2_000, 5_000)];
         assert!(!is_due(&certificates, 66, 3_979));
         assert!(is_due(&certificates, 66, 3_980));
         assert!(is_due(&certificates, 0, 2_000) && is_due(&certificates[..1], 66, u64::MAX));
         assert!(!is_due(&[], 0, u64::MAX));
-        assert!(is_due(&[life(9, 1)], 66, 9), "one that ends before it begins is of no use");
+        assert!(is_due(&[validity(9, 1)], 66, 9), "one that ends before it begins is of no use");
     }
 }

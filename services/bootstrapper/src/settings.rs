@@ -32,10 +32,10 @@ pub struct Settings {
     pub member_within: Duration,
     /// How long a failure can be read before the host reboots.
     pub reboot_after: Duration,
-    /// How long a member goes on answering: an issuer may have missed something.
+    /// How long a member keeps answering: an issuer may have missed something.
     pub linger: Duration,
     /// How long an administrator is asked after each command.
     pub administrator_for: Duration,
-    /// How much of the life of a certificate is over when it is renewed, per cent.
+    /// Share of the validity of a certificate after which it is renewed, per cent.
     pub renew_percent: u8,
 }

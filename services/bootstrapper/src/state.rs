@@ -6,10 +6,10 @@
 //!                                       +- failed ---+                  +- failed --> Failing: mark the disk, reboot
 //! ```
 //!
-//! A member whose certificates have to be renewed asks as well, when it runs: `Working -> Asking <--> Working -> Member`. It is locked already, and a failure of that leaves it what it is.
+//! A member whose certificates have to be renewed asks as well, when it runs: `Working -> Asking <--> Working -> Member`. It is locked already, and stays a member if the renewal fails.
 //!
-//! Two machines may ask side by side: one the join service, one an administrator. The first ticket is worked on; the *lock* decides: the flag here is set before the register is
-//! extended and never unset, the other machine ends with it, and from there on there is no way back but a reboot.
+//! Two machines may ask side by side: one the join service, one an administrator. The first ticket is worked on. The *lock* decides: the flag here is set before the register is
+//! extended and never unset, and the other machine ends with it. From there on only a reboot leads back.
 
 mod commands;
 mod failing;
@@ -84,7 +84,7 @@ pub struct State {
     phase: Phase,
     /// The disk has a second key.
     is_sealed: bool,
-    /// When the second key is taken, if nobody answers.
+    /// When the second key is taken, if no issuer answers.
     unlocks_at: Option<Duration>,
     /// Why the disk has no second key although it could.
     seal_fault: Option<String>,
@@ -103,9 +103,9 @@ pub struct State {
     said: u64,
     reminded_at: Option<Duration>,
     node: HostNode,
-    told: Option<HostNode>,
-    /// When something was told last, and what time it is.
-    told_at: Duration,
+    published: Option<HostNode>,
+    /// When something was published last, and what time it is.
+    published_at: Duration,
     mono: Duration,
     status: String,
     effects: Vec<Effect>,
@@ -139,8 +139,8 @@ impl State {
             said: 0,
             reminded_at: None,
             node,
-            told: None,
-            told_at: Duration::ZERO,
+            published: None,
+            published_at: Duration::ZERO,
             mono: Duration::ZERO,
             status: String::new(),
             effects: Vec::new(),
@@ -254,7 +254,7 @@ impl State {
         match decision {
             Decision::Blocked(reason) => self.end(Ending::Blocked(reason.to_owned())),
             Decision::Prepare if self.prepared => {
-                self.end(Ending::Blocked("the state disk was made anew and still cannot be used".to_owned()));
+                self.end(Ending::Blocked("the state disk was formatted again and still cannot be used".to_owned()));
             }
             Decision::Prepare => self.prepare(inspection.disk),
             Decision::Join => self.ask(Kind::Join, uuid, inspection, turn),
@@ -267,7 +267,7 @@ impl State {
                 self.is_committed = true;
                 let believed = self.settings.clock_believed && turn.now.wall >= CLOCK_MIN;
                 let is_due = || is_due(&inspection.certificates, self.settings.renew_percent, turn.now.wall);
-                // Who can come back without being asked hears by this whether it still may.
+                // A host that can come back without being asked learns by this whether it still may.
                 if is_sealed || (believed && is_due()) {
                     self.renews = Some(Box::new((uuid, inspection)));
                 }
@@ -321,10 +321,10 @@ impl State {
         self.node.kind = kind.name().to_owned();
         self.host = Some(settings.clone());
         self.phase = Phase::Asking;
-        // A member goes on either way, and looks after its certificates again at its next start.
+        // A member continues either way, and checks its certificates again at its next start.
         let ends_at = (kind == Kind::Renew).then_some(turn.now.mono + self.settings.member_within);
         self.tracks.push(JoinSession::new(settings, ends_at));
-        self.tell(kind, MachineEvent::Start, turn);
+        self.drive(kind, MachineEvent::Start, turn);
     }
 
     fn on_tpm(&mut self, kind: Kind, request: RequestId, result: Result<TpmAnswer, TaskError>, turn: &mut Turn) {
@@ -336,7 +336,7 @@ impl State {
                 MachineEvent::TpmFailed(request, error.0)
             }
         };
-        self.tell(kind, event, turn);
+        self.drive(kind, event, turn);
     }
 
     fn on_activity(&mut self, text: String, turn: &mut Turn) {
@@ -344,7 +344,7 @@ impl State {
         let (kind, stage) = (work.kind, work.stage);
         self.node.activity = Some(text.clone());
         if let (Some(kind), Some(stage)) = (kind, stage) {
-            self.tell(kind, MachineEvent::Stage(stage, text), turn);
+            self.drive(kind, MachineEvent::Stage(stage, text), turn);
         }
     }
 
@@ -389,7 +389,7 @@ impl State {
             }
         }
         let event = if track.restart(mono) { MachineEvent::Start } else { MachineEvent::Timer };
-        self.tell(kind, event, turn);
+        self.drive(kind, event, turn);
     }
 
     fn on_stop(&mut self) {
@@ -408,7 +408,7 @@ impl State {
     }
 
     /// Gives a machine an event and carries out what it wants.
-    fn tell(&mut self, kind: Kind, event: MachineEvent<'_>, turn: &mut Turn) {
+    fn drive(&mut self, kind: Kind, event: MachineEvent<'_>, turn: &mut Turn) {
         let effects = self.effects_of(kind, event, turn);
         self.carry_out(kind, effects, turn);
     }
@@ -445,7 +445,7 @@ impl State {
                 MachineEffect::Refused(refusal) => {
                     self.node.refusals += 1;
                     tracing::warn!(kind = kind.name(), refusal = %refusal, "refused");
-                    self.heed(kind, refusal.code);
+                    self.obey(kind, refusal.code);
                     self.node.last_error = Some(format!("{kind} refused: {refusal}"));
                 }
                 MachineEffect::Hindered { reason } => self.hindered(reason),

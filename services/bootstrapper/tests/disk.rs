@@ -172,7 +172,7 @@ async fn a_disk_is_made_given_its_key_marked_and_opened_again_after_a_reboot() {
 }
 
 #[tokio::test]
-async fn a_disk_gets_the_uuid_of_the_configuration_and_one_with_another_is_told_and_not_used() {
+async fn a_disk_gets_the_uuid_of_the_configuration_and_one_with_another_is_reported_and_not_used() {
     let wanted = Uuid::from_u128(0x6ba7_b810_9dad_11d1_80b4_00c0_4fd4_30c8);
     let mut bench = Bench { uuid: Some(wanted), ..Bench::new() };
     assert_eq!(bench.disk().prepare(&DiskFound::Blank).await, Ok(wanted));
@@ -187,7 +187,7 @@ async fn a_disk_gets_the_uuid_of_the_configuration_and_one_with_another_is_told_
 }
 
 #[tokio::test]
-async fn a_disk_that_cannot_be_read_is_told_and_never_made_anew() {
+async fn a_disk_that_cannot_be_read_is_reported_and_never_formatted_again() {
     let bench = Bench::new();
     let uuid = bench.disk().prepare(&DiskFound::Blank).await.unwrap();
     bench.reboot();
@@ -196,7 +196,7 @@ async fn a_disk_that_cannot_be_read_is_told_and_never_made_anew() {
     bench.overwrite(16 * 1024, &[0xff; 4096]);
     let before = bench.content();
     let error = bench.found().await.unwrap_err();
-    assert!(error.contains("holds something that is no LUKS2 header, and is not touched"), "{error}");
+    assert!(error.contains("holds something that is not a LUKS2 header, and is not touched"), "{error}");
     for pretended in [DiskFound::Blank, ours(uuid, Mark::New, false).unwrap()] {
         bench.disk().prepare(&pretended).await.unwrap_err();
     }
@@ -204,13 +204,13 @@ async fn a_disk_that_cannot_be_read_is_told_and_never_made_anew() {
 }
 
 #[tokio::test]
-async fn a_disk_of_somebody_else_is_not_touched() {
+async fn a_disk_of_another_program_is_not_touched() {
     let bench = Bench::new();
     bench.overwrite(1080, &[0x53, 0xEF]);
     let error = bench.found().await.unwrap_err();
-    assert!(error.contains("no LUKS2 header"), "{error}");
+    assert!(error.contains("not a LUKS2 header"), "{error}");
 
-    // LUKS, but without our token; and with the token of somebody else.
+    // LUKS, but without our token; and with the token of another program.
     let bench = Bench::new();
     fs::write(bench.at("password"), "x").unwrap();
     let file = bench.at("password").display().to_string();
@@ -258,7 +258,7 @@ async fn a_header_that_asks_for_another_cipher_is_not_opened() {
 }
 
 #[tokio::test]
-async fn no_disk_is_made_anew_unless_the_configuration_says_so_and_a_members_never() {
+async fn no_disk_is_formatted_again_unless_the_configuration_says_so_and_a_members_never() {
     let mut bench = Bench::new();
     bench.format = false;
     let error = bench.disk().prepare(&DiskFound::Blank).await.unwrap_err().0;
@@ -268,7 +268,7 @@ async fn no_disk_is_made_anew_unless_the_configuration_says_so_and_a_members_nev
     bench.disk().mark(Mark::Initialised).await.unwrap();
     let member = ours(uuid, Mark::Initialised, true).unwrap();
     let error = bench.disk().prepare(&member).await.unwrap_err().0;
-    assert!(error.ends_with("is a member's and is not made anew"), "{error}");
+    assert!(error.ends_with("is a member's and is not formatted again"), "{error}");
     // Nor if it pretends to be another while it is looked at.
     let pretended = ours(uuid, Mark::New, true).unwrap();
     let error = bench.disk().prepare(&pretended).await.unwrap_err().0;
@@ -338,7 +338,7 @@ async fn mount_directories(bench: &Bench, mount: &str, is_member: bool) -> Resul
 }
 
 #[tokio::test]
-async fn directories_of_kubernetes_lie_on_the_disk_also_after_a_reboot_and_what_lies_elsewhere_is_told() {
+async fn directories_of_kubernetes_lie_on_the_disk_also_after_a_reboot_and_what_lies_elsewhere_is_reported() {
     let bench = Bench::new();
     let mount = bench.at("bin/mount").display().to_string();
     bench.disk().prepare(&DiskFound::Blank).await.unwrap();
@@ -394,8 +394,8 @@ async fn directories_are_bind_mounts_as_the_kernel_lists_them() {
         let name = "disk::directories_are_bind_mounts_as_the_kernel_lists_them";
         let exe = std::env::current_exe().unwrap().display().to_string();
         let ended = unshared(&exe).args(["--exact", name]).env(WITHIN, "1").output().unwrap();
-        let told = String::from_utf8_lossy(&ended.stdout);
-        return assert!(ended.status.success() && told.contains("1 passed"), "{told}");
+        let stdout = String::from_utf8_lossy(&ended.stdout);
+        return assert!(ended.status.success() && stdout.contains("1 passed"), "{stdout}");
     }
     let bench = Bench::new();
     for folder in ["run/state", "var/lib/kubelet"] {

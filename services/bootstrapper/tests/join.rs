@@ -148,7 +148,7 @@ async fn a_host_that_waits_is_stopped_cleanly() {
     assert!(!machine.host.is_locked() && machine.disk_mark() == "new");
 }
 
-/// Kubernetes that gets ready when it is told so, or fails.
+/// Kubernetes that gets ready when it is notified, or fails.
 #[derive(Debug, Clone)]
 struct Broken {
     hangs: Option<Arc<Notify>>,
@@ -164,8 +164,8 @@ impl Installer for Broken {
         self.joins.fetch_add(1, Ordering::SeqCst);
         activity.say("trying in vain");
         match self.hangs.clone() {
-            Some(told) => async move {
-                told.notified().await;
+            Some(released) => async move {
+                released.notified().await;
                 Ok(())
             }
             .boxed(),
@@ -197,7 +197,7 @@ impl Machine {
 }
 
 #[tokio::test]
-async fn a_join_that_fails_after_the_lock_marks_the_disk_tells_everybody_and_reboots_into_a_host_that_joins() {
+async fn a_join_that_fails_after_the_lock_marks_the_disk_reports_it_and_reboots_into_a_host_that_joins() {
     let broker = Mosquitto::start();
     let mut site = Site::start(&broker, vec![join_service()]);
     let machine = Machine::new(4);
@@ -226,9 +226,9 @@ async fn a_process_that_is_killed_after_the_lock_is_followed_by_one_that_reboots
     let mut site = Site::start(&broker, vec![join_service()]);
     let machine = Machine::new(5);
     let (running, joins) = machine.start_broken(&broker, Some(Arc::default()));
-    let in_vain =
+    let trying =
         |site: &Site| site.node(machine.disk).is_some_and(|node| node.activity.as_deref() == Some("trying in vain"));
-    site.until("the join under way", in_vain).await;
+    site.until("the join under way", trying).await;
     assert_eq!((joins.load(Ordering::SeqCst), machine.mark_after("killed").as_str()), (1, "new"));
     running.kill().await;
     assert!(machine.record().contains(r#""progress": "joining""#));
@@ -246,13 +246,13 @@ async fn a_process_that_is_killed_after_the_lock_is_followed_by_one_that_reboots
 async fn a_broker_that_goes_away_after_the_lock_does_not_stop_a_join() {
     let mut broker = Mosquitto::start();
     let mut site = Site::start(&broker, vec![join_service()]);
-    let (machine, told) = (Machine::new(6), Arc::new(Notify::new()));
-    let (running, _) = machine.start_broken(&broker, Some(Arc::clone(&told)));
-    let in_vain =
+    let (machine, released) = (Machine::new(6), Arc::new(Notify::new()));
+    let (running, _) = machine.start_broken(&broker, Some(Arc::clone(&released)));
+    let trying =
         |site: &Site| site.node(machine.disk).is_some_and(|node| node.activity.as_deref() == Some("trying in vain"));
-    site.until("the join under way", in_vain).await;
+    site.until("the join under way", trying).await;
     broker.kill();
-    told.notify_one();
+    released.notify_one();
     while machine.disk_mark() != "initialised" {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }

@@ -246,7 +246,7 @@ async fn a_first_member_is_made_by_a_configuration_as_documented_and_its_kubecon
     let wanted = [RUNTIME, "kubeadm init phase certs ca --config ...", "kubeadm init --skip-token-print --config ..."];
     assert_eq!(bench.commands(), wanted);
     assert!(bench.is_clean() && bench.text("etc/kubernetes/audit-policy.yaml").contains("level: Metadata"));
-    // Its kubelet serves with a certificate that the API server, which is told of the authority, accepts.
+    // Its kubelet serves with a certificate that the API server, which gets the authority's certificate, accepts.
     let verified = Command::new("openssl")
         .args(["verify", "-purpose", "sslserver", "-verify_ip", "10.0.0.7", "-CAfile"])
         .args([bench.at("etc/kubernetes/pki/ca.crt"), bench.at("run/state/kubelet/pki/serving.crt")])
@@ -264,7 +264,7 @@ async fn the_network_of_pods_is_applied_once_the_api_answers_and_one_that_is_mis
     let bench = Bench::new(INIT, "exit 0");
     let network = InitParameters { manifests: vec!["/etc/sparkfleet/cni.yaml".to_owned()], ..parameters() };
     let error = bench.kubeadm().init(&network, bench.activity.clone()).await.unwrap_err().0;
-    assert!(error.starts_with("manifests: ") && error.ends_with("cni.yaml is no file of this host"), "{error}");
+    assert!(error.starts_with("manifests: ") && error.ends_with("cni.yaml is not a file of this host"), "{error}");
     assert!(bench.commands().is_empty());
     fs::create_dir_all(bench.at("etc/sparkfleet")).unwrap();
     fs::write(bench.at("etc/sparkfleet/cni.yaml"), "kind: DaemonSet\n").unwrap();
@@ -294,7 +294,7 @@ async fn before_the_attestation_nothing_of_kubernetes_runs_and_nothing_starts_it
         assert!(bench.commands().contains(&format!("systemctl disable --now {unit}")), "{unit}");
     }
     assert!(!bench.text("commands").contains("systemctl enable"));
-    // One that cannot be stopped is told: the host is not attested, and runs.
+    // A unit that cannot be stopped is an error: the host is not attested, and runs.
     let error = Bench::new("exit 1", "exit 0").k3s(Role::Worker).stop().await.unwrap_err().0;
     assert!(error.starts_with("k3s.service runs although the host is not attested"), "{error}");
 }
@@ -322,7 +322,7 @@ async fn a_k3s_agent_joins_with_a_pinned_token_in_a_file() {
 async fn a_k3s_agent_joins_by_the_first_server_that_answers_and_does_not_start_without_its_configuration() {
     let bench = Bench::new("exit 1", ACCEPTED);
     let error = bench.k3s(Role::Worker).resume(bench.activity.clone()).await.unwrap_err().0;
-    assert!(error.contains("config.yaml") && error.ends_with("reset the host to join anew"), "{error}");
+    assert!(error.contains("config.yaml") && error.ends_with("reset the host to join again"), "{error}");
     assert!(bench.commands().is_empty());
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -345,7 +345,7 @@ async fn a_k3s_server_begins_a_cluster_and_its_kubeconfig_names_the_endpoint() {
 }
 
 #[tokio::test]
-async fn a_k3s_node_that_is_not_accepted_is_told_and_a_token_without_a_pin_is_not_used() {
+async fn a_k3s_node_that_is_not_accepted_is_reported_and_a_token_without_a_pin_is_not_used() {
     let bench = Bench::new("exit 1", "exit 0");
     let mut config = bench.config();
     config.timeouts.member_ms = 300;

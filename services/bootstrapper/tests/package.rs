@@ -29,7 +29,7 @@ fn the_package_brings_the_program_its_units_and_what_they_need() {
     for line in run("dpkg-deb", &["--contents", package]).lines() {
         let (mode, owner) = line.split_once(' ').unwrap();
         assert!(owner.starts_with("root/root"), "{line}");
-        assert!(mode.as_bytes()[5] == b'-' && mode.as_bytes()[8] == b'-', "nobody else can write: {line}");
+        assert!(mode.as_bytes()[5] == b'-' && mode.as_bytes()[8] == b'-', "no other user can write: {line}");
     }
     run("dpkg-deb", &["--raw-extract", package, &unpacked.display().to_string()]);
     let file =
@@ -48,7 +48,7 @@ fn the_package_brings_the_program_its_units_and_what_they_need() {
     let images: Vec<&str> = network.lines().filter_map(|line| line.trim().strip_prefix("image: ")).collect();
     let guide = std::fs::read_to_string(root.join("docs/bootstrapper.md")).unwrap();
     assert!(images.len() == 3 && images.iter().all(|image| guide.contains(image)), "{images:?}");
-    // Nothing is enabled or started by the installation: a machine joins because somebody says so.
+    // Nothing is enabled or started by the installation: a machine joins because an operator enables the units.
     let scripts = [file("DEBIAN/postinst"), file("DEBIAN/prerm")].concat();
     assert!(!scripts.contains("enable ") && !scripts.contains("systemctl start"), "{scripts}");
     assert!(!unpacked.join("etc").exists(), "the configuration is the site's");

@@ -28,7 +28,7 @@ fn help_and_version_are_printed() {
 }
 
 #[test]
-fn what_is_wrong_is_told_in_one_line_and_by_the_code() {
+fn what_is_wrong_is_printed_in_one_line_and_by_the_code() {
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let path = directory.path().join(name);
@@ -52,7 +52,7 @@ fn what_is_wrong_is_told_in_one_line_and_by_the_code() {
 }
 
 #[test]
-fn a_machine_without_a_usable_tpm_is_told_and_nothing_is_touched() {
+fn a_machine_without_a_usable_tpm_is_reported_and_nothing_is_touched() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("bootstrapper.toml");
     let text = format!(

@@ -1,4 +1,4 @@
-//! A control plane joins by a kubeadm that fails, and prints all it knows, before it succeeds. Everything that anybody can see of it is kept: no secret is in it.
+//! A control plane joins by a kubeadm that fails, and prints all it knows, before it succeeds. The test keeps all that can be seen of it: no secret is in it.
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
 use crate::support;
@@ -97,7 +97,7 @@ async fn no_secret_is_in_a_log_a_metric_a_status_or_a_file_for_others() {
         hex::encode(master().state_disk_key(disk, Some(generation.as_bytes())).expose()),
         hex::encode(master().measurement_secret().expose()),
     ];
-    for (place, text) in [("log", &log), ("metrics", &site.heard), ("status", &status)] {
+    for (place, text) in [("log", &log), ("metrics", &site.received), ("status", &status)] {
         for secret in &secrets {
             assert!(!text.contains(secret.as_str()), "{place}: {secret}");
         }

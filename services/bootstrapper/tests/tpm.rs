@@ -131,12 +131,12 @@ impl Machine {
         std::fs::read_to_string(path).unwrap()
     }
 
-    /// The certificate of who signed that of the endorsement key; the manufacturer's root signed it.
+    /// The certificate of the authority that signed the endorsement key's certificate; the manufacturer's root signed it.
     fn intermediate(&self) -> String {
         String::from_utf8(self.tpm.file("ca/issuercert.pem")).unwrap()
     }
 
-    /// As a manufacturer does it who puts the whole chain into its TPMs.
+    /// As a manufacturer does that puts the whole chain into its TPMs.
     fn write_chain(&self) {
         let der = CertificateDer::from_pem_slice(self.intermediate().as_bytes()).unwrap();
         self.tpm.write("chain.der", &der);
@@ -157,7 +157,7 @@ impl Machine {
     }
 }
 
-/// What the first machine measured, and everybody's manufacturer.
+/// What the first machine measured, and the manufacturer of all machines.
 fn verifier(machines: &[&Machine]) -> TpmVerifier {
     verifier_by(machines, &["ca/issuercert.pem", ROOT])
 }
@@ -237,7 +237,7 @@ async fn a_member_renews_its_certificates_without_a_reboot_by_a_quote_that_shows
     let running = machine.start_renewing(&broker, 0);
     let renewed = |site: &Site| site.node(disk).is_some_and(|node| node.kind == "renew" && node.state == "member");
     site.until("the renewal", renewed).await;
-    site.until("that it is told", |site| site.issuers[0].stages_of(disk).last() == Some(&Stage::Member)).await;
+    site.until("its report", |site| site.issuers[0].stages_of(disk).last() == Some(&Stage::Member)).await;
     assert_eq!(running.stop().await, Ending::Member);
     let second = machine.ssh_host_certificate();
     assert!(second != first && second.starts_with("ssh-ed25519-cert-v01@openssh.com "), "{second}");
@@ -304,9 +304,9 @@ async fn a_machine_sends_its_event_log_joins_renews_and_is_refused_after_a_boot_
     machine.tpm.reboot();
     machine.boot(OTHER_COMMAND_LINE);
     let running = machine.start(&broker);
-    let told = |site: &Site| site.node(disk).and_then(|node| node.last_error.clone());
-    site.until("the refusal", |site| told(site).is_some()).await;
-    let error = told(&site).unwrap();
+    let last_error = |site: &Site| site.node(disk).and_then(|node| node.last_error.clone());
+    site.until("the refusal", |site| last_error(site).is_some()).await;
+    let error = last_error(&site).unwrap();
     assert!(error.starts_with("rejoin refused: measurement") && error.contains("image-not-listed: PCR 4"), "{error}");
     assert_eq!(running.stop().await, Ending::Stopped);
     assert_eq!(site.issuers[0].tickets, 2);
@@ -333,7 +333,7 @@ async fn certificates_up_to_the_manufacturers_root_come_from_the_tpm_or_from_the
 }
 
 #[test]
-fn a_register_that_is_extended_and_a_tpm_that_is_not_there_are_told() {
+fn a_register_that_is_extended_and_a_tpm_that_is_not_there_are_reported() {
     let machine = Machine::new(1);
     let mut attester = machine.attester();
     assert_eq!(attester.is_locked(), Ok(false));
@@ -362,7 +362,7 @@ struct Tap {
 }
 
 impl Tap {
-    /// Between whoever connects here and this TPM.
+    /// Between the program that connects here and this TPM.
     fn on(tpm: &Swtpm) -> Self {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let [commands, control] = neighbours();
@@ -494,7 +494,7 @@ async fn the_tpm_gives_out_the_second_key_of_a_disk_after_the_same_boot_before_t
 }
 
 #[tokio::test]
-async fn a_member_with_a_second_key_comes_back_when_nobody_answers_and_is_renewed_when_somebody_does() {
+async fn a_member_with_a_second_key_comes_back_without_an_answer_and_is_renewed_when_an_issuer_answers() {
     let (broker, mut machine) = (Mosquitto::start(), Machine::new(1));
     let (disk, bench) = (machine.disk, Bench::with_uuid(machine.disk));
     let mut service = TestIssuer::join_service(Variant::Tpm2, Box::new(verifier(&[&machine])));
@@ -521,8 +521,8 @@ async fn a_member_with_a_second_key_comes_back_when_nobody_answers_and_is_renewe
         site.node(disk).is_some_and(|node| node.kind == "renew" && node.attempts > 1)
     })
     .await;
-    assert_eq!(service.tickets, 1, "nobody gave it a key");
-    // Who judges the renewal sees the lock register with the id of this cluster.
+    assert_eq!(service.tickets, 1, "no issuer gave it a key");
+    // The issuer that judges the renewal sees the lock register with the id of this cluster.
     site.issuers.push(service);
     site.until("the renewal", |site| site.state(disk) == "member").await;
     assert_eq!((running.stop().await, site.issuers[0].tickets), (Ending::Member, 2));

@@ -1,4 +1,4 @@
-//! Runs a program on the host: never a shell, nothing secret among the arguments, a time limit, and a bounded output that is freed of secrets before anybody sees it.
+//! Runs a program on the host: never a shell, no secret among the arguments, a time limit, and a bounded output from which secrets are removed before it is logged or reported.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ use crate::platform::{Outcome, PlatformError};
 
 /// Bytes of standard output that are kept; more is an error.
 const OUTPUT_BYTES_MAX: usize = 256 * 1024;
-/// Bytes at the end of standard error that are told.
-const TOLD_BYTES_MAX: usize = 2 * 1024;
-/// A shorter line is none: it would be found everywhere.
+/// Bytes at the end of standard error that are reported.
+const STDERR_BYTES_MAX: usize = 2 * 1024;
+/// A shorter line is not taken for a secret: it would be found everywhere.
 const SECRET_BYTES_MIN: usize = 8;
-/// What stands where a secret was.
+/// What replaces a secret.
 const REDACTED: &str = "[redacted]";
 
 /// A program that is to be run.
@@ -38,7 +38,7 @@ pub struct Output {
     /// Standard output. May hold secrets.
     pub stdout: Zeroizing<Vec<u8>>,
     /// The end of standard error, without secrets, in one line.
-    pub told: String,
+    pub stderr: String,
 }
 
 impl Command {
@@ -49,7 +49,7 @@ impl Command {
         Self { program: program.to_owned(), arguments: Vec::new(), input, secrets: Vec::new(), timeout }
     }
 
-    /// With these arguments. Everybody on the host can read them.
+    /// With these arguments. Every process on the host can read them.
     #[must_use]
     pub fn arguments<A: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
         self.arguments.extend(arguments.into_iter().map(|argument| argument.as_ref().to_owned()));
@@ -63,7 +63,7 @@ impl Command {
         self
     }
 
-    /// With a text that must not be told if the program prints it, or a line of it. Lines that are too short to be a secret are told.
+    /// With a text that must not be reported if the program prints it, or a line of it. Lines that are too short to be a secret are reported.
     #[must_use]
     pub fn secret(mut self, secret: &[u8]) -> Self {
         let text = Zeroizing::new(String::from_utf8_lossy(secret).into_owned());
@@ -94,7 +94,7 @@ impl Command {
             let ((), stdout, stderr, status) = tokio::join!(
                 write,
                 read_start(stdout, OUTPUT_BYTES_MAX),
-                read_end(stderr, TOLD_BYTES_MAX + longest),
+                read_end(stderr, STDERR_BYTES_MAX + longest),
                 child.wait()
             );
             (stdout, stderr, status)
@@ -106,10 +106,10 @@ impl Command {
         let Some(stdout) = stdout else {
             return Err(failed(&format_args!("it printed more than {OUTPUT_BYTES_MAX} bytes")));
         };
-        // What is left of a secret whose beginning was cut off must not be told either.
+        // The rest of a secret whose beginning was cut off must not be reported either.
         let start = if is_cut { longest.min(stderr.len()) } else { 0 };
-        let told = without_secrets(&String::from_utf8_lossy(&stderr[start..]), &self.secrets);
-        Ok(Output { code: status.code(), stdout, told })
+        let stderr = without_secrets(&String::from_utf8_lossy(&stderr[start..]), &self.secrets);
+        Ok(Output { code: status.code(), stdout, stderr })
     }
 
     /// Runs it; any other code than 0 is an error.
@@ -124,8 +124,8 @@ impl Command {
         let output = self.run().await?;
         match output.code {
             Some(0) => Ok(output.stdout),
-            Some(code) => Err(PlatformError::new(what, format_args!("ended with code {code}: {}", output.told))),
-            None => Err(PlatformError::new(what, format_args!("was killed: {}", output.told))),
+            Some(code) => Err(PlatformError::new(what, format_args!("ended with code {code}: {}", output.stderr))),
+            None => Err(PlatformError::new(what, format_args!("was killed: {}", output.stderr))),
         }
     }
 }
@@ -193,7 +193,7 @@ mod tests {
     #[tokio::test]
     async fn output_comes_back_and_a_code_is_an_error_with_its_reason() {
         let output = shell("cat; echo no >&2; exit 3").input(b"in").run().await.unwrap();
-        assert_eq!((output.code, output.stdout.as_slice(), output.told.as_str()), (Some(3), b"in".as_slice(), "no"));
+        assert_eq!((output.code, output.stdout.as_slice(), output.stderr.as_str()), (Some(3), b"in".as_slice(), "no"));
         let error = shell("echo one >&2; echo two >&2; exit 1").succeed().await.unwrap_err().0;
         assert_eq!(error, "/bin/sh -c: ended with code 1: one two");
         let error = Command::new(Path::new("/nonexistent/kubeadm"), Duration::from_secs(1)).run().await.unwrap_err().0;
@@ -205,7 +205,7 @@ mod tests {
         let error = shell("head -c 400000 /dev/zero").run().await.unwrap_err().0;
         assert_eq!(error, "/bin/sh: it printed more than 262144 bytes");
         let output = shell("head -c 400000 /dev/zero | tr '\\0' 'x' >&2").run().await.unwrap();
-        assert_eq!(output.told.len(), TOLD_BYTES_MAX);
+        assert_eq!(output.stderr.len(), STDERR_BYTES_MAX);
     }
 
     #[tokio::test]
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn secrets_are_not_told_not_even_the_rest_of_one() {
+    async fn secrets_are_not_reported_not_even_the_rest_of_one() {
         let secret = "s3cr3t-of-the-node";
         let script = format!("echo '{secret} --token=abcdef.0123456789abcdef x' >&2; exit 1");
         let error = shell(&script).secret(secret.as_bytes()).succeed().await.unwrap_err().0;
@@ -226,7 +226,7 @@ mod tests {
             shell("echo at MIGHAgEAMBMGByqGSM49. >&2; exit 1").secret(key.as_bytes()).succeed().await.unwrap_err().0;
         assert!(error.ends_with("at [redacted]."), "{error}");
         // The secret lies across the place where the output is cut.
-        let filler = "y".repeat(TOLD_BYTES_MAX - 4);
+        let filler = "y".repeat(STDERR_BYTES_MAX - 4);
         let script = format!("printf '{secret}{filler}' >&2; exit 1");
         let error = shell(&script).secret(secret.as_bytes()).succeed().await.unwrap_err().0;
         assert!(!error.contains("node") && error.ends_with("yyyy"), "{error}");

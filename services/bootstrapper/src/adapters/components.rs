@@ -111,12 +111,12 @@ impl Components {
             let unpacked = tokio::task::spawn_blocking(move || unpack(&archive, &target, bytes_max)).await;
             return unpacked.map_err(|error| PlatformError::new("unpacking", error))?;
         }
-        let in_place = File::open(&part.0)
+        let executable = File::open(&part.0)
             .and_then(|file| {
                 file.set_permissions(fs::Permissions::from_mode(EXECUTABLE)).and_then(|()| file.sync_all())
             })
             .and_then(|()| fs::rename(&part.0, &target));
-        in_place.map_err(|error| PlatformError::new(target.display(), error))
+        executable.map_err(|error| PlatformError::new(target.display(), error))
     }
 
     async fn download(&self, url: &str, to: &Path) -> Outcome<()> {
@@ -298,7 +298,7 @@ fn place(folder: &Path, name: &Path) -> Outcome<Option<PathBuf>> {
     Ok((path != folder).then_some(path))
 }
 
-/// Beside its place first: what runs from there goes on with the old file.
+/// Written beside its place first: a program that runs from there keeps the old file.
 fn write_entry(from: &mut impl Read, path: &Path, mode: u32) -> std::io::Result<()> {
     let make = make_folder_of(path);
     make.map_err(|error| std::io::Error::other(error.0))?;

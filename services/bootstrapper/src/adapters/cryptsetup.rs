@@ -1,7 +1,7 @@
 //! The state disk: LUKS2 by the command `cryptsetup`. Keys go in by standard input or by files of mode 0600 that are removed, never as arguments.
 //!
-//! A header is looked at as a *copy*, and a member's disk is opened with the very copy that was checked: whoever can write to the disk in between changes nothing that is used. Changes
-//! (key, token) are made by `cryptsetup` in place, because it keeps two copies with sequence numbers and a power cut leaves one of them; the result is looked at again.
+//! The checks read a *copy* of the header, and a member's disk is opened with the very copy that was checked. So a write to the disk in between changes nothing that is used. Changes
+//! (key, token) are made by `cryptsetup` in place, because it keeps two copies with sequence numbers and a power cut leaves one of them. The result is checked again.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -31,7 +31,7 @@ const BLANK_BYTES: u64 = 4 * 1024 * 1024;
 /// What `cryptsetup` says to a wrong key.
 const WRONG_KEY: i32 = 2;
 
-/// How keys are made of passphrases. Ours have 256 bits, nobody guesses them, and hosts are small: so little work and memory, and none of it measured first.
+/// How keys are derived from passphrases. These passphrases have 256 bits and cannot be guessed, and hosts are small: so little work and memory, and none of it measured first.
 const PBKDF: [&str; 6] = ["--pbkdf", "argon2id", "--pbkdf-force-iterations", "4", "--pbkdf-memory", "65536"];
 
 /// Authenticated sectors are written once, all of them.
@@ -53,7 +53,7 @@ pub struct CryptsetupDisk {
     timeout: Duration,
 }
 
-/// A file that is removed when it is not needed any longer, also when somebody gives up in between.
+/// A file that is removed when it is not needed any longer, also when the caller gives up in between.
 #[derive(Debug)]
 pub(crate) struct Removed(pub(crate) PathBuf);
 
@@ -110,7 +110,7 @@ impl CryptsetupDisk {
         let backup = self.cryptsetup().arguments([Path::new("luksHeaderBackup"), &self.device]);
         let backup = backup.arguments([Path::new("--header-backup-file"), &copy.0]).succeed().await;
         backup.map_err(|error| {
-            about(&format_args!("holds something that is no LUKS2 header, and is not touched ({error})"))
+            about(&format_args!("holds something that is not a LUKS2 header, and is not touched ({error})"))
         })?;
         let json = self.cryptsetup().arguments([Path::new("luksDump"), Path::new("--dump-json-metadata"), &copy.0]);
         let json = json.succeed().await.map_err(|error| about(&error))?;
@@ -194,7 +194,7 @@ impl CryptsetupDisk {
             format = format.arguments(["--integrity", "hmac-sha256"]);
         }
         format.arguments([&self.device]).succeed().await?;
-        // Its key follows from this, too: who knew that of the disk before knows nothing of this one.
+        // The key of the disk follows from this, too: the key of the disk before reveals nothing about this one.
         self.import_token(TOKEN_SLOT, &token(Mark::New, Some(Uuid::new_v4())), false).await
     }
 
@@ -224,13 +224,13 @@ impl CryptsetupDisk {
         let name = self.device.display();
         let uuid = match found {
             DiskFound::Ours { mark: Mark::Initialised, .. } => {
-                return Err(PlatformError(format!("state disk {name} is a member's and is not made anew")));
+                return Err(PlatformError(format!("state disk {name} is a member's and is not formatted again")));
             }
             DiskFound::Ours { uuid, .. } => *uuid,
             DiskFound::Blank => self.config.uuid.unwrap_or_else(Uuid::new_v4),
         };
         if !self.config.format {
-            let what = if *found == DiskFound::Blank { "is blank" } else { "has to be made anew" };
+            let what = if *found == DiskFound::Blank { "is blank" } else { "has to be formatted again" };
             return Err(PlatformError(format!("state disk {name} {what}, and disk.format is not set")));
         }
         // What was found may not be what is there.
@@ -255,7 +255,7 @@ impl CryptsetupDisk {
         }
         let (copy, _, header) = self.checked_header().await?;
         if header.mark != Mark::Initialised {
-            return Err(PlatformError("the state disk is no member's".to_owned()).into());
+            return Err(PlatformError("the state disk is not a member's".to_owned()).into());
         }
         if !self.opens(Some(&copy.0), slot, key).await? {
             return Err(UnlockError::WrongKey);
@@ -336,7 +336,7 @@ impl CryptsetupDisk {
 }
 
 fn failed(what: &str, output: &Output) -> PlatformError {
-    PlatformError(format!("cryptsetup {what}: ended with code {:?}: {}", output.code, output.told))
+    PlatformError(format!("cryptsetup {what}: ended with code {:?}: {}", output.code, output.stderr))
 }
 
 impl StateDisk for CryptsetupDisk {

@@ -1,6 +1,6 @@
-//! The directories of the host that lie on the state disk: what Kubernetes keeps (etcd, keys, Secrets of pods, images, logs) is encrypted with it, and is not there before the disk is open.
+//! The directories of the host that lie on the state disk. What Kubernetes keeps (etcd, keys, Secrets of pods, images, logs) is encrypted with it, and is not there before the disk is open.
 //!
-//! Each is a bind mount of a directory below `FOLDER` of the state disk. What the kernel says of its mounts (`/proc/self/mountinfo`, proc_pid_mountinfo(5)) is what is believed.
+//! Each is a bind mount of a directory below `FOLDER` of the state disk. Only the kernel's list of mounts counts (`/proc/self/mountinfo`, proc_pid_mountinfo(5)).
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -15,7 +15,7 @@ use crate::platform::{Outcome, PlatformError};
 
 /// Folder of the state disk with the directories, each under its path on the host.
 const FOLDER: &str = "directories";
-/// etcd wants a directory that nobody else can read; for the others, files have their own modes.
+/// etcd wants a directory that no other user can read; for the others, files have their own modes.
 const PRIVATE: &str = "/var/lib/etcd";
 
 /// See the module.
@@ -44,7 +44,7 @@ impl StateDirectories {
     /// Mounts those that are not mounted yet. `is_member`: of a host whose state disk holds them already.
     ///
     /// # Errors
-    /// The first that does not lie on the state disk afterwards: something else is mounted there, it cannot be made, or a member's files lie in clear outside of the state disk.
+    /// The first that does not lie on the state disk afterwards. Something else is mounted there, it cannot be made, or a member's files lie in clear outside of the state disk.
     pub async fn mount(&self, is_member: bool) -> Outcome<()> {
         for directory in &self.directories {
             self.mount_one(directory, is_member).await?;
@@ -70,7 +70,7 @@ impl StateDirectories {
             if is_member && !source.exists() {
                 return Err(PlatformError(format!("{text}; move them to {}, or reset the host", source.display())));
             }
-            tracing::warn!("{text}; they are covered, and nobody reads them any more");
+            tracing::warn!("{text}; they are covered, and no program reads them any more");
         }
         make(&source, mode)?;
         let mount = Command::new(&self.mount, self.timeout).arguments(["--bind"]);

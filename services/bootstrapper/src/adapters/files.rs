@@ -23,7 +23,7 @@ use crate::renewal::ValidityPeriod;
 
 /// Folder of the record, below the state disk.
 const RECORD: &str = "sparkfleet/node_state.json";
-/// What the lock register is extended with when nobody answers, hexadecimal, below the state disk.
+/// What the lock register is extended with when no issuer answers, hexadecimal, below the state disk.
 const CLUSTER_ID: &str = "sparkfleet/cluster_id";
 /// The kubelet's serving certificate, below the state disk.
 pub const KUBELET_CERTIFICATE: &str = "kubelet/pki/serving.crt";
@@ -52,7 +52,7 @@ pub fn below(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// Makes the folder of a file. Folders are for everybody to pass through; what is secret is so by its own mode.
+/// Makes the folder of a file. Any user can pass through folders; a secret file is protected by its own mode.
 ///
 /// # Errors
 /// It cannot be made.
@@ -162,7 +162,7 @@ impl Files {
     pub fn write_membership(&self, membership: &Membership, kubelet_key: Option<&Zeroizing<String>>) -> Outcome<()> {
         if let Some((path, _)) = membership.files.iter().find(|(path, _)| !CONTROL_PLANE_FILES.contains(&path.as_str()))
         {
-            return Err(PlatformError(format!("{path:?} is no file of a control plane")));
+            return Err(PlatformError(format!("{path:?} is not a file of a control plane")));
         }
         for (path, content) in &membership.files {
             let is_public =
@@ -207,7 +207,7 @@ impl Files {
         fs::read_to_string(self.state.join(KUBELET_KEY)).ok().map(Zeroizing::new)
     }
 
-    /// How long the certificates live that are there. One that cannot be read is told and passed over: nobody uses it.
+    /// How long the certificates live that are there. One that cannot be read is logged and skipped: no program uses it.
     #[must_use]
     pub fn certificates(&self) -> Vec<ValidityPeriod> {
         let read = |name: &str| fs::read_to_string(self.state.join(name)).ok();
@@ -224,7 +224,7 @@ impl Files {
             .collect()
     }
 
-    /// Writes the SSH authority whose users may log in; an empty one is none.
+    /// Writes the SSH authority whose users may log in; an empty text means no authority.
     ///
     /// # Errors
     /// It is as it was.
@@ -293,7 +293,7 @@ mod tests {
         let read = |name: &str| fs::read_to_string(root.path().join("run/state").join(name)).unwrap();
         assert_eq!((files.certificates(), files.kubelet_key()), (Vec::new(), None));
         files.write_membership(&membership(), Some(&key)).unwrap();
-        assert_eq!(files.certificates(), [], "what cannot be read has no life");
+        assert_eq!(files.certificates(), [], "what cannot be read has no validity");
         let renewal = Renewal {
             node_name: "edge-1".to_owned(),
             kubelet_certificate: der_of(CERTIFICATE).unwrap().to_vec(),
@@ -307,8 +307,8 @@ mod tests {
         let key_file = inode(KUBELET_KEY);
         files.write_renewal(&renewal, Some(&key)).unwrap();
         assert_eq!(inode(KUBELET_KEY), key_file, "the key stays where it is");
-        let life = ValidityPeriod { from_ms: 1_795_295_582_000, until_ms: 253_402_300_799_000 };
-        assert_eq!(files.certificates(), [life]);
+        let validity = ValidityPeriod { from_ms: 1_795_295_582_000, until_ms: 253_402_300_799_000 };
+        assert_eq!(files.certificates(), [validity]);
         assert_eq!(read(SSH_AUTHORITY), "ssh-ed25519 CCCC\n");
         assert_eq!(
             read(SSH_HOST_CERTIFICATE),
@@ -364,7 +364,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let membership = Membership { files: vec![("admin.conf".to_owned(), "x".into())], ..membership() };
         let error = files(root.path()).write_membership(&membership, None).unwrap_err();
-        assert_eq!(error.0, "\"admin.conf\" is no file of a control plane");
+        assert_eq!(error.0, "\"admin.conf\" is not a file of a control plane");
         assert!(!root.path().join("etc").exists());
     }
 

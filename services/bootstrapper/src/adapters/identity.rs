@@ -17,9 +17,9 @@ use crate::platform::{Outcome, PlatformError};
 /// Largest SSH host key file.
 const SSH_KEY_BYTES_MAX: u64 = 16 * 1024;
 
-/// What is asked for, and the private key that belongs to it.
+/// The identity that a host asks for, and the private key that belongs to it.
 #[derive(Debug)]
-pub struct Asked {
+pub struct IdentityRequest {
     /// What goes into the evidence.
     pub identity: Identity,
     /// Private key of the certificate request, PEM; None without a request.
@@ -36,14 +36,14 @@ pub fn ask(
     root: &Path,
     boot: [u8; 16],
     member: Option<(String, Option<Zeroizing<String>>)>,
-) -> Outcome<Asked> {
+) -> Outcome<IdentityRequest> {
     let (known_name, known_key) = member.map_or((None, None), |(name, key)| (Some(name), key));
     let node_name = known_name.or_else(|| config.node_name.clone()).unwrap_or_else(|| host_name(root));
     let ssh_host_key = ssh_host_key(&below(root, &config.paths.ssh_host_key))?;
     // k3s certifies its kubelets itself.
     let wants_certificate = config.kubernetes.distribution == Distribution::Kubeadm && !node_name.is_empty();
     let (certificate_request, kubelet_key) = match wants_certificate {
-        // Only what somebody wrote down: an issuer refuses an address that the site does not allow.
+        // Only addresses of the configuration: an issuer refuses an address that the site does not allow.
         true => {
             certificate_request(&node_name, addresses, known_key.as_ref()).map(|(request, key)| (request, Some(key)))?
         }
@@ -53,7 +53,7 @@ pub fn ask(
     let names = Some(node_name.clone()).filter(|name| !name.is_empty());
     let principals = names.into_iter().chain(addresses.iter().map(IpAddr::to_string)).collect();
     let identity = Identity { boot, node_name, certificate_request, ssh_host_key, principals };
-    Ok(Asked { identity, kubelet_key })
+    Ok(IdentityRequest { identity, kubelet_key })
 }
 
 /// The name of the host in the form of a node's name; empty if there is none.
@@ -94,7 +94,7 @@ fn ssh_host_key(path: &Path) -> Outcome<Vec<u8>> {
     let mut fields = text.split_whitespace();
     match (fields.next(), fields.next().map(|key| STANDARD.decode(key))) {
         (Some("ssh-ed25519"), Some(Ok(key))) => Ok(key),
-        _ => Err(wrong("is no line of an ssh-ed25519 key")),
+        _ => Err(wrong("is not a line of an ssh-ed25519 key")),
     }
 }
 
@@ -124,7 +124,10 @@ mod tests {
         assert!(asked.identity.ssh_host_key.is_empty());
         fs::write(&key, "ssh-rsa AAAA").unwrap();
         assert!(
-            ask(&config, &[], root.path(), [7; 16], None).unwrap_err().0.ends_with("is no line of an ssh-ed25519 key")
+            ask(&config, &[], root.path(), [7; 16], None)
+                .unwrap_err()
+                .0
+                .ends_with("is not a line of an ssh-ed25519 key")
         );
     }
 }

@@ -77,7 +77,7 @@ impl K3s {
         self.systemctl.run(&["restart", "--no-block", service]).await
     }
 
-    /// Waits until a file is there. k3s tells nobody else.
+    /// Waits until a file is there. k3s reports it in no other way.
     async fn wait_for(&self, path: &str) -> Outcome<()> {
         let path = self.at(path);
         let wait = async {
@@ -129,7 +129,7 @@ impl K3s {
         let unusable = |error: &dyn std::fmt::Display| {
             PlatformError::new(
                 path.display(),
-                format_args!("{error}; this member cannot be started, reset the host to join anew"),
+                format_args!("{error}; this member cannot be started, reset the host to join again"),
             )
         };
         let config = fs::read(&path).map_err(|error| unusable(&error))?;
@@ -141,7 +141,7 @@ impl K3s {
     }
 }
 
-/// The token in the form that pins the cluster's authority: without it anybody could be the server.
+/// The token in the form that pins the cluster's authority: without it any machine could pose as the server.
 fn secure_token(membership: &Membership) -> Outcome<Zeroizing<String>> {
     let token = Zeroizing::new(String::from_utf8_lossy(membership.token.expose()).into_owned());
     if token.starts_with("K10") {

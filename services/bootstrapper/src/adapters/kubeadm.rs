@@ -121,7 +121,7 @@ impl Kubeadm {
 
     async fn reset(&self, plan: &JoinPlan) -> Outcome<()> {
         let reset = self.kubeadm().arguments(["reset", "--force", "--cri-socket"]).arguments([&self.socket]);
-        without_telling(reset, &plan.membership).succeed().await.map(drop)
+        without_secrets(reset, &plan.membership).succeed().await.map(drop)
     }
 
     /// Gives the kernel what a kubelet wants of it.
@@ -161,7 +161,7 @@ impl Kubeadm {
         let text = render::join(plan, server, &self.host)?;
         let file = self.configuration(&text)?;
         let join = self.kubeadm().arguments(["join", "--config"]).arguments([&file.0]);
-        without_telling(join, &plan.membership).succeed().await.map(drop)
+        without_secrets(join, &plan.membership).succeed().await.map(drop)
     }
 
     async fn join_with_retries(&self, plan: &JoinPlan, activity: &Activity) -> Outcome<()> {
@@ -195,7 +195,7 @@ impl Kubeadm {
         let paths = parameters.manifests.iter().map(|path| below(&self.root, Path::new(path)));
         let there = |path: PathBuf| {
             let is_there = path.is_file();
-            let missing = || PlatformError(format!("manifests: {} is no file of this host", path.display()));
+            let missing = || PlatformError(format!("manifests: {} is not a file of this host", path.display()));
             if is_there { Ok(path) } else { Err(missing()) }
         };
         paths.map(there).collect()
@@ -230,7 +230,7 @@ impl Kubeadm {
         for path in KUBELET_FILES.map(|path| below(&self.root, Path::new(path))) {
             if !path.exists() {
                 let text = format!("{} is missing: this member cannot be started", path.display());
-                return Err(PlatformError(format!("{text}, reset the host to join anew")));
+                return Err(PlatformError(format!("{text}, reset the host to join again")));
             }
         }
         self.prepare_host(activity).await?;
@@ -239,14 +239,14 @@ impl Kubeadm {
     }
 }
 
-/// What is secret in a ticket is not told, whatever a program prints.
-fn without_telling(command: Command, membership: &Membership) -> Command {
+/// Secrets of a ticket are not reported, whatever the program prints.
+fn without_secrets(command: Command, membership: &Membership) -> Command {
     let files = membership.files.iter().map(|(_, content)| content);
     let secrets = [&membership.token, &membership.node_password].into_iter().chain(files);
     secrets.fold(command, |command, secret| command.secret(secret.expose()))
 }
 
-/// A small file that nobody else may see.
+/// A small file that no other user may read.
 pub(super) fn read_secret(path: &Path, bytes_max: u64) -> Outcome<SecretBytes> {
     let unreadable = |error: &dyn std::fmt::Display| PlatformError::new(path.display(), error);
     let length = fs::metadata(path).map_err(|error| unreadable(&error))?.len();

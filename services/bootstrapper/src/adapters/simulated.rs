@@ -69,7 +69,7 @@ struct Header {
 }
 
 impl SimulatedHost {
-    /// The host with this directory and state disk. The same `seed` is the same TPM; whoever has it is the TPM.
+    /// The host with this directory and state disk. The same `seed` is the same TPM; a program that has the seed is the TPM.
     ///
     /// # Errors
     /// The seed makes no key, which no seed does.
@@ -138,7 +138,7 @@ impl SimulatedHost {
     }
 
     fn inside(&self) -> MutexGuard<'_, Inside> {
-        // Whoever panicked while he held it left a simulation that is still consistent: each change is one assignment.
+        // A thread that panicked while it held the lock left a simulation that is still consistent: each change is one assignment.
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -43,7 +43,7 @@ impl Session {
         Ok(())
     }
 
-    /// Passes an update on. One that the node refuses is told in the log.
+    /// Passes an update on. An update that the node refuses is logged.
     ///
     /// # Errors
     /// The session has ended.

@@ -1,10 +1,10 @@
-//! Who started the process and waits for news of it: systemd, by its notification socket (`sd_notify(3)`).
+//! The supervisor, which started the process and waits for its notifications: systemd, by its notification socket (`sd_notify(3)`).
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// Tells the supervisor how it goes. Without one, nobody.
+/// Notifies the supervisor of progress; does nothing without one.
 #[derive(Debug, Default)]
 pub struct Supervisor {
     socket: Option<UnixDatagram>,
@@ -12,7 +12,7 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Nobody: for simulations and tests.
+    /// Without a supervisor: for simulations and tests.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
@@ -29,7 +29,7 @@ impl Supervisor {
     /// With this socket; `watchdog`: how long it waits for a sign of life.
     #[must_use]
     pub fn new(socket: Option<UnixDatagram>, watchdog: Option<Duration>) -> Self {
-        // Whoever waits for news must not be able to stop what they are about: what does not fit is dropped.
+        // A supervisor that does not read must not block this process: what does not fit is dropped.
         let socket = socket.filter(|socket| socket.set_nonblocking(true).is_ok());
         let watchdog = watchdog.filter(|_| socket.is_some());
         Self { socket, watchdog }
@@ -64,7 +64,7 @@ impl Supervisor {
 
     fn say(&self, text: &str) {
         if let Some(Err(error)) = self.socket.as_ref().map(|socket| socket.send(text.as_bytes())) {
-            tracing::debug!(%error, "the supervisor was not told");
+            tracing::debug!(%error, "the supervisor could not be notified");
         }
     }
 }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_supervisor_is_told_in_its_words() {
+    fn a_supervisor_is_notified_in_its_words() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("notify");
         let systemd = UnixDatagram::bind(&path).unwrap();
@@ -101,12 +101,12 @@ mod tests {
         supervisor.status("join\nawaits-ticket");
         supervisor.alive();
         supervisor.stopping();
-        let told = [(); 4].map(|()| received(&systemd));
-        assert_eq!(told, ["READY=1", "STATUS=join awaits-ticket", "WATCHDOG=1", "STOPPING=1"]);
+        let notified = [(); 4].map(|()| received(&systemd));
+        assert_eq!(notified, ["READY=1", "STATUS=join awaits-ticket", "WATCHDOG=1", "STOPPING=1"]);
     }
 
     #[test]
-    fn a_supervisor_that_does_not_read_holds_nobody_up() {
+    fn a_supervisor_that_does_not_read_blocks_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("notify");
         let _systemd = UnixDatagram::bind(&path).unwrap();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_supervisor_nobody_is_told_and_nothing_is_due() {
+    fn without_a_supervisor_nothing_is_sent_and_nothing_is_due() {
         assert!(connect("/nonexistent/notify").is_none());
         let supervisor = Supervisor::new(None, Some(Duration::from_secs(1)));
         supervisor.ready();

@@ -1,4 +1,4 @@
-//! The program systemctl, which starts units and tells them what has changed.
+//! The program systemctl, which starts units and makes them read what has changed.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::command::Command;
 use crate::config::KubernetesConfig;
 use crate::platform::{Activity, Outcome, PlatformError};
 
-/// Its host certificate is read when it starts, and when it is told to reload.
+/// It reads its host certificate at its start and at a reload.
 const SSH: &str = "ssh.service";
 
 /// See the module.
@@ -51,12 +51,12 @@ impl Systemctl {
         Ok(())
     }
 
-    /// Makes SSH and these units read renewed certificates. Who cannot be told does so at its next start.
+    /// Makes SSH and these units read renewed certificates. A unit that cannot be reloaded reads them at its next start.
     pub async fn renewed(&self, units: &[&str], activity: &Activity) {
         for unit in [SSH].iter().chain(units) {
             activity.say(format!("making {unit} read the renewed certificates"));
             if let Err(error) = self.run(&["try-reload-or-restart", "--no-block", unit]).await {
-                tracing::warn!(unit, %error, "was not told of the renewed certificates");
+                tracing::warn!(unit, %error, "was not made to read the renewed certificates");
             }
         }
     }

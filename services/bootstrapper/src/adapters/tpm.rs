@@ -1,11 +1,11 @@
 //! A TPM 2.0 by the C library tpm2-tss (feature `tpm`): variant `tpm2` of the join protocol, in the forms that `join-attestation` reads.
 //!
-//! Both keys are primary keys of the endorsement hierarchy, made of the TPM's own seed: the endorsement key by the standard template (RSA-2048, so that the manufacturer's
-//! certificate fits), the attestation key as a restricted P-256 signing key. So they are the same after every boot, nothing is kept, and nothing is made persistent in the TPM.
+//! Both keys are primary keys of the endorsement hierarchy, made of the TPM's own seed. The endorsement key follows the standard template (RSA-2048, so that the manufacturer's
+//! certificate fits); the attestation key is a restricted P-256 signing key. So they are the same after every boot, nothing is kept, and nothing is made persistent in the TPM.
 //!
-//! Commands are authorised in one session, which is salted with the endorsement key: its HMACs keep who sits between processor and TPM from changing a command or an answer, and the
-//! first parameter of each is encrypted, so that a secret that the TPM gives out cannot be read on the wires. It is salted with the very key that is shown to the join service, so one
-//! that somebody puts in between is refused there.
+//! Commands are authorised in one session, which is salted with the endorsement key. Its HMACs keep an attacker between processor and TPM from changing a command or an answer. The
+//! first parameter of each is encrypted, so a secret that the TPM gives out cannot be read on the wires. The salt uses the very key that is shown to the join service, so one
+//! that an attacker puts in between is refused there.
 
 mod sealed;
 
@@ -227,7 +227,7 @@ impl Open {
             .execute_without_session(|context| context.get_capability(CapabilityType::AssignedPcr, 0, 16))
             .map_err(failed("banks"))?;
         let CapabilityData::AssignedPcr(list) = capability else {
-            return Err(PlatformError("TPM: it does not tell its banks".to_owned()));
+            return Err(PlatformError("TPM: it does not list its banks".to_owned()));
         };
         let used = list.get_selections().iter().filter(|selection| !selection.is_empty());
         Ok(used.map(|selection| selection.hashing_algorithm()).collect())

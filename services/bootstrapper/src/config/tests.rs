@@ -48,7 +48,7 @@ fn a_wrong_value_is_refused_by_the_name_of_its_key() {
         (|config| config.trust.root = Some("xy".to_owned()), "trust.root must have 64 hexadecimal digits"),
         (|config| config.suites = vec!["rot13".to_owned()], "suites holds \"rot13\"; write"),
         (|config| config.suites.clear(), "suites must name"),
-        (|config| config.node_name = Some("Edge 1".to_owned()), "node_name \"Edge 1\" is no RFC 1123"),
+        (|config| config.node_name = Some("Edge 1".to_owned()), "node_name \"Edge 1\" is not an RFC 1123"),
         (|config| config.addresses = vec!["edge-1".to_owned()], "addresses holds \"edge-1\""),
         (|config| config.attestation.bank = "sha1".to_owned(), "attestation.bank must be"),
         (|config| config.attestation.lock_register = 16, "attestation.lock_register is 16; it must be at most 15"),

@@ -99,7 +99,7 @@ fn parameters_that_could_not_be_used_are_refused() {
     assert!(error("{").starts_with("parameters of the init: EOF"));
     assert_eq!(
         error(r#"{"nodeName": "../x", "clusterName": "c"}"#),
-        "parameters of the init: nodeName is no RFC 1123 subdomain"
+        "parameters of the init: nodeName is not an RFC 1123 subdomain"
     );
     assert_eq!(error(r#"{"nodeName": "a", "clusterName": ""}"#), "parameters of the init: clusterName is missing");
     let component = InitComponent { url: "https://a".to_owned(), sha256: "ab".repeat(32), path: "/boot/x".to_owned() };

@@ -32,7 +32,7 @@ impl State {
         }
     }
 
-    /// An administrator wants to be asked, or no longer. Anybody may say so: it makes the host say more and nothing else.
+    /// An administrator wants to be asked, or no longer. Any client may send this command: it only makes the host publish more.
     fn on_administrator(&mut self, wanted: bool, turn: &mut Turn) {
         let Some(host) = self.host.as_ref().filter(|_| self.phase == Phase::Asking) else { return };
         let kind = match host.kind {
@@ -59,7 +59,7 @@ impl State {
                 let settings = HostSettings { kind, role, ..host.clone() };
                 self.tracks.push(JoinSession::new(settings, Some(ends_at)));
                 self.reminded_at = Some(turn.now.mono);
-                self.tell(kind, MachineEvent::Start, turn);
+                self.drive(kind, MachineEvent::Start, turn);
             }
         }
     }
@@ -91,7 +91,7 @@ impl State {
         }
     }
 
-    /// The answer cannot be used, and somebody has to look: a warning, once for each reason, and the status.
+    /// The answer cannot be used, and an operator has to look: a warning, once for each reason, and the status.
     pub(super) fn hindered(&mut self, reason: String) {
         if self.node.last_error.as_ref() != Some(&reason) {
             tracing::warn!(%reason, "the answer cannot be used");

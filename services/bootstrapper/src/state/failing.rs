@@ -1,4 +1,4 @@
-//! What a failure after the lock means: it is told, the disk is marked, and the host reboots.
+//! What a failure after the lock means: it is reported, the disk is marked, and the host reboots.
 
 use join_protocol::host::Event as MachineEvent;
 use join_protocol::message::acknowledgement::Stage;
@@ -12,7 +12,7 @@ impl State {
     pub(super) fn fail(&mut self, reason: &str, reset: bool, turn: &mut Turn) {
         tracing::error!(reason, reset, "failed after the lock");
         if let Some(kind) = self.work.as_ref().and_then(|work| work.kind) {
-            self.tell(kind, MachineEvent::Stage(Stage::Failed, reason.to_owned()), turn);
+            self.drive(kind, MachineEvent::Stage(Stage::Failed, reason.to_owned()), turn);
         }
         self.node.last_error = Some(reason.to_owned());
         self.node.activity = None;
@@ -30,7 +30,7 @@ impl State {
         let Phase::Failing { marked, reboot_at, reason } = &mut self.phase else { return };
         *marked = true;
         if let Some(error) = error {
-            // The token never said that the host is a member, so the disk is made anew either way.
+            // The token never said that the host is a member, so the disk is formatted again either way.
             tracing::error!(%error, "the state disk could not be marked for reset");
             reason.push_str(&format!("; and the state disk could not be marked for reset: {error}"));
         }

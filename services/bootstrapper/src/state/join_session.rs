@@ -15,7 +15,7 @@ pub(super) struct JoinSession {
     counted: Option<RequestId>,
     /// Begin again then.
     restart_at: Option<Duration>,
-    /// Nobody is asked any longer then.
+    /// The session ends then.
     pub(super) ends_at: Option<Duration>,
 }
 

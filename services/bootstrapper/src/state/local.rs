@@ -1,7 +1,7 @@
-//! A member that nobody answers: it comes back by the second key of its disk, which its TPM gives out while it boots what it booted when it was given its last ticket.
+//! A member whom no issuer answers. It comes back by the second key of its disk. Its TPM gives that key out if it boots the same software as when it got its last ticket.
 //!
-//! It asks first, and whoever refuses it is heeded. It locks itself as ever, and once it runs it asks for the renewal of its certificates: so the join service sees it again, and it
-//! hears whether it still may.
+//! It asks first, and obeys an issuer that refuses it. It locks itself as ever, and once it runs it asks for the renewal of its certificates. So the join service sees it again, and it
+//! learns whether it still may.
 
 use join_protocol::refusal::{RefusalClass, RefusalCode};
 use join_protocol::terms::Kind;
@@ -11,9 +11,9 @@ use super::{Phase, State, Turn};
 use crate::event::Task;
 
 impl State {
-    /// Nobody answered in time.
+    /// No issuer answered in time.
     pub(super) fn unlock_locally(&mut self, turn: &mut Turn) {
-        tracing::warn!("nobody gave the key of the state disk; the TPM is asked for the second one");
+        tracing::warn!("no issuer gave the key of the state disk; the TPM is asked for the second one");
         self.unlocks_at = None;
         let steps = vec![Step::UnlockSealed, Step::LockAgain];
         self.begin_work(Work::of_member(steps, turn.now.mono + self.settings.lock_within), turn);
@@ -36,8 +36,8 @@ impl State {
         self.run(Task::Inspect);
     }
 
-    /// What somebody who is believed says about the host holds also for the second key.
-    pub(super) fn heed(&mut self, kind: Kind, code: RefusalCode) {
+    /// What a trusted issuer says about the host holds also for the second key.
+    pub(super) fn obey(&mut self, kind: Kind, code: RefusalCode) {
         let is_verdict = !code.may_be_clear() && code.class() != RefusalClass::Retry;
         match kind {
             Kind::Rejoin | Kind::Recover if is_verdict => self.unlocks_at = None,

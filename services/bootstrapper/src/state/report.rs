@@ -16,7 +16,7 @@ use crate::event::{Effect, Inspection};
 /// Property of a message that counts what was said: an Edge Node sends nothing that it has said already, and the protocol repeats the same bytes.
 const REPEAT: &str = "Repeat";
 
-/// How often it is told that messages were not believed, at most.
+/// The shortest time between two reports of ignored messages.
 const IGNORED_INTERVAL: Duration = Duration::from_secs(1);
 
 impl State {
@@ -25,13 +25,13 @@ impl State {
         self.node.simulated = inspection.keys.variant == Variant::Simulated;
         let name = &inspection.identity.node_name;
         self.node.node_name = (!name.is_empty()).then(|| name.clone());
-        if self.told.is_some() {
+        if self.published.is_some() {
             // It has looked around before in this run.
             return;
         }
         let mut metrics = HostMessage::birth_metrics(&[]);
         metrics.extend(self.node.to_metrics());
-        self.told = Some(self.node.clone());
+        self.published = Some(self.node.clone());
         self.effects.push(Effect::Birth { disk, metrics });
     }
 
@@ -54,14 +54,14 @@ impl State {
         } else if let Some(track) = self.tracks.first() {
             self.node.kind = track.kind.name().to_owned();
         }
-        if let Some(told) = &self.told {
-            // Anybody can send what is not believed, and must not make the host say as much.
-            let only_ignored = HostNode { ignored: told.ignored, ..self.node.clone() } == *told;
-            let waits = only_ignored && self.mono < self.told_at + IGNORED_INTERVAL;
-            let changes = self.node.changes_since(told);
+        if let Some(published) = &self.published {
+            // Any client can send messages that are ignored, and must not make the host publish as often.
+            let only_ignored = HostNode { ignored: published.ignored, ..self.node.clone() } == *published;
+            let waits = only_ignored && self.mono < self.published_at + IGNORED_INTERVAL;
+            let changes = self.node.changes_since(published);
             if !changes.is_empty() && !waits {
-                self.told = Some(self.node.clone());
-                self.told_at = self.mono;
+                self.published = Some(self.node.clone());
+                self.published_at = self.mono;
                 self.set(changes);
             }
         }

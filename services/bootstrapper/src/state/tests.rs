@@ -68,13 +68,13 @@ fn a_join_an_init_and_a_rejoin_are_these_steps_and_no_others() {
     assert_eq!(world.kind(), "recover");
 }
 
-/// A member that runs, whose certificates have lived two thirds of their life.
+/// A member that runs, whose certificates are past two thirds of their validity.
 fn aged() -> World {
     let mut world = World::new(Kind::Rejoin);
     assert_eq!(world.run(), Run::Ended(Ending::Member));
     assert_eq!(world.kind(), "rejoin");
     world.tasks.clear();
-    world.told.clear();
+    world.stages.clear();
     world.host.certificates = vec![ValidityPeriod { from_ms: 0, until_ms: world::START_MS * 3 / 2 }];
     world
 }
@@ -92,7 +92,7 @@ fn a_member_that_is_started_again_renews_its_certificates_when_two_thirds_of_the
     assert_eq!(world.run(), Run::Ended(Ending::Member));
     assert_eq!(world.tasks, ["inspect", "mount-directories", "resume", "renew"]);
     assert_eq!((world.kind(), world.host.renewed[0].node_name.as_str()), ("renew", "edge-1"));
-    assert!(world.told.iter().any(|(stage, _)| *stage == Stage::Member), "{:?}", world.told);
+    assert!(world.stages.iter().any(|(stage, _)| *stage == Stage::Member), "{:?}", world.stages);
     assert_eq!((world.host.mark, world.host.reboots), (Some(Mark::Initialised), 0));
     assert_eq!(world.state().node().state, "member");
 }
@@ -112,12 +112,12 @@ fn a_renewal_that_fails_leaves_the_member_what_it_is() {
     }
     for code in [RefusalCode::EndorsementRevoked, RefusalCode::Lock, RefusalCode::Superseded] {
         let mut world = aged();
-        world.join_service.refuse = Some(Refusal::new(code, "as told"));
+        world.join_service.refuse = Some(Refusal::new(code, "as planned"));
         still_a_member(world, code.name());
     }
     let mut world = aged();
     world.join_service_answers = false;
-    still_a_member(world, "nobody answers");
+    still_a_member(world, "no issuer answers");
     let mut world = aged();
     world.join_service.renews_for = Some("edge-2".to_owned());
     still_a_member(world, "of another node");
@@ -127,12 +127,12 @@ fn a_renewal_that_fails_leaves_the_member_what_it_is() {
     world.run_for(1_000);
     // An administrator renews nothing, and a stop ends it at once.
     world.command_administrator(true);
-    assert_eq!(world.kinds_heard().last(), Some(&Kind::Renew));
+    assert_eq!(world.kinds_received().last(), Some(&Kind::Renew));
     assert_eq!(world.stop(), Run::Ended(Ending::Member));
 }
 
 #[test]
-fn what_fails_before_the_lock_is_told_and_tried_again() {
+fn what_fails_before_the_lock_is_reported_and_tried_again() {
     for (kind, task) in [
         (Kind::Join, "save joining"),
         (Kind::Init, "save joining"),
@@ -145,24 +145,24 @@ fn what_fails_before_the_lock_is_told_and_tried_again() {
         assert_eq!(world.tasks.iter().filter(|name| **name == task).count(), 2);
         assert_eq!(world.tasks.iter().filter(|name| **name == LOCK).count(), 1, "it is locked once");
         assert!(
-            world.told.iter().any(|(stage, text)| *stage == Stage::Failed && text.contains("as told")),
+            world.stages.iter().any(|(stage, text)| *stage == Stage::Failed && text.contains("as planned")),
             "{:?}",
-            world.told
+            world.stages
         );
         assert_eq!(world.host.reboots, 0);
     }
 }
 
 #[test]
-fn what_fails_after_the_lock_marks_the_disk_tells_the_issuer_and_reboots() {
+fn what_fails_after_the_lock_marks_the_disk_reports_it_to_the_issuer_and_reboots() {
     for (kind, tasks) in [(Kind::Join, &JOIN), (Kind::Init, &INIT)] {
         for task in tasks.iter().skip_while(|task| **task != LOCK) {
             let mut world = World::new(kind);
             world.trouble = Some(Trouble::Fails(task, usize::MAX));
             let Run::Ended(Ending::Reboot(reason)) = world.run() else { panic!("{kind} {task}: {:?}", world.tasks) };
-            assert!(reason.contains("as told"), "{reason}");
+            assert!(reason.contains("as planned"), "{reason}");
             assert_eq!((world.host.mark, world.host.reboots), (Some(Mark::Reset), 1), "{kind} {task}");
-            assert!(world.told.iter().any(|(stage, _)| *stage == Stage::Failed), "{kind} {task}: {:?}", world.told);
+            assert!(world.stages.iter().any(|(stage, _)| *stage == Stage::Failed), "{kind} {task}: {:?}", world.stages);
             assert_eq!(world.state().node().state, "failed");
             // And then it is a new host.
             world.trouble = None;
@@ -243,7 +243,7 @@ fn a_disk_that_cannot_be_marked_does_not_keep_a_failed_host_from_its_reboot() {
         world.trouble = Some(trouble);
         let Run::Ended(Ending::Reboot(reason)) = world.run() else { panic!("{:?}", world.tasks) };
         assert!(reason.contains("could not be marked for reset"), "{reason}");
-        // The token never said that it is a member's, so the next boot makes it anew.
+        // The token never said that it is a member's, so the next boot formats it again.
         (world.trouble, world.also) = (None, None);
         world.power_off();
         world.run_to_the_end("after a mark that failed");
@@ -267,10 +267,10 @@ fn asking_an_administrator_ends_by_itself_and_is_reminded_no_more_than_once_a_se
     let mut world = World::new(Kind::Join);
     (world.join_service_answers, world.administrator_answers) = (false, false);
     world.run_for(1_000);
-    assert_eq!(world.kinds_heard(), [Kind::Join]);
+    assert_eq!(world.kinds_received(), [Kind::Join]);
     world.command_administrator(true);
     world.run_for(10);
-    assert_eq!((world.kinds_heard(), world.state().node().administrator), (vec![Kind::Join, Kind::Init], true));
+    assert_eq!((world.kinds_received(), world.state().node().administrator), (vec![Kind::Join, Kind::Init], true));
     let said = world.hellos.len();
     for _ in 0..50 {
         world.command_administrator(true);
@@ -280,7 +280,7 @@ fn asking_an_administrator_ends_by_itself_and_is_reminded_no_more_than_once_a_se
     assert!(!world.state().node().administrator, "ten minutes after the last command");
     world.hellos.clear();
     world.run_for(60 * 1_000);
-    assert_eq!(world.kinds_heard(), [Kind::Join]);
+    assert_eq!(world.kinds_received(), [Kind::Join]);
     world.command_administrator(true);
     world.run_for(10);
     world.command_administrator(false);
@@ -323,17 +323,17 @@ fn a_ticket_that_cannot_be_used_is_given_up_before_the_lock() {
     let error = world.state().node().last_error.clone().unwrap();
     assert_eq!(error, "the ticket cannot be used: membership.servers is empty");
     assert!(world.join_service.tickets > 1, "it asks again");
-    assert!(world.told.contains(&(Stage::Failed, error)), "the issuer knows, and may revoke: {:?}", world.told);
+    assert!(world.stages.contains(&(Stage::Failed, error)), "the issuer knows, and may revoke: {:?}", world.stages);
 }
 
 #[test]
-fn a_refusal_is_told_and_a_disk_of_another_cluster_is_not_taken_in() {
+fn a_refusal_is_reported_and_a_disk_of_another_cluster_is_not_taken_in() {
     let mut world = World::new(Kind::Join);
-    world.join_service.refuse = Some(Refusal::new(RefusalCode::ApprovalPending, "ask somebody"));
+    world.join_service.refuse = Some(Refusal::new(RefusalCode::ApprovalPending, "ask the operator"));
     world.run_for(10_000);
     let node = world.state().node();
     assert_eq!((node.state.as_str(), node.refusals), ("resting", 1));
-    assert_eq!(node.last_error.as_deref(), Some("join refused: approval-pending: ask somebody"));
+    assert_eq!(node.last_error.as_deref(), Some("join refused: approval-pending: ask the operator"));
 
     let mut world = World::new(Kind::Rejoin);
     world.host.record.as_mut().unwrap().measurement_salt = "00".repeat(32);
@@ -361,7 +361,7 @@ fn a_host_with_a_wrong_clock_says_so_and_comes_in_when_it_is_right() {
 fn what_cannot_be_looked_at_ends_the_run_and_touches_nothing() {
     let mut world = World::new(Kind::Join);
     world.trouble = Some(Trouble::Fails("inspect", usize::MAX));
-    assert_eq!(world.run(), Run::Ended(Ending::Blocked("as told".to_owned())));
+    assert_eq!(world.run(), Run::Ended(Ending::Blocked("as planned".to_owned())));
     assert_eq!(world.tasks, ["inspect"]);
     let mut world = World::new(Kind::Join);
     world.host.locked = true;
@@ -396,7 +396,7 @@ fn messages_that_are_not_believed_are_counted_and_make_the_host_say_little() {
     assert!(world.said <= said + 1, "{} messages", world.said - said);
     assert_eq!(world.state().node().ignored, 1_000);
     world.run_for(60_000);
-    assert_eq!(world.heard().unwrap().ignored, 1_000, "it is told with what it says next");
+    assert_eq!(world.dashboard().unwrap().ignored, 1_000, "the next message reports it");
 }
 
 #[test]

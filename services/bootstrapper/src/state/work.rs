@@ -6,9 +6,9 @@
 //! | init | record "joining" | key of the disk, directories, SSH authority, components, init, record "member", token |
 //! | rejoin, recover | unlock the disk, compare its record | directories, start |
 //!
-//! Then the disk is given its second key, or that is taken away, as the ticket says; a failure of that costs nothing else.
+//! Then the disk gets its second key, or loses it, as the ticket says. A failure of that costs nothing else.
 //!
-//! The token says "initialised" last of all, so whatever interrupts a host before it leaves a disk that nobody needs. What fails before the lock is tried again; after it the disk is
+//! The token says "initialised" last of all, so whatever interrupts a host before it leaves a disk that no member needs. What fails before the lock is tried again. After the lock the disk is
 //! marked for reset (of a join or an init: a member's disk never is) and the host reboots.
 
 use std::collections::VecDeque;
@@ -101,7 +101,7 @@ fn steps_of(kind: Kind) -> Vec<Step> {
 pub(super) struct Work {
     /// None: a member that starts, without a ticket.
     pub(super) kind: Option<Kind>,
-    /// The last stage that was told.
+    /// The last stage that was reported.
     pub(super) stage: Option<Stage>,
     /// When it has taken too long.
     pub(super) until: Duration,
@@ -112,7 +112,7 @@ pub(super) struct Work {
     selection: Option<Selection>,
     steps: VecDeque<Step>,
     running: Step,
-    /// The second quote of an init, which is told with the result.
+    /// The second quote of an init, which is sent with the result.
     quote: Option<Vec<u8>>,
 }
 
@@ -372,7 +372,7 @@ impl State {
         turn: &mut Turn,
     ) -> Result<(), TaskError> {
         let Some(request) = self.work.as_ref().and_then(|work| work.request) else { return Ok(()) };
-        self.tell(kind, MachineEvent::Locked { request, quote, result }, turn);
+        self.drive(kind, MachineEvent::Locked { request, quote, result }, turn);
         let track = self.tracks.iter().find(|track| track.kind == kind);
         if track.is_none_or(|track| track.machine.condition() != Condition::Committed) {
             return Err(TaskError("the lock could not be acknowledged: quote or result is too large".to_owned()));
@@ -381,15 +381,15 @@ impl State {
         Ok(())
     }
 
-    /// Tells a stage.
+    /// Reports a stage.
     fn reach(&mut self, stage: Stage, turn: &mut Turn) {
         self.note(stage);
         if let Some(kind) = self.work.as_ref().and_then(|work| work.kind) {
-            self.tell(kind, MachineEvent::Stage(stage, String::new()), turn);
+            self.drive(kind, MachineEvent::Stage(stage, String::new()), turn);
         }
     }
 
-    /// A stage is never told back.
+    /// The reported stage never goes back.
     fn note(&mut self, stage: Stage) {
         let Some(work) = &mut self.work else { return };
         if work.stage.is_none_or(|reached| reached < stage) {
@@ -409,7 +409,7 @@ impl State {
             return self.ask(Kind::Renew, disk, inspection, turn);
         }
         self.phase = Phase::Member { until: turn.now.mono + self.settings.linger };
-        // Whoever had no ticket has nobody to answer to.
+        // A member without a ticket has no issuer to answer.
         if self.is_stopping || !had_ticket {
             self.report();
             self.end(Ending::Member);
@@ -432,7 +432,7 @@ impl State {
                 self.work = None;
                 self.phase = Phase::Asking;
                 self.rest(kind, &reason, turn);
-                // Who is to end and is a member has nothing to finish.
+                // A member that has to end has nothing to finish.
                 if self.is_stopping {
                     self.on_stop();
                 }
@@ -441,10 +441,10 @@ impl State {
         }
     }
 
-    /// Nothing is lost: tells why, forgets the ticket, and asks again later.
+    /// Nothing is lost: reports why, forgets the ticket, and asks again later.
     fn rest(&mut self, kind: Kind, reason: &str, turn: &mut Turn) {
         tracing::warn!(kind = kind.name(), reason, "the ticket is given up");
-        self.tell(kind, MachineEvent::Stage(Stage::Failed, reason.to_owned()), turn);
+        self.drive(kind, MachineEvent::Stage(Stage::Failed, reason.to_owned()), turn);
         self.node.last_error = Some(reason.to_owned());
         if self.work.is_none() {
             self.node.activity = None;

@@ -218,8 +218,8 @@ impl TestIssuer {
         let authority = SshAuthority::from_seed(&master().ssh_authority_seed()).unwrap();
         let principals = vec![body.node_name.clone()];
         let request = HostRequest { key: &body.ssh_host_key, principals: &principals, allowed: &principals };
-        let (now, life) = (Duration::from_millis(now_ms), Duration::from_secs(30 * 86_400));
-        let certificate = authority.certify(&request, self.drawn, &[9; 32], now, life);
+        let (now, validity) = (Duration::from_millis(now_ms), Duration::from_secs(30 * 86_400));
+        let certificate = authority.certify(&request, self.drawn, &[9; 32], now, validity);
         (authority.line(), certificate.map(|certificate| certificate.line).unwrap_or_default())
     }
 
@@ -301,7 +301,7 @@ impl TestIssuer {
         }
     }
 
-    /// Every distinct stage that this host told, in order.
+    /// Every distinct stage that this host reported, in order.
     pub fn stages_of(&self, disk: Uuid) -> Vec<Stage> {
         let node = disk.hyphenated().to_string();
         let mut stages: Vec<Stage> =

@@ -1,4 +1,4 @@
-//! What the tests stand on: a Mosquitto, somebody who issues tickets over it, and simulated hosts.
+//! What the tests use: a Mosquitto, an issuer of tickets over it, and simulated hosts.
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 

@@ -43,7 +43,7 @@ pub fn install(root: &Path) {
     script(&at("umount"), &format!("echo umount >> {root}/commands; rm $1; : > {root}/proc/self/mounts"));
 }
 
-/// Removes the symbolic links below a folder, which stand for mounts.
+/// Removes the symbolic links below a folder, which represent mounts.
 fn remove_links(path: &Path) {
     let Ok(metadata) = fs::symlink_metadata(path) else { return };
     if metadata.is_symlink() {

@@ -74,8 +74,8 @@ pub struct Site {
     pub issuers: Vec<TestIssuer>,
     pub nodes: BTreeMap<String, HostNode>,
     pub alive: BTreeMap<String, bool>,
-    /// Everything that was heard, as text: nothing secret may be in it.
-    pub heard: String,
+    /// Every received metric, as text: no secret may be in it.
+    pub received: String,
 }
 
 impl Site {
@@ -83,7 +83,7 @@ impl Site {
         let config =
             HostConfig { rebirth_jitter: std::time::Duration::from_millis(10), ..HostConfig::of_contracts(None) };
         let host = sparkplug_mqtt::spawn_host(config, &broker.config(), Clock::new()).unwrap();
-        Self { host, issuers, nodes: BTreeMap::new(), alive: BTreeMap::new(), heard: String::new() }
+        Self { host, issuers, nodes: BTreeMap::new(), alive: BTreeMap::new(), received: String::new() }
     }
 
     /// Answers hosts until the condition holds.
@@ -127,7 +127,7 @@ impl Site {
         let address = Address { group: node.group.to_string(), node: node.edge_node.to_string() };
         let now_ms = Clock::new().now().wall;
         for metric in metrics {
-            self.heard.push_str(&format!("{metric:?}\n"));
+            self.received.push_str(&format!("{metric:?}\n"));
             let answers: Vec<_> =
                 self.issuers.iter_mut().filter_map(|issuer| issuer.on_metric(&address, metric, now_ms)).collect();
             for answer in answers {

@@ -1,4 +1,4 @@
-//! Downloads from a server of their own, hashes, and archives that nobody should unpack.
+//! Downloads from a server of their own, hashes, and hostile archives.
 
 use super::*;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -42,7 +42,7 @@ pub struct Host {
 /// Configuration of a join. It holds the token.
 ///
 /// # Errors
-/// There is no `https://` server, or a taint is none.
+/// There is no `https://` server, or a text is not a taint.
 pub fn join(plan: &JoinPlan, server: Option<&str>, host: &Host) -> Outcome<Zeroizing<Vec<u8>>> {
     let membership = &plan.membership;
     let server = server.and_then(|server| server.strip_prefix("https://"));
@@ -73,7 +73,7 @@ pub fn join(plan: &JoinPlan, server: Option<&str>, host: &Host) -> Outcome<Zeroi
 /// Configuration of an init.
 ///
 /// # Errors
-/// A taint is none.
+/// A text is not a taint.
 pub fn init(parameters: &InitParameters, host: &Host) -> Outcome<Zeroizing<Vec<u8>>> {
     let mut arguments = kubelet_arguments(host, &parameters.labels);
     arguments.extend(serving_arguments(host));

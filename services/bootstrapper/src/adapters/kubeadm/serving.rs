@@ -17,7 +17,7 @@ use crate::platform::{Outcome, PlatformError};
 /// Largest certificate or key of an authority.
 const AUTHORITY_BYTES_MAX: u64 = 64 * 1024;
 
-/// Issues it for this name and these addresses, and writes it with its key to the state disk. It lives for a year, as what kubeadm issues does; `renewal` looks after it.
+/// Issues it for this name and these addresses, and writes it with its key to the state disk. It is valid for a year, as kubeadm's certificates are; `renewal` renews it.
 ///
 /// # Errors
 /// The authority cannot be read, or does not sign.

@@ -1,7 +1,7 @@
 //! A second key of the disk: an object of the TPM's storage hierarchy, which is given out only in a session whose policy is the digest of registers (`TPM2_PolicyPCR`).
 //!
-//! The lock register is one of them, with its value before a lock: so the key comes out once in a boot, before anything of the disk runs, and no longer once the host is locked. The
-//! storage key is made of the TPM's own seed; who clears the TPM makes another, and the sealed key is of no use any more.
+//! The lock register is one of them, with its value before a lock. So the TPM gives the key out once in a boot, before anything of the disk runs, and no longer once the host is locked. The
+//! storage key is made of the TPM's own seed; clearing the TPM makes another, and the sealed key is of no use any more.
 
 use aws_lc_rs::digest;
 use join_protocol::secret::Secret;
@@ -81,7 +81,7 @@ impl TpmAttester {
         Secret::from_slice(content.value()).ok_or_else(|| PlatformError("TPM: the second key is malformed".to_owned()))
     }
 
-    /// The registers with the lock register, and the digest of their values: those that an issuer judged, or of now if it did not ask for them; of the lock register that before a lock.
+    /// The registers with the lock register, and the digest of their values: the values that an issuer judged, or the present ones if it did not ask for them. The lock register has its value before a lock.
     fn policy(&mut self, selection: &Selection) -> Outcome<Policy> {
         let bank = hash_of(selection.bank());
         if bank != self.bank {

@@ -1,4 +1,4 @@
-//! A member that nobody answers.
+//! A member whom no issuer answers.
 
 use join_protocol::refusal::{Refusal, RefusalCode};
 use join_protocol::selection::{Bank, Selection};
@@ -24,7 +24,7 @@ fn member() -> World {
 }
 
 #[test]
-fn a_member_that_nobody_answers_comes_back_by_its_tpm_and_asks_whether_it_still_may() {
+fn a_member_without_an_answer_comes_back_by_its_tpm_and_asks_whether_it_still_may() {
     let mut world = member();
     world.join_service_answers = false;
     world.run_for(59_000);
@@ -42,7 +42,7 @@ fn a_member_that_nobody_answers_comes_back_by_its_tpm_and_asks_whether_it_still_
 }
 
 #[test]
-fn without_anybody_for_good_it_is_a_member_nevertheless_and_nothing_is_taken_by_who_is_answered() {
+fn without_an_answer_for_good_it_is_a_member_nevertheless_and_a_member_with_an_answer_takes_nothing() {
     let mut world = member();
     world.join_service_answers = false;
     assert_eq!(world.run(), Run::Ended(Ending::Member));
@@ -57,15 +57,15 @@ fn without_anybody_for_good_it_is_a_member_nevertheless_and_nothing_is_taken_by_
 }
 
 #[test]
-fn who_is_refused_does_not_come_back_by_itself_and_who_is_told_to_wait_does() {
+fn a_refused_member_does_not_come_back_by_itself_and_one_that_has_to_wait_does() {
     for code in [RefusalCode::EndorsementRevoked, RefusalCode::Measurement, RefusalCode::PolicyInvalid] {
         let mut world = member();
-        world.join_service.refuse = Some(Refusal::new(code, "as told"));
+        world.join_service.refuse = Some(Refusal::new(code, "as planned"));
         world.run_for(600_000);
         assert_eq!((world.tasks.as_slice(), world.host.locked), (["inspect"].as_slice(), false), "{code}");
     }
     let mut world = member();
-    world.join_service.refuse = Some(Refusal::new(RefusalCode::IssuingFailed, "as told"));
+    world.join_service.refuse = Some(Refusal::new(RefusalCode::IssuingFailed, "as planned"));
     world.run_for(70_000);
     assert!(world.host.locked && world.tasks.contains(&"unlock sealed"), "{:?}", world.tasks);
 }
@@ -77,8 +77,8 @@ fn another_image_gets_nothing_of_the_tpm_and_asks_on() {
     world.run_for(600_000);
     assert_eq!(world.tasks, ["inspect", "unlock sealed"], "the TPM is asked once");
     assert_eq!((world.host.locked, world.host.reboots), (false, 0));
-    let told = world.heard().unwrap().last_error.clone().unwrap();
-    assert_eq!(told, "unlocking the state disk by the TPM: the second key is not given out");
+    let error = world.dashboard().unwrap().last_error.clone().unwrap();
+    assert_eq!(error, "unlocking the state disk by the TPM: the second key is not given out");
     world.join_service_answers = true;
     assert_eq!(world.run(), Run::Ended(Ending::Member));
 }
@@ -90,14 +90,14 @@ fn a_second_key_that_is_not_wanted_any_more_is_taken_away() {
     world.join_service.local_unlock = None;
     assert_eq!(world.run(), Run::Ended(Ending::Member));
     assert_eq!((world.tasks.last(), world.host.sealed), (Some(&"remove sealed"), None));
-    // By a renewal, of who came back by itself; and by one that says that it is revoked.
+    // By a renewal of a member that came back by itself; and by one that says that it is revoked.
     for is_revoked in [false, true] {
         let mut world = member();
         world.join_service_answers = false;
         world.run_for(70_000);
         world.join_service_answers = true;
         world.join_service.local_unlock = None;
-        let refusal = Refusal::new(RefusalCode::EndorsementRevoked, "as told");
+        let refusal = Refusal::new(RefusalCode::EndorsementRevoked, "as planned");
         world.join_service.refuse = is_revoked.then_some(refusal);
         assert_eq!(world.go_on(), Run::Ended(Ending::Member));
         assert_eq!((world.host.sealed, world.host.reboots), (None, 0), "revoked: {is_revoked}");
@@ -112,8 +112,8 @@ fn a_second_key_that_cannot_be_made_costs_nothing_but_itself() {
         world.trouble = Some(trouble);
         assert_eq!(world.run(), Run::Ended(Ending::Member));
         assert_eq!((world.host.mark, world.host.sealed, world.host.reboots), (Some(Mark::Initialised), None, 0));
-        let told = world.state().node().last_error.clone().unwrap();
-        assert!(told.starts_with("giving the state disk its second key: "), "{told}");
+        let error = world.state().node().last_error.clone().unwrap();
+        assert!(error.starts_with("giving the state disk its second key: "), "{error}");
     }
 }
 

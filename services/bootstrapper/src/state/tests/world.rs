@@ -82,7 +82,7 @@ pub struct World {
     pub trouble: Option<Trouble>,
     pub also: Option<Trouble>,
     pub tasks: Vec<&'static str>,
-    pub told: Vec<(Stage, String)>,
+    pub stages: Vec<(Stage, String)>,
     pub hellos: Vec<Kind>,
     /// Data messages.
     pub said: usize,
@@ -194,7 +194,7 @@ impl World {
             trouble: None,
             also: None,
             tasks: Vec::new(),
-            told: Vec::new(),
+            stages: Vec::new(),
             hellos: Vec::new(),
             said: 0,
             shown: String::new(),
@@ -212,11 +212,11 @@ impl World {
     }
 
     /// What a dashboard sees.
-    pub const fn heard(&self) -> Option<&HostNode> {
+    pub const fn dashboard(&self) -> Option<&HostNode> {
         self.node.as_ref()
     }
 
-    pub fn kinds_heard(&self) -> Vec<Kind> {
+    pub fn kinds_received(&self) -> Vec<Kind> {
         let mut kinds = self.hellos.clone();
         kinds.sort_unstable();
         kinds.dedup();
@@ -360,7 +360,7 @@ impl World {
             }
         }
         for issuer in [&mut self.join_service, &mut self.administrator] {
-            self.told.extend(issuer.stages.drain(..).map(|(_, stage, text)| (stage, text)));
+            self.stages.extend(issuer.stages.drain(..).map(|(_, stage, text)| (stage, text)));
         }
     }
 
@@ -383,7 +383,7 @@ impl World {
                 if name == "lock" {
                     let _ = self.perform(task);
                 }
-                Err(TaskError("as told".to_owned()))
+                Err(TaskError("as planned".to_owned()))
             }
             Some(Trouble::Hangs(_)) => {
                 // Before the lock it is to hang once only: the next try must come through.
@@ -411,7 +411,7 @@ impl World {
         match task {
             Task::Inspect => return Ok(Done::Inspected(Box::new(host.inspection()))),
             Task::Prepare(_) => {
-                assert_ne!(host.mark, Some(Mark::Initialised), "a member's disk is never made anew");
+                assert_ne!(host.mark, Some(Mark::Initialised), "a member's disk is never formatted again");
                 (host.mark, host.key, host.record, host.open) = (Some(Mark::New), None, None, true);
             }
             Task::Unlock(key) if host.key.as_ref() == Some(&key) => {
