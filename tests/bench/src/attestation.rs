@@ -9,7 +9,7 @@ use configdb_schema::document::AttestationPolicy;
 use join_attestation::{KeyEvidence, Phase, Policy, QuoteEvidence, Seed, judge, judge_keys, pcr};
 use serde_json::json;
 
-use crate::centre::cpu_seconds;
+use crate::central_services::cpu_seconds;
 use crate::figures::{Table, profile};
 
 macro_rules! recorded {

@@ -10,7 +10,7 @@ use join_service_contract::host::JoinHost;
 use sparkplug::payload::{Dialect, EncodeOptions, Form, Inflated, Limits, Payload, decode_ref, encode};
 use sparkplug::{Metric, Properties, TypedMetrics as _};
 
-use crate::centre::cpu_seconds;
+use crate::central_services::cpu_seconds;
 use crate::figures::{Table, profile, ratio};
 
 /// UTC ms of every sample; six bytes, as they are today.

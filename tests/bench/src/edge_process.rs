@@ -11,7 +11,7 @@ use simulator::flux::chart::Charts;
 use sparkplug::session::QoS;
 use sparkplug_mqtt::{Clock, ListenerEvent, MqttConfig};
 
-use crate::centre::{cpu_seconds, resident_mib};
+use crate::central_services::{cpu_seconds, resident_mib};
 use crate::figures::{self, Distribution, Table, ms};
 use crate::latency::start_broker;
 

@@ -60,7 +60,7 @@ impl Table {
 
 /// Writes a line to standard output.
 pub fn say(line: &str) {
-    // Who closed standard output wants no more.
+    // A reader that has closed standard output wants no more.
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 

@@ -1,7 +1,7 @@
 //! The attested join: from hello to ticket, what a ticket costs the join service, and the bytes of each message.
 //!
-//! The service is the real one, in a thread of its own, on a simulated API server over HTTP; hosts speak the real protocol over real sessions, with TPMs in software whose time is
-//! part of the figures but far below that of a real one.
+//! The service is the real one, in a thread of its own, on a simulated API server over HTTP. Hosts speak the real protocol over real sessions. Their TPMs are software, whose time is
+//! part of the figures but far below that of a real TPM.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -244,7 +244,7 @@ impl JoiningHost {
     /// The host is refused, or its session has ended.
     pub async fn join(&mut self) -> anyhow::Result<Duration> {
         let begun = Instant::now();
-        self.tell(Event::Start).await?;
+        self.step_with_effects(Event::Start).await?;
         loop {
             if let Some(opened) = self.opened {
                 return Ok(opened - begun);
@@ -259,7 +259,7 @@ impl JoiningHost {
                         }
                     }
                 }
-                () = self.clock.sleep_until(deadline) => self.tell(Event::Timer).await?,
+                () = self.clock.sleep_until(deadline) => self.step_with_effects(Event::Timer).await?,
             }
         }
     }
@@ -273,18 +273,18 @@ impl JoiningHost {
         match message {
             IssuerMessage::Challenge(bytes) => {
                 self.messages.push(("challenge", bytes.clone()));
-                self.tell(Event::Challenge(&bytes)).await
+                self.step_with_effects(Event::Challenge(&bytes)).await
             }
             IssuerMessage::Ticket(bytes) => {
                 self.messages.push(("ticket", bytes.clone()));
-                self.tell(Event::Ticket(&bytes)).await
+                self.step_with_effects(Event::Ticket(&bytes)).await
             }
-            IssuerMessage::ClearRefusal(bytes) => self.tell(Event::ClearRefusal(&bytes)).await,
-            IssuerMessage::AskAgain => self.tell(Event::AskAgain).await,
+            IssuerMessage::ClearRefusal(bytes) => self.step_with_effects(Event::ClearRefusal(&bytes)).await,
+            IssuerMessage::AskAgain => self.step_with_effects(Event::AskAgain).await,
         }
     }
 
-    async fn tell(&mut self, event: Event<'_>) -> anyhow::Result<()> {
+    async fn step_with_effects(&mut self, event: Event<'_>) -> anyhow::Result<()> {
         let mut effects = std::collections::VecDeque::from(self.step(event));
         while let Some(effect) = effects.pop_front() {
             match effect {
@@ -304,7 +304,9 @@ impl JoiningHost {
                     effects.extend(self.step(Event::Locked { request, quote, result: None }));
                     effects.extend(self.step(Event::Stage(Stage::Member, String::new())));
                 }
-                Effect::Renew { .. } => anyhow::bail!("host {}: nobody asked to renew", self.number),
+                Effect::Renew { .. } => {
+                    anyhow::bail!("host {}: it renews although the benchmark did not ask for it", self.number)
+                }
                 Effect::Refused(refusal) => anyhow::bail!("host {} is refused: {refusal:?}", self.number),
                 Effect::Hindered { reason } => anyhow::bail!("host {}: {reason}", self.number),
                 Effect::Ignored { message, reason } => anyhow::bail!("host {}: {message}: {reason}", self.number),

@@ -46,7 +46,7 @@ pub async fn run(plan: Plan) -> anyhow::Result<()> {
     let broker = start_broker().await?;
     let mqtt = MqttConfig { servers: vec![broker.url()], ..MqttConfig::default() };
     let shutdown = Shutdown::new();
-    let services = start_centre(&organisation, directory.path(), &mqtt, &shutdown).await?;
+    let services = start_central_services(&organisation, directory.path(), &mqtt, &shutdown).await?;
     let plants = plants(&organisation, plan.clusters)?;
     let mut fleet = Fleet::start(&plants, &mqtt);
     let mut operator = Operator::open(&organisation, &mqtt).await?;
@@ -76,7 +76,7 @@ pub async fn start_broker() -> anyhow::Result<Broker> {
 }
 
 /// ConfigDB on SQLite and the cluster manager, in this process.
-async fn start_centre(
+async fn start_central_services(
     organisation: &Organisation,
     directory: &Path,
     mqtt: &MqttConfig,

@@ -42,7 +42,7 @@ pub fn sync_address(organisation: &Organisation, cluster: &ClusterName) -> anyho
     Ok(names::sync_node(GroupId::new(organisation.cluster_group(cluster))?))
 }
 
-/// Runs one edge until `shutdown`; tells `applied` of every application.
+/// Runs one edge until `shutdown`; sends every application to `applied`.
 ///
 /// # Errors
 /// The session cannot be started or has ended by itself.
@@ -180,7 +180,7 @@ impl Object {
 }
 
 impl Kubernetes {
-    /// Carries an effect out; the answer and what the watches tell are the next events.
+    /// Carries an effect out; the answer and the events of the watches are the next events.
     fn execute(&mut self, effect: Effect, news: &mut VecDeque<Event>) {
         self.version += 1;
         match effect {

@@ -3,7 +3,7 @@
 //! | module | measures |
 //! |---|---|
 //! | [`latency`] | a change, until it is reported as applied |
-//! | [`centre`] | memory, processor time and messages of the centre as the fleet grows |
+//! | [`central_services`] | memory, processor time and messages of the central services as the fleet grows |
 //! | [`edge_process`] | size, memory and start of the edge process |
 //! | [`replicate`] | a fresh replica of a whole ConfigDB |
 //! | [`gather`] | an empty control plane until it knows the fleet |
@@ -21,7 +21,7 @@
 //! | [`figures`] | distributions and tables |
 
 mod attestation;
-mod centre;
+mod central_services;
 mod dialect;
 mod edge_process;
 mod figures;
@@ -38,10 +38,10 @@ mod replicate;
 
 use clap::{Parser, Subcommand};
 
-/// Sizes of the fleet that `all` measures the centre at.
-const CENTRE_SIZES: [usize; 3] = [10, 100, 1000];
+/// Sizes of the fleet that `all` measures the central services at.
+const CENTRAL_SIZES: [usize; 3] = [10, 100, 1000];
 /// Changes of one cluster at each of these sizes.
-const CENTRE_CHANGES: usize = 100;
+const CENTRAL_CHANGES: usize = 100;
 /// How often `all` judges.
 const JUDGED: u32 = 5_000;
 /// Hosts that `all` lets join, one after another and at once.
@@ -80,8 +80,8 @@ enum Benchmark {
         #[arg(long, default_value_t = 500)]
         changes: usize,
     },
-    /// Memory, processor time and messages of the centre as the fleet grows.
-    Centre {
+    /// Memory, processor time and messages of the central services as the fleet grows.
+    Central {
         /// Sizes of the fleet, the smallest first.
         #[arg(long, value_delimiter = ',', default_value = "10,100,1000")]
         clusters: Vec<usize>,
@@ -138,7 +138,7 @@ async fn run(benchmark: Benchmark) -> anyhow::Result<()> {
     match benchmark {
         Benchmark::All { clusters, changes } => {
             latency::run(latency::Plan { clusters, changes }).await?;
-            centre::run(&CENTRE_SIZES, CENTRE_CHANGES).await?;
+            central_services::run(&CENTRAL_SIZES, CENTRAL_CHANGES).await?;
             replicate::run(REPLICATED).await?;
             gather::run(GATHERED.0, GATHERED.1).await?;
             history::run(RECORDED).await?;
@@ -155,6 +155,6 @@ async fn run(benchmark: Benchmark) -> anyhow::Result<()> {
         Benchmark::History { events } => history::run(events).await,
         Benchmark::Replicate { objects } => replicate::run(objects).await,
         Benchmark::Gather { nodes, metrics } => gather::run(nodes, metrics).await,
-        Benchmark::Centre { clusters, changes } => centre::run(&clusters, changes).await,
+        Benchmark::Central { clusters, changes } => central_services::run(&clusters, changes).await,
     }
 }

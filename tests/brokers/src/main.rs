@@ -83,13 +83,13 @@ async fn main() -> anyhow::Result<ExitCode> {
 
 async fn sessions(server: &'static Server, protocol: Protocol) -> Cell {
     let step = Step::new();
-    let told = step.clone();
-    // With a server that does not speak it, who leaves the version open speaks 3.1.1.
+    let current = step.clone();
+    // With a server that does not speak it, a client that leaves the version open speaks 3.1.1.
     let is_spoken = server.speaks(protocol);
     let tried = if is_spoken { protocol } else { Protocol::Auto };
     let story = async move {
         let running = server.start().await;
-        session::story(running.address(), tried, &told).await;
+        session::story(running.address(), tried, &current).await;
     };
     let cell = verdict(server, tried, "sessions", story, &step).await;
     match cell.text.as_str() {
@@ -103,10 +103,10 @@ async fn factory(server: &'static Server, protocol: Protocol) -> Cell {
         return Cell { text: "does not speak it".to_owned(), good: true };
     }
     let step = Step::new();
-    let told = step.clone();
+    let current = step.clone();
     let story = async move {
         let running = server.start().await;
-        factory::story(running.address(), protocol, &told).await;
+        factory::story(running.address(), protocol, &current).await;
     };
     verdict(server, protocol, "factory", story, &step).await
 }

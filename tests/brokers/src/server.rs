@@ -99,7 +99,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // RabbitMQ starts a daemon by which nodes find each other; it ends only when it is told, and when no node is left.
+        // RabbitMQ starts a daemon by which nodes find each other. It ends only when it is asked to, after the last node has ended.
         if let (Some(process), Some(finder)) = (&mut self.process, self.finder) {
             process.kill();
             let _ = Command::new("epmd").args(["-port", &finder.to_string(), "-kill"]).output();
@@ -225,7 +225,7 @@ impl Server {
                 Process::start(self.name, Path::new("node"), &[&source, &port], directory)
             }
             Kind::Go => Process::start(self.name, &libraries("mochi").join("mochi"), &[&port], directory),
-            Kind::Embedded => unreachable!("it is no process"),
+            Kind::Embedded => unreachable!("it does not run as a process"),
         }
     }
 }
@@ -238,6 +238,6 @@ fn libraries(name: &str) -> PathBuf {
 
 /// The version of a Debian package that is installed.
 fn package(name: &str) -> Option<String> {
-    let told = Command::new("dpkg-query").args(["--show", "--showformat=${Version}", name]).output().ok()?;
-    told.status.success().then(|| String::from_utf8_lossy(&told.stdout).into_owned())
+    let output = Command::new("dpkg-query").args(["--show", "--showformat=${Version}", name]).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }

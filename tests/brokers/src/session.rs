@@ -44,15 +44,15 @@ pub async fn story(server: SocketAddr, protocol: Protocol, step: &Step) {
     let host_id = HostId::new("ACME-Host").expect("id");
     let config = HostConfig::new(Some(host_id.clone()));
     let mut host = spawn_host(config, &mqtt(server, protocol), Clock::new()).expect("a configuration");
-    heard(&mut host, |event| matches!(event, HostEvent::Online)).await;
+    received(&mut host, |event| matches!(event, HostEvent::Online)).await;
 
     step.begin("births of a node and its device arrive");
     let cable = Cable::to(server).await;
     let mut node = born(&press, cable.address, protocol, vec![Metric::new("Mode", "auto")]).await;
     let birth = NodeUpdate::DeviceBirth { device: device.clone(), metrics: vec![Metric::new("Count", 0_u32)] };
     node.update(birth).await.expect("a birth");
-    heard(&mut host, |event| matches!(event, HostEvent::NodeBirth { .. })).await;
-    heard(&mut host, |event| matches!(event, HostEvent::DeviceBirth { device: born, .. } if *born == device)).await;
+    received(&mut host, |event| matches!(event, HostEvent::NodeBirth { .. })).await;
+    received(&mut host, |event| matches!(event, HostEvent::DeviceBirth { device: born, .. } if *born == device)).await;
 
     step.begin("data arrive in their order, none is missing");
     for count in 1..=MESSAGES {
@@ -64,7 +64,7 @@ pub async fn story(server: SocketAddr, protocol: Protocol, step: &Step) {
             HostEvent::DeviceData { metrics, .. } => metrics[0].value == Some(Value::UInt32(count)),
             _ => false,
         };
-        heard(&mut host, counted).await;
+        received(&mut host, counted).await;
     }
 
     step.begin("a command reaches the device");
@@ -83,15 +83,15 @@ pub async fn story(server: SocketAddr, protocol: Protocol, step: &Step) {
 
     step.begin("a rebirth is asked for and comes");
     host.requests().request(HostRequest::Rebirth { node: press.clone() }).await.expect("the host runs");
-    heard(&mut host, |event| matches!(event, HostEvent::NodeBirth { .. })).await;
+    received(&mut host, |event| matches!(event, HostEvent::NodeBirth { .. })).await;
 
     step.begin("the server publishes the will of a node whose connection breaks, and the node comes back");
     cable.cut();
-    heard(&mut host, |event| matches!(event, HostEvent::NodeDeath { .. })).await;
-    heard(&mut host, |event| matches!(event, HostEvent::NodeBirth { .. })).await;
-    heard(&mut host, |event| matches!(event, HostEvent::DeviceBirth { .. })).await;
+    received(&mut host, |event| matches!(event, HostEvent::NodeDeath { .. })).await;
+    received(&mut host, |event| matches!(event, HostEvent::NodeBirth { .. })).await;
+    received(&mut host, |event| matches!(event, HostEvent::DeviceBirth { .. })).await;
     node.stop().await;
-    heard(&mut host, |event| matches!(event, HostEvent::NodeDeath { .. })).await;
+    received(&mut host, |event| matches!(event, HostEvent::NodeDeath { .. })).await;
 
     step.begin("a birth of 228 kB arrives");
     let large = EdgeNodeDescriptor::parse("ACME-Plant", "Large").expect("ids");
@@ -99,7 +99,7 @@ pub async fn story(server: SocketAddr, protocol: Protocol, step: &Step) {
     let metrics = (0..METRICS).map(|number| Metric::new(format!("Folder/{number}"), text.as_str())).collect();
     let node = born(&large, server, protocol, metrics).await;
     let whole = |event: &HostEvent| matches!(event, HostEvent::NodeBirth { metrics, .. } if metrics.len() >= METRICS);
-    heard(&mut host, whole).await;
+    received(&mut host, whole).await;
     node.stop().await;
 
     step.begin(STATE_IS_RETAINED);
@@ -135,9 +135,9 @@ async fn born(
     handle
 }
 
-/// Waits until the host tells something.
-async fn heard(host: &mut HostHandle, mut wanted: impl FnMut(&HostEvent) -> bool) {
-    let heard = async {
+/// Waits for an event of the host.
+async fn received(host: &mut HostHandle, mut wanted: impl FnMut(&HostEvent) -> bool) {
+    let found = async {
         loop {
             match host.recv().await {
                 Some(event) if wanted(&event) => return,
@@ -146,7 +146,7 @@ async fn heard(host: &mut HostHandle, mut wanted: impl FnMut(&HostEvent) -> bool
             }
         }
     };
-    tokio::time::timeout(PATIENCE, heard).await.expect("the host tells it");
+    tokio::time::timeout(PATIENCE, found).await.expect("the host emits the event");
 }
 
 /// A way to a server that can be cut, so that a connection ends without a word.

@@ -1,4 +1,4 @@
-// An Edge Node made with `sparkplug-client`: <server URL> <group> <edge node> <level of MQTT: 4 or 5>. Each line on standard input is something to do; what it is told, it prints.
+// An Edge Node made with `sparkplug-client`: <server URL> <group> <edge node> <level of MQTT: 4 or 5>. Each line on standard input is something to do; each command that it receives is printed.
 'use strict';
 const client = require('sparkplug-client');
 const [serverUrl, groupId, edgeNode, level] = process.argv.slice(2);

@@ -1,4 +1,4 @@
-"""An Edge Node made with `pysparkplug`: <host> <port> <group> <edge node>. Each line on standard input is something to do; what it is told, it prints."""
+"""An Edge Node made with `pysparkplug`: <host> <port> <group> <edge node>. Each line on standard input is something to do; each command that it receives is printed."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ def metric(name, datatype, value, is_null=False):
     return Metric(timestamp=pysparkplug.get_current_timestamp(), name=name, datatype=datatype, value=value, is_null=is_null)
 
 
-def told(kind):
+def print_command(kind):
     def print_it(_, message):
         metrics = [[metric.name, metric.value] for metric in message.payload.metrics]
         print(json.dumps({kind: message.topic.device_id, "metrics": metrics}), flush=True)
@@ -34,12 +34,12 @@ node = pysparkplug.EdgeNode(
         metric("Nothing", DataType.STRING, None, is_null=True),
         metric("Identity", DataType.UUID, "11ad7b32-1d32-4c4a-b0c9-fa049208939a"),
     ),
-    cmd_callback=told("ncmd"),
+    cmd_callback=print_command("ncmd"),
 )
 burner = pysparkplug.Device(
     device_id="Burner",
     metrics=(metric("Flame", DataType.BOOLEAN, True), metric("Power", DataType.FLOAT, 0.5)),
-    cmd_callback=told("dcmd"),
+    cmd_callback=print_command("dcmd"),
 )
 node.register(burner)
 node.connect(host, port=int(port))

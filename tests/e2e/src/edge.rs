@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::centre::{ORGANISATION, free_port, service_process_with};
+use crate::central_services::{ORGANISATION, free_port, service_process_with};
 use crate::process::Processes;
 
 /// Names of the services of an edge, as the program calls them.
@@ -81,12 +81,12 @@ impl Edge {
         Self::start_as(name, 1, broker, Processes::default(), to_install).await
     }
 
-    /// The same behind an MQTT server that asks for certificates: its services and agents have those of the Secret that the chart's value `mqtt.secretName` names, at the server
+    /// The same at an MQTT server that asks for client certificates: its services and agents have those of the Secret that the chart's value `mqtt.secretName` names, at the server
     /// `url`. Jobs are done by the program `sparkfleet`, as a container would do them; their log is [`Edge::job_log`].
     ///
     /// # Panics
     /// As [`Edge::bare`].
-    pub async fn behind_walls(name: &str, url: &str, broker: SocketAddr) -> Self {
+    pub async fn with_certificates(name: &str, url: &str, broker: SocketAddr) -> Self {
         let directory = tempfile::tempdir().expect("the temporary directory can be written");
         let jobs = simulator::jobs::program::hook(crate::program::sparkfleet(), directory.path().join(JOB_LOG));
         let file = |key: &str| Some(directory.path().join(MOUNTED).join(key));

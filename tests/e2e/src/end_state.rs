@@ -153,7 +153,7 @@ pub fn kubernetes(cluster: &SimulatedCluster) -> Value {
     Value::Object(all)
 }
 
-/// Whether Flux has done all that it was told: every object of its kinds says that it is ready, and the pods of what it has made run.
+/// Whether Flux has applied everything: every object of its kinds is ready, and every Deployment is available.
 #[must_use]
 pub fn is_flux_ready(cluster: &SimulatedCluster) -> bool {
     let all = |api_version: &str, kind: &str, wanted: &str| {
@@ -194,7 +194,7 @@ fn metrics(metrics: &crate::wire::Metrics) -> Value {
         let is_time = value.as_ref().is_some_and(|value| value.datatype() == DataType::DateTime);
         // Which process speaks is another one after each start.
         let is_of_process = name.starts_with("Speaker/");
-        // A table without rows stands in no birth.
+        // A birth leaves out a table without rows.
         let is_empty = matches!(value, Some(sparkplug::Value::DataSet(table)) if table.rows.is_empty());
         !is_time
             && !is_empty
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn every_difference_is_told_with_its_place() {
+    fn every_difference_is_reported_with_its_place() {
         let found =
             differences(&json!({ "a": 1, "b": { "c": 2 }, "d": 3 }), &json!({ "a": 1, "b": { "c": 4 }, "e": 5 }));
         assert_eq!(found, ["/b/c: 2 and 4", "/d: only the first has 3", "/e: only the second has 5"]);

@@ -1,4 +1,4 @@
-//! Another git server than the cluster manager's: git's own `http-backend`, with one request a connection. Whoever asks may read.
+//! Another git server than the cluster manager's: git's own `http-backend`, with one request a connection. It asks for no login.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ impl GitBackend {
             while let Ok((stream, _)) = listener.accept().await {
                 let served = served.clone();
                 tokio::spawn(async move {
-                    // Whoever hangs up has what they wanted.
+                    // A client may close the connection before the end of the response: it has what it wanted.
                     let _ = answer(stream, served).await;
                 });
             }

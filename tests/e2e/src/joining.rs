@@ -11,7 +11,7 @@ use simulator::flux::chart::Charts;
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use crate::centre::{Centre, free_port, service_process};
+use crate::central_services::{CentralServices, free_port, service_process};
 use crate::cli::Cli;
 use crate::mosquitto::Mosquitto;
 use crate::process::Process;
@@ -32,7 +32,7 @@ pub fn succeed(program: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// Centre, join service and the API of the cluster that is joined.
+/// Central services, join service and the API of the cluster that is joined.
 #[derive(Debug)]
 pub struct Site {
     /// The cluster's API.
@@ -46,7 +46,7 @@ pub struct Site {
     /// The operator, who holds the trust.
     pub cli: Cli,
     // What follows is needed by all of the above.
-    _centre: Centre,
+    _central: CentralServices,
     directory: TempDir,
     /// The broker of all.
     pub broker: Mosquitto,
@@ -60,7 +60,7 @@ impl Site {
     pub async fn start(distribution: &str) -> Self {
         let (broker, directory) = (Mosquitto::start(), tempfile::tempdir().expect("a directory"));
         let recorder = Recorder::start(broker.address()).await;
-        let (centre, cli) = (Centre::start(broker.address(), free_port()), Cli::new(&broker.url()));
+        let (central, cli) = (CentralServices::start(broker.address(), free_port()), Cli::new(&broker.url()));
         let cluster = SimulatedCluster::start(ClusterSpec::new(CLUSTER), Charts::new()).await.expect("a cluster");
         let created = cli.json(&["cluster", "create", CLUSTER]).await;
         let uuid: Uuid = created["uuid"].as_str().and_then(|text| text.parse().ok()).expect("a UUID");
@@ -86,7 +86,7 @@ impl Site {
             own.display()
         );
         let join = service_process("join-service", "", &tables, broker.address(), directory.path());
-        Self { cluster, uuid, join, recorder, cli, _centre: centre, directory, broker }
+        Self { cluster, uuid, join, recorder, cli, _central: central, directory, broker }
     }
 
     /// The directory of trust, as `sparkfleet trust` makes it.
@@ -136,7 +136,7 @@ impl Site {
     }
 }
 
-/// What `host list` says of a host of any factory, as soon as `found` likes it; `process` is told about if it never is.
+/// The row of a host in `host list`, as soon as `found` accepts it. The failure shows the log of `process`.
 ///
 /// # Panics
 /// It never does.

@@ -6,13 +6,13 @@
 //! | [`program`] | where the programs are, and how they are built |
 //! | [`process`] | a running program: its log, signals, its end |
 //! | [`mosquitto`] | an MQTT server of a test's own |
-//! | [`walled`] | one that asks for certificates, and a control plane behind it that signs them |
+//! | [`secured_site`] | one that asks for certificates, and central services on it that sign them |
 //! | [`port`] | ports that no one takes by accident |
 //! | [`cli`] | the command line: exit code and JSON |
 //! | [`recorder`] | every message of a run, in order |
-//! | [`relay`] | someone in the middle between joining hosts and their join service, honest or not |
+//! | [`relay`] | a relay between joining hosts and their join service, honest or not |
 //! | [`wire`] | the rules of Sparkplug sessions, checked on a recording; what nodes and devices report |
-//! | [`centre`] | ConfigDB, cluster manager and central monitor as processes |
+//! | [`central_services`] | ConfigDB, cluster manager and central monitor as processes |
 //! | [`edge`] | a simulated Kubernetes API whose Flux starts edge sync and edge monitor as processes |
 //! | [`end_state`] | what must be equal after every way that leads there |
 //! | [`git_backend`] | another git server than the cluster manager's |
@@ -21,7 +21,7 @@
 //! | [`wait`] | waiting for a state, with a bound and a diagnosis |
 #![warn(missing_docs)]
 
-pub mod centre;
+pub mod central_services;
 pub mod cli;
 pub mod edge;
 pub mod end_state;
@@ -34,7 +34,7 @@ pub mod process;
 pub mod program;
 pub mod recorder;
 pub mod relay;
+pub mod secured_site;
 pub mod shell;
 pub mod wait;
-pub mod walled;
 pub mod wire;

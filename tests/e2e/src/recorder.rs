@@ -87,7 +87,7 @@ impl Recorder {
             });
         });
         let ready = tokio::time::timeout(PATIENCE, ready).await;
-        assert!(matches!(ready, Ok(Ok(()))), "the recorder is not let in at {address}");
+        assert!(matches!(ready, Ok(Ok(()))), "the recorder cannot subscribe at {address}");
         Self { shared, client, stop: Some(stop), thread: Some(thread) }
     }
 
@@ -179,7 +179,7 @@ async fn record(shared: Arc<Shared>, client: AsyncClient, mut events: EventLoop,
                 let _ = client.try_subscribe("#", QoS::AtMostOnce);
             }
             Ok(Event::Incoming(Packet::SubAck(_))) => {
-                // Whoever is connected by now was born unheard; no one else gets it.
+                // The births of the nodes that are connected by now were not recorded. Only these nodes are asked for a rebirth.
                 for node in births.of_before() {
                     ask(&client, node);
                 }
@@ -233,7 +233,7 @@ impl Births {
         self.before.iter().cloned()
     }
 
-    /// The node that speaks without having been heard to be born; each is told once.
+    /// The node of a message whose birth was not received. Each node is returned once.
     fn missed(&mut self, topic: &str) -> Option<EdgeNodeDescriptor> {
         use MessageKind as Kind;
         let (node, kind) = match Topic::parse(topic).ok()? {
@@ -268,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_node_that_was_not_heard_to_be_born_is_missed_and_once() {
+    fn only_a_node_whose_birth_was_not_received_is_missed_and_once() {
         let mut births = Births::default();
         for topic in ["spBv1.0/G/NBIRTH/A", "spBv1.0/G/DBIRTH/A/d", "spBv1.0/G/NDATA/A", "spBv1.0/STATE/H", "x"] {
             assert_eq!(births.missed(topic), None, "{topic}");

@@ -1,4 +1,4 @@
-//! Someone in the middle: carries the messages of joining hosts from one server to another and back, honestly or not. What is done to a message follows from a seed.
+//! A relay in the middle: carries the messages of joining hosts from one server to another and back, honestly or not. A seed decides what it does to a message.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

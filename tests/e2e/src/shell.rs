@@ -95,7 +95,7 @@ impl Shell {
     /// The shell with these arguments.
     #[must_use]
     pub fn command(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Command {
-        // In a session of its own it has no terminal, whoever runs the test.
+        // In a session of its own it has no terminal, even if the test is run in one.
         let mut command = Command::new(find("setsid"));
         command.arg("--wait").arg(self.bin("sh")).args(arguments);
         self.clean(command, environment)
@@ -147,8 +147,8 @@ impl Shell {
         Ended { code: output.status.code(), output: text(&output.stdout) + &text(&output.stderr) }
     }
 
-    /// Puts a program in the place of another that says how it was called, and does the same.
-    pub fn tell_tale(&self, program: &str, log: &Path) {
+    /// Replaces a program by one that writes its arguments to `log` and then runs the original.
+    pub fn record_arguments(&self, program: &str, log: &Path) {
         std::fs::remove_file(self.bin(program)).unwrap();
         let text = format!(
             "#!/bin/sh\nprintf '%s\\n' \"{program} $*\" >>'{}'\nexec '{}' \"$@\"\n",

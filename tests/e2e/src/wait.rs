@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// Longest wait for anything in a test. Far above what it takes, because the machine may be busy; what it takes is the business of the benchmarks.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How often a state that tells no one about its changes is looked at.
+/// How often a state that sends no events is polled.
 pub const LOOK: Duration = Duration::from_millis(20);
 
 /// Waits until `found` yields something.

@@ -13,7 +13,7 @@ use crate::recorder::{Message, Recorder};
 const REBIRTH: &str = "Node Control/Rebirth";
 const BD_SEQ: &str = "bdSeq";
 
-/// How many messages of a node are told with a broken rule.
+/// How many messages of a node a violation of a rule shows.
 const RECENT: usize = 4;
 
 /// Metrics of a node or a device by name; None is null.
@@ -114,14 +114,14 @@ impl Reader {
             }
         }
         if let Err(rule) = self.check(message) {
-            let context = format!("session {}, after {:?}", message.session, self.heard(&message.topic));
+            let context = format!("session {}, after {:?}", message.session, self.recent_messages(&message.topic));
             self.violations.push(Violation { message: self.count, topic: message.topic.clone(), rule, context });
         }
         self.remember(message);
         self.count += 1;
     }
 
-    fn heard(&self, topic: &str) -> &[String] {
+    fn recent_messages(&self, topic: &str) -> &[String] {
         node_of(topic).and_then(|node| self.recent.get(&node)).map_or(&[], Vec::as_slice)
     }
 
@@ -241,7 +241,7 @@ fn node_of(topic: &str) -> Option<EdgeNodeDescriptor> {
 
 fn check_state(payload: &[u8]) -> Result<(), String> {
     let state: serde_json::Value =
-        serde_json::from_slice(payload).map_err(|error| format!("STATE is no JSON: {error}"))?;
+        serde_json::from_slice(payload).map_err(|error| format!("STATE is not JSON: {error}"))?;
     match (state["online"].as_bool(), state["timestamp"].as_u64(), state.as_object().map(serde_json::Map::len)) {
         (Some(_), Some(_), Some(2)) => Ok(()),
         _ => Err(format!("STATE is not {{online, timestamp}}: {state}")),

@@ -18,7 +18,7 @@ use crate::programs::Programs;
 /// Longest wait for anything of the control plane, which is ready within seconds on a machine with nothing else to do.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How often a state is looked at that tells no one about its changes.
+/// How often a state that sends no events is polled.
 const LOOK: Duration = Duration::from_millis(50);
 
 const API_PORT: u16 = 6443;

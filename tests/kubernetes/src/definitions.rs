@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use crate::control_plane::ControlPlane;
 
-/// Who applies what a test brings.
+/// The field manager of what a test applies.
 const MANAGER: &str = "kubernetes-tests";
 
-/// Longest wait until the API serves what it has been told of.
+/// Longest wait until the API serves the resources of a new definition.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
 

@@ -110,7 +110,7 @@ impl Kubelet {
         Self { renewals, _task: task }
     }
 
-    /// Writes another token into each pod soon, as kubelets do when four fifths of its life have passed. A token that the API server does not take any more is no reason for them.
+    /// Writes another token into each pod soon, as kubelets do when four fifths of its life have passed. Kubelets do not renew a token because the API server rejects it.
     pub fn renew_tokens(&self) {
         self.renewals.fetch_add(1, Ordering::SeqCst);
     }

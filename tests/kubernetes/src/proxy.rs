@@ -1,4 +1,4 @@
-//! A Kubernetes API without TLS and credentials, for services that are told of a simulated one: every request continues as the account of a client.
+//! A Kubernetes API without TLS and credentials, for services that are configured for a simulated one: every request is forwarded with the account of a client.
 //!
 //! Other than `kubectl proxy`, which says 500, it answers 503 for an API server that is away, as what stands before API servers does.
 

@@ -1,4 +1,4 @@
-//! What boots, made by the scripts of `examples/host-image`. The tree of Debian packages takes a minute and is kept in `<target>/lab`, by the hash of what it is made of; the rest takes
+//! What boots, made by the scripts of `examples/host-image`. The tree of Debian packages takes a minute and is kept in `<target>/lab`, by the hash of what it is made of. The rest takes
 //! some seconds and belongs to one story, because each has a cluster of its own in its image.
 
 use std::fs::{self, File};
@@ -34,7 +34,7 @@ fn kept() -> PathBuf {
     kept
 }
 
-/// Tells what is being done, because it takes long.
+/// Prints the current step, because it takes long.
 #[allow(clippy::print_stdout, reason = "stories print figures")]
 fn say(text: &str) {
     println!("lab: {text}");

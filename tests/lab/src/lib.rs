@@ -6,7 +6,7 @@
 //! | [`tpm`] | software TPMs and the authority that vouches for them |
 //! | [`machine`] | a QEMU machine: power, disk, console, commands by SSH |
 //! | [`programs`] | programs that are run to their end |
-//! | [`port`] | ports that nobody takes by accident |
+//! | [`port`] | ports that no other process takes by accident |
 
 pub mod image;
 pub mod machine;

@@ -10,7 +10,7 @@ use crate::tpm::{Manufacturer, Tpm};
 
 /// Longest wait for what a machine does. It takes seconds to a minute; the machine that simulates it may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(300);
-/// How often a state is looked at that tells nobody about its changes.
+/// How often a state that sends no events is polled.
 const LOOK: Duration = Duration::from_millis(250);
 /// Bytes of the state disk: small, because dm-integrity writes every sector of a new disk.
 const STATE_BYTES: u64 = 64 << 20;
@@ -78,7 +78,7 @@ impl Machine {
         Self { name: name.to_owned(), firmware, tpm, ssh_port, ssh_key, root, power: None, directory }
     }
 
-    /// Its name, which the board tells the system.
+    /// Its name, which the board passes to the system.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -197,10 +197,10 @@ impl Machine {
         ssh.args(["root@127.0.0.1", command]).stdin(Stdio::null()).output().expect("ssh can be started")
     }
 
-    /// Runs a command that has to succeed, as soon as the machine lets somebody in; its standard output.
+    /// Runs a command that has to succeed, as soon as the machine accepts a login; its standard output.
     ///
     /// # Panics
-    /// It fails, or the machine lets nobody in.
+    /// It fails, or the machine accepts no login.
     #[must_use]
     pub fn ssh(&self, command: &str) -> String {
         let deadline = Instant::now() + PATIENCE;

@@ -63,7 +63,7 @@ impl Manufacturer {
         files.map(|file| fs::read_to_string(self.directory.path().join(file)).expect("a TPM was made")).into()
     }
 
-    /// Makes the TPM that lives in that directory, or makes it anew: another seed, other keys, as after a change of the board.
+    /// Makes the TPM in that directory, or replaces it: another seed, other keys, as after a change of the board.
     ///
     /// # Panics
     /// `swtpm_setup` fails.

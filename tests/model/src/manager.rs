@@ -99,10 +99,10 @@ impl Manager {
             .collect();
         let origin = store.origin();
         let devices = report.devices();
-        let numbers_anew = fault == Some(Fault::ReportIgnored);
+        let restarts_numbers = fault == Some(Fault::ReportIgnored);
         let index = replication::Report {
-            version: if numbers_anew { 0 } else { report.version },
-            digest: report.digest.filter(|_| !numbers_anew),
+            version: if restarts_numbers { 0 } else { report.version },
+            digest: report.digest.filter(|_| !restarts_numbers),
             origin: report.origin,
             held: Some(report.held),
         };

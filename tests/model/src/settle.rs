@@ -29,7 +29,7 @@ pub(crate) fn fairly(system: &mut System, fault: Option<Fault>) -> bool {
     for _ in 0..ROUNDS {
         system.save();
         system.learn();
-        system.hear();
+        system.receive();
         let Some(message) = system.manager.plan(fault) else { return true };
         let before = system.edge.report();
         system.channel.insert(message.clone());

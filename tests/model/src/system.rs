@@ -82,7 +82,7 @@ pub enum Action {
     /// The cluster manager knows the present state of the store completely.
     Learn,
     /// The cluster manager receives what the edge reports.
-    Hear,
+    Receive,
     /// The cluster manager sends what the edge shall have.
     Send,
     /// A message arrives; it may arrive again, or never.
@@ -210,7 +210,7 @@ impl System {
             DesiredIndex { follows: None, decided_for: None, ..message.index.clone() } == after.index
         };
         let Some(log) = self.channel.iter().rfind(sent).map(|message| message.log.clone()) else {
-            self.broken = Some("an index is stored that nobody sent");
+            self.broken = Some("an index is stored that was never sent");
             return;
         };
         if let Some(before) = before {
@@ -247,7 +247,7 @@ impl System {
     }
 
     /// The cluster manager receives what the edge reports.
-    pub(crate) fn hear(&mut self) {
+    pub(crate) fn receive(&mut self) {
         let report = self.edge.report();
         let now = (report.version, report.digest);
         if now.0 < self.reported.0 || now.0 == self.reported.0 && now.1 != self.reported.1 {
@@ -310,7 +310,7 @@ impl Model for Protocol {
             return;
         }
         state.actions_of_stores(actions);
-        actions.extend([Action::Learn, Action::Hear]);
+        actions.extend([Action::Learn, Action::Receive]);
         if state.channel.len() < state.left.messages {
             actions.push(Action::Send);
         }
@@ -367,7 +367,7 @@ impl Model for Protocol {
                 next.decide(action == Action::Adopt);
             }
             Action::Learn => next.learn(),
-            Action::Hear => next.hear(),
+            Action::Receive => next.receive(),
             Action::Send => {
                 let message = next.manager.plan(self.fault)?;
                 next.channel.insert(message);

@@ -234,7 +234,7 @@ pub struct Borrowed(pub Resolved);
 /// Ours, with a copy of everything: what the peers hand out.
 pub struct Owned(pub Resolved);
 
-/// Ours with everything that a birth tells put in: typed values under their names, as an application gets them.
+/// Ours, resolved with the names and datatypes of the birth: typed values under their names, as an application gets them.
 #[derive(Clone)]
 pub struct Resolved {
     /// Name and datatype of every alias, in the order of the aliases.
@@ -245,8 +245,8 @@ impl Resolved {
     /// `birth`: the message that says what aliases stand for.
     pub fn knowing(birth: &Content) -> Self {
         let slot = |metric: &Metric| {
-            let datatype = metric.datatype.and_then(DataType::from_wire).expect("a birth tells datatypes");
-            let name = Arc::from(metric.name.as_deref().expect("a birth tells names"));
+            let datatype = metric.datatype.and_then(DataType::from_wire).expect("a birth has datatypes");
+            let name = Arc::from(metric.name.as_deref().expect("a birth has names"));
             Some((metric.alias?, name, datatype))
         };
         let mut born: Vec<_> = birth.metrics.iter().filter_map(slot).collect();
@@ -278,7 +278,7 @@ impl Resolved {
 
     fn resolve(&self, raw: &MetricRef<'_>) -> sparkplug::Metric {
         let (name, datatype) = match raw.name {
-            Some(name) => (Arc::from(name), raw.own_datatype().expect("a birth tells datatypes")),
+            Some(name) => (Arc::from(name), raw.own_datatype().expect("a birth has datatypes")),
             None => self.of_alias(raw.alias),
         };
         raw.resolve(name, datatype, None).expect("the value has the datatype of the birth")

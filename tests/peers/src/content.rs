@@ -37,7 +37,7 @@ pub enum Carrier {
 pub struct Case {
     pub name: &'static str,
     pub content: Content,
-    /// NBIRTH or DBIRTH: datatypes are told. Else NDATA: the alias stands for everything.
+    /// NBIRTH or DBIRTH: with datatypes. Otherwise NDATA: the alias stands for name and datatype.
     pub is_birth: bool,
 }
 

@@ -33,7 +33,7 @@ const SRAD: &str = "srad-types 0.3.1";
 /// Something to measure.
 struct Contender {
     name: &'static str,
-    /// Does it as often as told.
+    /// Does it so many times.
     run: Box<dyn FnMut(u64)>,
 }
 
@@ -159,7 +159,7 @@ fn measure(mut contenders: Vec<Contender>) -> Vec<Seen> {
     }
     for round in 0..ROUNDS {
         for step in 0..contenders.len() {
-            // Nobody always comes first.
+            // Each contender comes first in some rounds.
             let turn = (step + round) % contenders.len();
             let spent = cpu_time(|| (contenders[turn].run)(times[turn]));
             seen[turn].rounds.push(spent.as_nanos() as f64 / times[turn] as f64);

@@ -6,7 +6,7 @@
 //! | `public a, b` | names that everyone knows |
 //! | `known T` | the attacker knows T |
 //! | `later T` | the attacker learns T after all runs are over; from then on secrecy is asked |
-//! | `fact P(T)` | P holds; words that are no names stand for any term |
+//! | `fact P(T)` | P holds; words that are not names stand for any term |
 //! | `role R(m)` | a role, of which the attacker starts as many runs as it likes, for any `m` |
 //! | `in T`, `out T` | the role waits for what has this form, or sends; words that it does not know yet are bound |
 //! | `any x` | x is bound by what the role waits for next |
@@ -14,7 +14,7 @@
 //! | `let x = T`, `new x(T)` | an abbreviation; a fresh name, another for each run and each T |
 //! | `begin E(T)`, `end E(T)` | the role begins or concludes something |
 //! | `secret ID T` | claim: the attacker never knows T |
-//! | `agree ID E(T) => B(U)` | claim: whoever concluded E, someone began B |
+//! | `agree ID E(T) => B(U)` | claim: for each E that was concluded, a role began B |
 //! | `possible ID E(T)` | claim: a run gets as far as E |
 //!
 //! Functions are perfect: only the holder of a key opens, signs, or computes a code; a hash is never undone; a pattern that is waited for says what is checked.
@@ -310,7 +310,7 @@ impl Compiler {
                     self.concludes(scope, Fact::known(Predicate::Known, term), &format!("sends {shown}"));
                 }
             }
-            _ => return Err(ModelError::at(number, format!("{keyword} is no step"))),
+            _ => return Err(ModelError::at(number, format!("{keyword} is not a step"))),
         }
         Ok(())
     }

@@ -34,13 +34,13 @@ pub struct Line {
     pub rest: String,
 }
 
-/// The lines that are in force when these variants are on. `!NAME line` stands in for the line above it, `+NAME line` is added.
+/// The lines that are in force when these variants are on. `!NAME line` replaces the line above it, `+NAME line` is added.
 ///
 /// # Errors
 /// A replacement stands above the first line.
 pub fn lines(text: &str, variants: &BTreeSet<&str>) -> Result<Vec<Line>, ModelError> {
     let mut lines: Vec<Line> = Vec::new();
-    // Where the line that a replacement stands in for begins.
+    // Where the line that a replacement replaces begins.
     let mut replaceable = None;
     for (at, raw) in text.lines().enumerate() {
         let number = at + 1;

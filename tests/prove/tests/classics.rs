@@ -25,10 +25,10 @@ role bob(peer)
   out encapsulated(pk(peer), s2), aead(shared(pk(peer), s2), tuple(na, nb), nil)
 !lowe out encapsulated(pk(peer), s2), aead(shared(pk(peer), s2), tuple(na, nb, pk(sk(b))), nil)
   in encapsulated(pk(sk(b)), s3), aead(shared(pk(sk(b)), s3), nb, nil)
-  end heard(pk(peer), na)
-agree agreement heard(pk(sk(a)), n) => asked(pk(sk(b)), n)
+  end received(pk(peer), na)
+agree agreement received(pk(sk(a)), n) => asked(pk(sk(b)), n)
 secret nonce nb(s, sk(a), n, sk(a))
-possible run heard(pk(sk(a)), n)
+possible run received(pk(sk(a)), n)
 ";
 
 fn report(text: &str, variants: &[&str]) -> Report {
@@ -66,7 +66,7 @@ secret second text(s, x)
 }
 
 #[test]
-fn a_claim_about_what_never_happens_is_no_proof() {
+fn a_claim_about_what_never_happens_is_not_a_proof() {
     let text = "
 private k
 role one

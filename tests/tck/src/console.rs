@@ -130,7 +130,7 @@ pub fn lines() -> mpsc::Receiver<String> {
     receiver
 }
 
-/// The words of a line. A word with spaces in it stands in double quotes.
+/// The words of a line. A word with spaces in it is written in double quotes.
 #[derive(Debug)]
 pub struct Words<'a>(&'a str);
 

@@ -25,7 +25,7 @@ const SKIPPED: [&str; 5] = ["target", ".git", "node_modules", "tidy", "tck"];
 pub struct Requirement {
     /// Its id.
     pub id: String,
-    /// Who has to obey it.
+    /// The party that has to obey it.
     pub actor: String,
 }
 
@@ -142,7 +142,7 @@ pub enum Coverage {
     Tested,
     /// Only code cites it.
     CodeOnly,
-    /// Nobody cites it.
+    /// Neither code nor a test cites it.
     Open,
     /// See [`not_ours`].
     NotOurs,

@@ -50,7 +50,7 @@ impl Relay {
         format!("mqtt://{}", self.address)
     }
 
-    /// From now on a DISCONNECT goes to nobody, and its connection is closed.
+    /// From now on a DISCONNECT is not forwarded, and its connection is closed.
     pub fn withhold_disconnect(&self) {
         self.withholds.store(true, Ordering::Relaxed);
     }

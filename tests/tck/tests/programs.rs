@@ -83,7 +83,7 @@ fn a_node_leaves_when_its_primary_host_is_dropped_and_comes_back_with_it() {
 }
 
 #[test]
-fn a_host_on_two_servers_at_once_hears_nodes_on_both() {
+fn a_host_on_two_servers_at_once_receives_nodes_on_both() {
     let (first, second) = (Mosquitto::start(), Mosquitto::start());
     let mut host = program(HOST, &first, &["--server", &second.url(), "--all-servers", "--host-id", "Office"]);
     host.says(&["STATE Office online"]);
@@ -141,7 +141,7 @@ fn every_datatype_can_be_typed_into_the_node_and_is_read_in_the_host() {
     // Every metric is born as null, named like its datatype; then each gets its value, and loses it again.
     let born = datatypes.map(|datatype| format!("--metric={datatype} {datatype} null"));
     let mut args = born.each_ref().map(String::as_str).to_vec();
-    // A definition is told by births only.
+    // Only births publish a definition.
     args.push("--metric=Motor Template {\"definition\":true,\"members\":[[\"Speed\",\"Double\",0.0]],\"parameters\":[[\"Unit\",\"String\",\"rpm\"]]}");
     let server = Mosquitto::start();
     let mut host = host_application(&server);
@@ -172,7 +172,7 @@ fn properties_of_the_start_are_born() {
 }
 
 #[test]
-fn the_host_tells_since_when_nodes_and_devices_are_dead() {
+fn the_host_prints_since_when_nodes_and_devices_are_dead() {
     let server = Mosquitto::start();
     let mut host = host_application(&server);
     host.type_line("state Plant Press");

@@ -16,7 +16,7 @@ fn the_list_holds_every_requirement_once() {
 }
 
 #[test]
-fn whoever_has_to_obey_is_known() {
+fn the_party_that_has_to_obey_is_known() {
     for requirement in requirements() {
         let known = ["host", "edge", "device", "payload", "topic", "broker", "any"];
         assert!(known.contains(&requirement.actor.as_str()), "{requirement:?}");
@@ -60,7 +60,7 @@ fn coverage_does_not_fall() {
 const TESTED_MIN: usize = 288;
 
 #[test]
-fn code_and_tests_are_told_apart() {
+fn code_and_tests_are_distinguished() {
     let text =
         concat!("/// tck", "-id-a-b: why\nfn f() {}\n\nmod tests {\n    /// tck", "-id-a-c, tck", "-id-a-d-\n}\n");
     let found: Vec<_> =

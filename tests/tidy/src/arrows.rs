@@ -1,6 +1,6 @@
 //! Which package may import which, and what the pure ones may pull in. ARCHITECTURE.md shows the same arrows as a picture.
 //!
-//! A package that is not listed here is a finding: whoever adds one has to say where it stands.
+//! A package that is not listed here is a finding: the author of a new package adds it to the list.
 
 use crate::Finding;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -30,7 +30,7 @@ pub enum Rank {
     Composition,
     /// A program.
     Binary,
-    /// Tests: import everything, nobody imports them.
+    /// Tests: import everything, no package imports them.
     Tests,
 }
 
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn an_impure_dependency_is_found_however_deep_and_its_path_is_told() {
+    fn an_impure_dependency_is_found_however_deep_and_its_path_is_reported() {
         let edge = |from: &str, to: &[&str]| (from.to_owned(), to.iter().map(|&name| name.to_owned()).collect());
         let edges = BTreeMap::from([
             edge("sparkplug", &["proto", "bytes"]),

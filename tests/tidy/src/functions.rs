@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn declarations_and_function_pointers_are_no_functions() {
+    fn declarations_and_function_pointers_do_not_count_as_functions() {
         let code = "trait T { fn a(&self, x: [u8; 2]); fn b(&self) { } } type F = fn (u8); ";
         let names: Vec<_> = functions(code).into_iter().map(|function| function.name).collect();
         assert_eq!(names, ["b"]);

@@ -66,7 +66,7 @@ pub fn check_duplicates(lock: &str, list_path: &str, list: &str) -> Vec<Finding>
     });
     let fewer = allowed.iter().filter(|name| !found.contains_key(**name));
     let fewer =
-        fewer.map(|name| Finding::of(list_path, format!("{name} is no duplicate any more: take it off the list")));
+        fewer.map(|name| Finding::of(list_path, format!("{name} is not a duplicate any more: take it off the list")));
     more.chain(fewer).collect()
 }
 
@@ -103,6 +103,6 @@ mod tests {
         let findings = check_duplicates(lock, "list", "uuid\n");
         assert_eq!(findings.len(), 2);
         assert!(findings[0].message.starts_with("rand comes in the versions 0.9.0, 0.10.0"), "{}", findings[0]);
-        assert!(findings[1].message.starts_with("uuid is no duplicate"), "{}", findings[1]);
+        assert!(findings[1].message.starts_with("uuid is not a duplicate"), "{}", findings[1]);
     }
 }

@@ -47,9 +47,9 @@ const PURE_FOLDERS: &[&str] = &[
 ];
 
 fn is_decision(path: &str) -> bool {
-    let in_service = path.starts_with("services/") && path.contains("/src/");
+    let is_in_service = path.starts_with("services/") && path.contains("/src/");
     let rooms = ["state", "reconcile", "event"];
-    in_service
+    is_in_service
         && rooms
             .iter()
             .any(|room| path.ends_with(&format!("/src/{room}.rs")) || path.contains(&format!("/src/{room}/")))

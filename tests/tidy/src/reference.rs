@@ -1,4 +1,4 @@
-//! Every metric name that a contract knows stands in the reference.
+//! Every metric name that a contract knows is written in the reference.
 //!
 //! A name is the text of a `pub const ...: &str` in a contract's `names.rs`; the reference writes it in back-ticks. Names in folders (`Links/Node/Target`) may
 //! be written there as a folder with dots (`Alerts/Offline/...`).

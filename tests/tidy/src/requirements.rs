@@ -37,7 +37,7 @@ pub fn known(lists: &[&SourceFile]) -> BTreeSet<String> {
 pub fn check(file: &SourceFile, known: &BTreeSet<String>) -> Vec<Finding> {
     let unknown = ids(&file.text).into_iter().filter(|(_, id)| !known.contains(id));
     unknown
-        .map(|(line, id)| Finding::at(&file.path, line, format!("{id} is no requirement of the specification")))
+        .map(|(line, id)| Finding::at(&file.path, line, format!("{id} is not a requirement of the specification")))
         .collect()
 }
 
@@ -52,7 +52,7 @@ mod tests {
         let findings = check(&SourceFile::new("x.rs", text), &known);
         assert_eq!(findings.len(), 1);
         assert!(
-            findings[0].to_string().starts_with(concat!("x.rs:1: tck", "-id-topics-nbirth-qso is no")),
+            findings[0].to_string().starts_with(concat!("x.rs:1: tck", "-id-topics-nbirth-qso is not")),
             "{}",
             findings[0]
         );

@@ -1,4 +1,4 @@
-//! Every service has the same rooms, so that whoever knows one knows all.
+//! Every service has the same rooms, so that a reader who knows one knows all.
 
 use crate::Finding;
 use crate::rust_text::split;
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn contracts_binaries_and_the_runtime_are_no_services() {
+    fn contracts_binaries_and_the_runtime_are_not_services() {
         let paths = paths(&[
             "services/x/src",
             "services/contracts/x/src",

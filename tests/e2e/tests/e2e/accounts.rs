@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use e2e::centre::{Centre, free_port};
+use e2e::central_services::{CentralServices, free_port};
 use e2e::cli::Cli;
 use e2e::wait;
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ async fn a_principal_has_an_account_as_long_as_its_resource_and_its_cluster() {
     let site = Site::start().await;
     let port = site.broker.url().rsplit(':').next().unwrap().parse().unwrap();
     let broker = SocketAddr::from(([127, 0, 0, 1], port));
-    let centre = Centre::start(broker, free_port());
+    let central = CentralServices::start(broker, free_port());
     let cli = Cli::new(&format!("mqtt://{broker}"));
     let cluster = cli.json(&["cluster", "create", "Test"]).await;
     let cluster: Uuid = cluster["uuid"].as_str().unwrap().parse().unwrap();
@@ -83,11 +83,11 @@ async fn a_principal_has_an_account_as_long_as_its_resource_and_its_cluster() {
     until_entry(&cli, &uuid, "SparkplugAddress", false).await;
 
     // The resource ends while the control plane is away, which manages the account when it is back.
-    assert!(centre.processes.kill("cluster-manager"));
+    assert!(central.processes.kill("cluster-manager"));
     site.delete("KerberosKey", "robot");
     site.until("the end of the resource", |site| site.get("KerberosKey", "robot").is_none()).await;
     until_entry(&cli, &uuid, "EdgeAccount", true).await;
-    centre.processes.restart("cluster-manager");
+    central.processes.restart("cluster-manager");
     until_entry(&cli, &uuid, "EdgeAccount", false).await;
 
     // The accounts of a cluster go with it.

@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use e2e::centre::{Centre, free_port};
+use e2e::central_services::{CentralServices, free_port};
 use e2e::cli::Cli;
 use e2e::edge::Edge;
 use e2e::mosquitto::Mosquitto;
@@ -28,7 +28,7 @@ const NAMESPACE: &str = "fplus-edge";
 /// A control plane, a Kubernetes cluster that knows nothing of it, and someone with a shell.
 struct Place {
     recorder: Recorder,
-    centre: Centre,
+    central: CentralServices,
     cli: Cli,
     edge: Edge,
     cluster: Uuid,
@@ -44,12 +44,12 @@ impl Place {
     async fn with(edge: &str, bootstrap: &str, jobs: Option<Hook>) -> Self {
         let server = Mosquitto::start();
         let recorder = Recorder::start(server.address()).await;
-        let centre = Centre::start_with(server.address(), free_port(), edge, bootstrap);
+        let central = CentralServices::start_with(server.address(), free_port(), edge, bootstrap);
         let cli = Cli::new(&server.url());
         let cluster = uuid(&cli.json(&["cluster", "create", NAME]).await);
         let edge = Edge::bare(NAME, server.address(), jobs).await;
         let shell = Shell::new(&edge.cluster.kube_config());
-        Self { recorder, centre, cli, edge, cluster, shell, _server: server }
+        Self { recorder, central, cli, edge, cluster, shell, _server: server }
     }
 
     /// What the command prints, as JSON.
@@ -72,7 +72,7 @@ impl Place {
 
     async fn stop(self) {
         self.edge.stop().await;
-        self.centre.processes.stop().await;
+        self.central.processes.stop().await;
     }
 }
 
@@ -80,8 +80,8 @@ impl Place {
 async fn the_line_makes_a_cluster_alive_and_nothing_secret_is_shown() {
     let place = Place::new().await;
     let log = place.shell.path().join("arguments");
-    place.shell.tell_tale("kubectl", &log);
-    place.shell.tell_tale("curl", &log);
+    place.shell.record_arguments("kubectl", &log);
+    place.shell.record_arguments("curl", &log);
     let link = place.link().await;
     let line = link["line"].as_str().unwrap();
     assert!(line.ends_with(" | sh"), "{line}");
@@ -105,12 +105,12 @@ async fn the_line_makes_a_cluster_alive_and_nothing_secret_is_shown() {
     again.alive();
     again.failed(0, &["Flux v2.7.5 is there (namespace flux-system) and fits; it stays as it is."]);
 
-    let password = place.centre.git_password(place.cluster).await;
+    let password = place.central.git_password(place.cluster).await;
     let token = &line[line.find("sft_").unwrap()..][..47];
     let arguments = std::fs::read_to_string(&log).unwrap();
     assert!(arguments.contains("curl -fsS") && arguments.contains("kubectl --context"), "{arguments}");
     for secret in [token, &password] {
-        for text in [&done.output, &again.output, &unasked.output, &arguments, &place.centre.processes.logs()] {
+        for text in [&done.output, &again.output, &unasked.output, &arguments, &place.central.processes.logs()] {
             assert!(!text.contains(secret), "a secret is in {text}");
         }
         for message in place.recorder.messages() {
@@ -196,13 +196,13 @@ async fn a_cluster_whose_own_release_fails_is_not_called_alive() {
     let fails = || release()["status"]["conditions"].to_string().contains("sealed-secrets");
     wait::until("Flux to fail", || fails().then_some(()), || release().to_string()).await;
     let failed = place.shell.run(&script, &["--yes", "--limit", "4"]).await;
-    let told = [
+    let reported = [
         "FAILED in step 7 of 7 (edge sync and edge monitor): waited for 4 seconds until Flux says that their release is ready",
         "Ready=False UpgradeFailed Helm upgrade failed",
         "namespaces \"sealed-secrets\" not found",
         "sparkfleet config get Paint_Shop EdgeCluster",
     ];
-    failed.failed(1, &told);
+    failed.failed(1, &reported);
     assert!(!failed.output.contains("is alive"), "{failed:#?}");
 
     // What the operator sees in the end says the same.
@@ -273,7 +273,7 @@ async fn what_is_missing_is_listed_before_anything_is_changed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn interrupted_in_any_step_it_goes_on_when_it_is_run_again() {
+async fn interrupted_in_any_step_it_continues_when_it_is_run_again() {
     let place = Place::new().await;
     let script = place.script().await;
     let mut interrupted = 0;
@@ -290,7 +290,7 @@ async fn interrupted_in_any_step_it_goes_on_when_it_is_run_again() {
             assert_ne!(read, 0, "it ended before step {step}: {}", String::from_utf8_lossy(&output));
             output.extend_from_slice(&buffer[..read]);
         }
-        // What a terminal does at Ctrl-C: everyone in the foreground is told. Whoever has ended meanwhile is told nothing.
+        // At Ctrl-C a terminal sends SIGINT to the whole foreground group. `kill` may fail, because the group may have ended.
         let group = format!("-{group}");
         Command::new("kill").args(["-INT", "--", &group]).stderr(Stdio::null()).status().await.unwrap();
         let status = tokio::time::timeout(wait::PATIENCE, child.wait()).await.expect("in time").unwrap();
@@ -329,7 +329,7 @@ async fn a_cluster_with_an_image_enrols_by_a_job_that_has_the_token() {
         if !has_all {
             return Err(format!("it lacks something: {variables:?}"));
         }
-        if asked.load(Ordering::SeqCst) { Ok(()) } else { Err("the token was used by somebody else".to_owned()) }
+        if asked.load(Ordering::SeqCst) { Ok(()) } else { Err("the token was used by another process".to_owned()) }
     };
     let hook: Hook = Arc::new(move |job| {
         let enrolled = enrol(job);
@@ -350,14 +350,14 @@ async fn a_cluster_with_an_image_enrols_by_a_job_that_has_the_token() {
         1,
         &[
             "FAILED in step 4 of 7 (enrolment)",
-            "the token was used by somebody else",
+            "the token was used by another process",
             "sparkfleet cluster bootstrap Paint_Shop",
         ],
     );
     assert!(!failed.output.contains(token), "{failed:#?}");
 
     may_enrol.store(true, Ordering::SeqCst);
-    let password = place.centre.git_password(place.cluster).await;
+    let password = place.central.git_password(place.cluster).await;
     place.edge.cluster.set_git_credentials(NAME, &password).unwrap();
     let done = place.shell.run(&script, &["--yes"]).await;
     done.alive();

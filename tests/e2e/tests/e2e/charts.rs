@@ -55,7 +55,7 @@ impl Rendered {
         let mut objects = Vec::new();
         for (file, text) in files.as_object().unwrap() {
             let documents: Vec<Value> = serde_saphyr::from_multiple(text.as_str().unwrap())
-                .unwrap_or_else(|error| panic!("{chart}/{file} is no YAML: {error}\n{text}"));
+                .unwrap_or_else(|error| panic!("{chart}/{file} is not YAML: {error}\n{text}"));
             objects.extend(documents.into_iter().filter(|document| !document.is_null()));
         }
         Self { objects, directory }
@@ -105,9 +105,9 @@ impl Rendered {
             for path in paths {
                 let is_there = |at: &str| Path::new(path).starts_with(at);
                 let mounts = pod.containers[0].volume_mounts.iter().flatten();
-                let in_image = is_there("/usr/share/sparkfleet");
+                let from_image = is_there("/usr/share/sparkfleet");
                 let within = mounts.map(|mount| mount.mount_path.as_str()).any(is_there);
-                assert!(in_image || within, "{name}: nothing is mounted at {path}");
+                assert!(from_image || within, "{name}: nothing is mounted at {path}");
             }
         }
         for kind in ["Role", "ClusterRole"] {
@@ -133,7 +133,7 @@ impl Rendered {
             match object["metadata"]["namespace"].as_str() {
                 Some(namespace) => {
                     let is_there = namespace == NAMESPACE || namespace == "kube-system" || made.contains(namespace);
-                    assert!(is_there, "nobody makes namespace {namespace}: {object}");
+                    assert!(is_there, "the chart does not make namespace {namespace}: {object}");
                 }
                 None => {
                     let is_shared =
@@ -260,7 +260,7 @@ fn the_chart_of_an_edge_cluster_is_whole_and_its_services_take_what_it_configure
 }
 
 #[test]
-fn the_chart_of_the_centre_is_whole_and_its_services_take_what_it_configures() {
+fn the_chart_of_the_central_services_is_whole_and_its_services_take_what_it_configures() {
     for login in logins() {
         let manager = "[edge]\nmqtt_servers = [\"mqtts://edge:8883\"]\n";
         let git = json!({ "publicUrl": "https://git.acme.example" });
@@ -294,7 +294,7 @@ fn the_chart_of_the_centre_is_whole_and_its_services_take_what_it_configures() {
 
 #[test]
 fn the_console_has_a_login_of_its_own_and_an_ingress_where_the_site_says_so() {
-    let mqtt = json!({ "servers": SERVERS, "secretName": "centre", "username": "ACME-Central" });
+    let mqtt = json!({ "servers": SERVERS, "secretName": "central", "username": "ACME-Central" });
     let host = "console.acme.example";
     let own = json!({ "mqtt": { "secretName": "console", "username": "ACME-Central-Console" },
         "ingress": { "host": host, "className": "nginx", "tlsSecretName": "console-tls", "annotations": { "a/b": "c" } } });
@@ -306,7 +306,7 @@ fn the_console_has_a_login_of_its_own_and_an_ingress_where_the_site_says_so() {
     assert!(console.web.allowed_hosts.iter().any(|allowed| allowed == host), "{:?}", console.web.allowed_hosts);
     let manager: cluster_manager::Config = rendered.load("cluster-manager", "sparkfleet-cluster-manager");
     assert_eq!(manager.mqtt.username.as_deref(), Some("ACME-Central"));
-    for (name, secret) in [("console", "console"), ("cluster-manager", "centre")] {
+    for (name, secret) in [("console", "console"), ("cluster-manager", "central")] {
         let mut pods = rendered.of_kind("Deployment");
         let pod = pods.find(|pod| pod["metadata"]["name"] == format!("sparkfleet-{name}")).unwrap();
         let volumes = pod["spec"]["template"]["spec"]["volumes"].as_array().unwrap();

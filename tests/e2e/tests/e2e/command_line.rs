@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
-use e2e::centre::{Centre, free_port};
+use e2e::central_services::{CentralServices, free_port};
 use e2e::cli::Cli;
 use e2e::mosquitto::Mosquitto;
 use e2e::recorder::Recorder;
@@ -38,7 +38,7 @@ fn help(command: &[String]) -> String {
 }
 
 #[test]
-fn the_help_of_every_command_tells_the_exit_codes() {
+fn the_help_of_every_command_lists_the_exit_codes() {
     let commands = commands();
     assert!(commands.len() > 20, "{commands:?}");
     for command in &commands {
@@ -72,9 +72,9 @@ fn wrong_usage_has_code_2() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_broker_that_is_not_there_is_code_4_and_a_centre_that_is_not_there_is_code_6() {
-    let nobody = Cli::new(&format!("mqtt://{}", free_port()));
-    let line = nobody.run(&["cluster", "list"]).await.refused(4, "cannot reach the broker");
+async fn a_missing_broker_is_code_4_and_missing_central_services_are_code_6() {
+    let offline = Cli::new(&format!("mqtt://{}", free_port()));
+    let line = offline.run(&["cluster", "list"]).await.refused(4, "cannot reach the broker");
     assert!(line.contains("--broker"), "{line}");
     let server = Mosquitto::start();
     let empty = Cli::new(&server.url());
@@ -85,19 +85,19 @@ async fn a_broker_that_is_not_there_is_code_4_and_a_centre_that_is_not_there_is_
 }
 
 /// A ConfigDB on a Mosquitto, and commands against it.
-async fn configdb() -> (Mosquitto, Centre, Cli) {
+async fn configdb() -> (Mosquitto, CentralServices, Cli) {
     let server = Mosquitto::start();
-    let centre = Centre::start(server.address(), free_port());
+    let central = CentralServices::start(server.address(), free_port());
     let cli = Cli::new(&server.url());
     cli.json(&["config", "list"]).await;
-    (server, centre, cli)
+    (server, central, cli)
 }
 
 const OVEN: &str = "0e000000-0000-4000-8000-000000000001";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn entries_are_put_patched_guarded_by_etag_listed_and_have_a_history() {
-    let (_server, _centre, cli) = configdb().await;
+    let (_server, _central, cli) = configdb().await;
     let info = |name: &str| json!({ "name": name }).to_string();
     cli.run_with(&["config", "put", OVEN, "Info", "-"], &info("Oven")).await.refused(5, "Registration");
     let put = ["config", "put", OVEN, "Info", "-", "--class", "Device"];
@@ -134,12 +134,12 @@ async fn entries_are_put_patched_guarded_by_etag_listed_and_have_a_history() {
     cli.json(&["config", "delete", OVEN]).await;
     cli.run(&["config", "get", OVEN, "Registration"]).await.refused(7, "no object");
     cli.run(&["config", "get", "18773d6d-a70d-443a-b29a-3f1583195290", "Unheard_Of"]).await.refused(7, "there are:");
-    cli.run(&["config", "get", "Nobody", "Info"]).await.refused(7, "no object named");
+    cli.run(&["config", "get", "Unknown", "Info"]).await.refused(7, "no object named");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_loaded_dump_is_dumped_equal() {
-    let (_server, _centre, cli) = configdb().await;
+    let (_server, _central, cli) = configdb().await;
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/factory.yaml");
     let dry = cli.json(&["config", "load", file, "--dry-run"]).await;
     let writes = dry["writes"].as_array().unwrap().len();
@@ -163,7 +163,7 @@ async fn a_loaded_dump_is_dumped_equal() {
 
     // Into a fresh store, whose cluster manager is kept from adding anything of its own.
     let other_server = Mosquitto::start();
-    let other = Centre::start(other_server.address(), free_port());
+    let other = CentralServices::start(other_server.address(), free_port());
     assert!(other.processes.kill("cluster-manager"));
     let other_cli = Cli::new(&other_server.url());
     other_cli.json_with(&["config", "load", "-"], &dump.to_string()).await;
@@ -176,10 +176,13 @@ async fn a_loaded_dump_is_dumped_equal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reading_one_object_tells_that_object_alone() {
+async fn reading_one_object_publishes_that_object_alone() {
     const READS: usize = 100;
-    let (server, centre, cli) = configdb().await;
-    assert!(centre.processes.kill("cluster-manager") && centre.processes.kill("edge-monitor"), "nobody else asks");
+    let (server, central, cli) = configdb().await;
+    assert!(
+        central.processes.kill("cluster-manager") && central.processes.kill("edge-monitor"),
+        "no other service reads"
+    );
     let put = ["config", "put", OVEN, "Info", "-", "--class", "18773d6d-a70d-443a-b29a-3f1583195290"];
     cli.json_with(&put, "{\"name\": \"Oven\"}").await;
     let recorder = Recorder::start(server.address()).await;
@@ -197,7 +200,7 @@ async fn reading_one_object_tells_that_object_alone() {
                 _ => assert_eq!(cli.json(&["config", "get", OVEN, "Info"]).await["name"], "Oven"),
             }
         });
-        // As many at a time as people would start.
+        // As many at a time as users would start.
         while reads.len() >= 5 {
             reads.join_next().await.unwrap().unwrap();
         }
@@ -217,8 +220,8 @@ async fn reading_one_object_tells_that_object_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_load_is_all_or_nothing_and_deletes_at_no_edge_unasked() {
-    let (_server, centre, cli) = configdb().await;
-    assert!(centre.processes.kill("cluster-manager"), "nobody else writes");
+    let (_server, central, cli) = configdb().await;
+    assert!(central.processes.kill("cluster-manager"), "no other service writes");
     cli.json(&["config", "load", concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/factory.yaml")]).await;
     let before = cli.json(&["config", "dump"]).await;
     let deployments = before["configs"].as_object().unwrap().values().find_map(|entries| {
@@ -254,7 +257,7 @@ async fn a_load_is_all_or_nothing_and_deletes_at_no_edge_unasked() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_listing_comes_as_table_json_and_yaml() {
-    let (_server, centre, cli) = configdb().await;
+    let (_server, central, cli) = configdb().await;
     cli.json(&["cluster", "create", "Paint_Shop"]).await;
     for command in
         [vec!["cluster", "list"], vec!["config", "list", "EdgeCluster"], vec!["cluster", "show", "Paint_Shop"]]
@@ -273,6 +276,6 @@ async fn every_listing_comes_as_table_json_and_yaml() {
     missing.refused(7, "Nowhere");
     let edge_away = cli.run(&["cluster", "create", "Paint_Shop", "--wait", "--timeout", "3s"]).await;
     edge_away.refused(6, "its edge sync to be born");
-    let found = || (!centre.processes.logs().is_empty()).then_some(());
+    let found = || (!central.processes.logs().is_empty()).then_some(());
     wait::until("logs", found, String::new).await;
 }

@@ -1,12 +1,12 @@
-//! A cluster enrols by a one-time token behind the walls: Mosquitto asks for certificates, the site's own authority signs them.
+//! A cluster enrols by a one-time token where the broker ACL applies: Mosquitto asks for certificates, the site's own authority signs them.
 
 use std::fs;
 
-use e2e::centre::git_password;
+use e2e::central_services::git_password;
 use e2e::mosquitto::Mosquitto;
 use e2e::process::Process;
 use e2e::program;
-use e2e::walled::{LIMIT, Site, mqtt};
+use e2e::secured_site::{LIMIT, Site, mqtt};
 use enrolment_protocol::token::Token;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -88,13 +88,13 @@ async fn a_token_lets_one_cluster_in_once_and_what_is_revoked_stays_out() {
     let listed = || site.lists(&serial.to_uppercase());
     assert!(!listed());
     site.put(cluster, &json!({"fence": 1})).await;
-    site.until("the list of void certificates", async || listed().then_some(())).await;
+    site.until("the list of revoked certificates", async || listed().then_some(())).await;
     let edge = MqttConfig {
         cert_file: Some(folder.join("edge.pem")),
         key_file: Some(folder.join("edge.key")),
         ..mqtt(&site.server, "ACME-Central-Operator")
     };
-    void_certificates_are_refused(&site, edge).await;
+    revoked_certificates_are_refused(&site, edge).await;
 
     // No secret was logged.
     let (logs, password) = (site.processes.logs(), git["password"].clone());
@@ -106,8 +106,8 @@ async fn a_token_lets_one_cluster_in_once_and_what_is_revoked_stays_out() {
     thief.stop().await;
 }
 
-/// A server that reads the manager's list lets the operator in, and not the cluster whose certificate is void.
-async fn void_certificates_are_refused(site: &Site, edge: MqttConfig) {
+/// A server that reads the manager's list admits the operator, and refuses the cluster whose certificate is revoked.
+async fn revoked_certificates_are_refused(site: &Site, edge: MqttConfig) {
     let names = ["sparkfleet-ca.pem", "server.pem", "server.key"];
     let lines = "cafile {dir}/sparkfleet-ca.pem\ncertfile {dir}/server.pem\nkeyfile {dir}/server.key\nrequire_certificate true\nuse_identity_as_username true\ncrlfile {dir}/revoked.pem";
     let server = Mosquitto::with(lines, |own| {
@@ -119,10 +119,10 @@ async fn void_certificates_are_refused(site: &Site, edge: MqttConfig) {
     let servers = vec![format!("mqtts://localhost:{}", server.address().port())];
     let operator = MqttConfig { servers: servers.clone(), ..mqtt(&site.server, "ACME-Central-Operator") };
     let edge = MqttConfig { servers, ..edge };
-    for (config, is_let_in) in [(operator, true), (edge, false)] {
+    for (config, may_connect) in [(operator, true), (edge, false)] {
         let mut listener = spawn_listener(vec![("#".to_owned(), QoS::AtMostOnce)], &config, Clock::new()).unwrap();
         let event = tokio::time::timeout(LIMIT, listener.recv()).await.unwrap().unwrap();
-        assert_eq!(event == ListenerEvent::Online, is_let_in, "{event:?}");
+        assert_eq!(event == ListenerEvent::Online, may_connect, "{event:?}");
         listener.stop().await;
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use e2e::centre;
+use e2e::central_services;
 use e2e::cli::Cli;
 use e2e::process::Process;
 use e2e::program;
@@ -27,7 +27,7 @@ pub fn arguments(data_dir: &Path, more: &[&str]) -> Vec<String> {
     let data_dir = data_dir.display().to_string();
     let mut all = vec!["up", "--plain", "--data-dir", &data_dir];
     for option in ["--listen", "--git", "--http", "--console-listen"] {
-        // Who uses the server of a site has none of its own.
+        // A factory on a site's server has no server of its own.
         let is_own = option != "--listen" || !more.contains(&"--broker");
         if is_own && !more.contains(&option) {
             all.extend([option, "127.0.0.1:0"]);
@@ -93,7 +93,7 @@ impl Up {
     }
 
     pub async fn git_password(&self, cluster: uuid::Uuid) -> String {
-        centre::git_password(&self.data_dir().join("cluster-manager"), cluster).await
+        central_services::git_password(&self.data_dir().join("cluster-manager"), cluster).await
     }
 
     /// What its ConfigDB holds, wherever its git server is.

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
-use e2e::centre::{ORGANISATION, free_port};
+use e2e::central_services::{ORGANISATION, free_port};
 use e2e::cli::{Cli, Outcome};
 use e2e::mosquitto::Mosquitto;
 use e2e::process::Process;
@@ -33,7 +33,7 @@ impl Disk {
         fs::create_dir(&at).unwrap();
         let script =
             format!("mount -t tmpfs -o size=8m tmpfs {0} && echo mounted && exec sleep infinity", at.display());
-        // Who is not root may mount in a user namespace, where the system lets him have one.
+        // A user other than root may mount in a user namespace, where the system allows one.
         let is_root = fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
         let own_user: &[&str] = if is_root { &[] } else { &["--user", "--map-root-user"] };
         let arguments = [own_user, &["--mount", "sh", "-c", &script]].concat();
@@ -128,14 +128,14 @@ impl Bench {
         page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
     }
 
-    /// What ConfigDB tells an operator to do something about.
+    /// The alert that ConfigDB publishes for an operator.
     fn alert(&self) -> Option<String> {
         let of_configdb = |message: &&Arc<Message>| message.topic.ends_with("/ConfigDB");
-        let tells = |message: &Arc<Message>| {
+        let alert = |message: &Arc<Message>| {
             let text = wire::text(message, "Config/Alert");
             text.map(Some).or_else(|| wire::is_null(message, "Config/Alert").then_some(None))
         };
-        self.recorder.messages().iter().rev().filter(of_configdb).find_map(tells).flatten()
+        self.recorder.messages().iter().rev().filter(of_configdb).find_map(alert).flatten()
     }
 
     async fn is_read_only(&self, expected: bool) {
@@ -143,8 +143,8 @@ impl Bench {
         wait::until("the metric of the full disk", shown, || self.configdb.tail()).await;
         // So small a disk is almost full at best.
         let alert = if expected { FULL } else { LOW };
-        let told = || (self.alert().as_deref() == Some(alert)).then_some(());
-        wait::until("the alert of the full disk", told, || format!("{:?}", self.alert())).await;
+        let published = || (self.alert().as_deref() == Some(alert)).then_some(());
+        wait::until("the alert of the full disk", published, || format!("{:?}", self.alert())).await;
     }
 
     /// Everything can be read, and a write is refused with the cause, as often as it is asked for.
@@ -165,7 +165,7 @@ async fn a_full_disk_refuses_writes_and_serves_reads_until_there_is_room() {
     bench.disk.fill();
     bench.serves_reads_only("First", 1).await;
 
-    // Killed, and stopped in order: a full disk is no reason not to start.
+    // Killed, and stopped in order: it starts although the disk is full.
     bench.configdb.restart();
     bench.serves_reads_only("First", 1).await;
     bench.configdb.interrupt();

@@ -44,17 +44,17 @@ async fn what_happened_and_what_was_there_before_is_read_with_the_command_line()
     until(&cli, &["events"], |answer| answer["begins"].is_u64()).await;
 
     cli.json(&["cluster", "create", "Paint_Shop", "--wait"]).await;
-    let told = until(&cli, &["events", "--cluster", "Paint_Shop"], |answer| event(answer, "added").is_some()).await;
-    let created = event(&told, "added").unwrap()["at"].as_u64().unwrap();
+    let events = until(&cli, &["events", "--cluster", "Paint_Shop"], |answer| event(answer, "added").is_some()).await;
+    let created = event(&events, "added").unwrap()["at"].as_u64().unwrap();
     cli.json(&["deployment", "create", "Oven_1", "--cluster", "Paint_Shop", "--wait"]).await;
     let added = "deployment Oven_1 added";
-    let told = until(&cli, &["events", "--cluster", "Paint_Shop"], |answer| event(answer, added).is_some()).await;
-    let deployed = event(&told, added).unwrap()["at"].as_u64().unwrap();
-    assert!(created <= deployed, "{told:#}");
+    let events = until(&cli, &["events", "--cluster", "Paint_Shop"], |answer| event(answer, added).is_some()).await;
+    let deployed = event(&events, added).unwrap()["at"].as_u64().unwrap();
+    assert!(created <= deployed, "{events:#}");
     cli.json(&["deployment", "delete", "Paint_Shop/Oven_1", "--wait"]).await;
     let removed = "deployment Oven_1 removed";
-    let told = until(&cli, &["events"], |answer| event(answer, removed).is_some()).await;
-    let deleted = event(&told, removed).unwrap()["at"].as_u64().unwrap();
+    let events = until(&cli, &["events"], |answer| event(answer, removed).is_some()).await;
+    let deleted = event(&events, removed).unwrap()["at"].as_u64().unwrap();
 
     let at = |time: u64| time.to_string();
     let before = cli.json(&["at", &at(created - 1), "clusters"]).await;

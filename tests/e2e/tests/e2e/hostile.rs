@@ -161,7 +161,7 @@ fn command(metrics: Vec<Metric>) -> Vec<u8> {
     encode(&payload, &EncodeOptions::new(Form::Command)).to_vec()
 }
 
-/// Bytes that are no payload, or one that no one should trust.
+/// Bytes that do not decode as a payload, and a payload whose content is hostile.
 fn garbage() -> Vec<Vec<u8>> {
     let good = command(vec![Metric::new("bdSeq", 0_u64), Metric::new("Setup/Retry", "yes"), Metric::new("x", 1_u64)]);
     let mut all = vec![Vec::new(), vec![0xff; 64], b"{}".to_vec(), good[..good.len() - 3].to_vec(), good];
@@ -216,7 +216,7 @@ async fn nothing_that_comes_over_the_wire_harms_a_service() {
     for payload in garbage() {
         for (group, node) in nodes.into_iter().chain([(GROUP, "Stranger"), ("ACME-Nowhere", "Sync")]) {
             for kind in ["NCMD", "NDATA", "NBIRTH", "NDEATH"] {
-                // A birth that can be read is a birth: who may publish as someone else is the server's affair.
+                // A birth that can be read is a birth: the broker ACL decides who may publish it.
                 if kind != "NBIRTH" || payload.len() < 20 {
                     site.recorder.publish(&format!("spBv1.0/{group}/{kind}/{node}"), payload.clone()).await;
                 }

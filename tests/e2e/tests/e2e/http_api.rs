@@ -1,4 +1,4 @@
-//! The HTTP API: a secret on its way from someone with a token into a cluster, and everyone else on their way to a refusal.
+//! The HTTP API: a client with a token writes a secret that reaches a cluster; every other client is refused.
 
 use std::path::Path;
 
@@ -19,11 +19,11 @@ struct Response {
 }
 
 async fn request(site: &Site, line: &str, token: Option<&str>, body: &str) -> Response {
-    let mut stream = TcpStream::connect(site.centre.git()).await.unwrap();
+    let mut stream = TcpStream::connect(site.central.git()).await.unwrap();
     let token = token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
     let length = body.len();
     let head = format!("{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n{token}\r\n");
-    // Who is refused may be hung up on before the value is sent.
+    // For a caller that is refused the server may close the connection before the value is sent.
     let _ = stream.write_all(format!("{head}{body}").as_bytes()).await;
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
@@ -32,23 +32,23 @@ async fn request(site: &Site, line: &str, token: Option<&str>, body: &str) -> Re
     Response { status: head.split(' ').nth(1).unwrap().parse().unwrap(), body: body.to_owned() }
 }
 
-/// Makes a token, and waits until the cluster manager says `heard` about it.
-pub async fn token(site: &Site, arguments: &[&str], heard: &str) -> String {
+/// Makes a token, and waits until the cluster manager's response to it contains `expected`.
+pub async fn token(site: &Site, arguments: &[&str], expected: &str) -> String {
     let made = site.cli.json(&[&["token", "create"], arguments].concat()).await;
     let token = made["token"].as_str().unwrap().to_owned();
     assert!(token.starts_with("sfp_"));
-    knows(site, &token, heard).await;
+    knows(site, &token, expected).await;
     token
 }
 
-async fn knows(site: &Site, token: &str, heard: &str) {
+async fn knows(site: &Site, token: &str, expected: &str) {
     let deadline = std::time::Instant::now() + wait::PATIENCE;
     loop {
-        let told = request(site, "GET /v1/clusters", Some(token), "").await;
-        if told.body.contains(heard) {
+        let response = request(site, "GET /v1/clusters", Some(token), "").await;
+        if response.body.contains(expected) {
             return;
         }
-        assert!(std::time::Instant::now() < deadline, "{heard:?} was waited for: {} {}", told.status, told.body);
+        assert!(std::time::Instant::now() < deadline, "waited for {expected:?}: {} {}", response.status, response.body);
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
 }
@@ -73,7 +73,7 @@ pub async fn flux_sleeps(site: &Site) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_secret_put_over_http_opens_in_its_cluster_and_nobody_else_reads_or_writes_it() {
+async fn a_secret_put_over_http_opens_in_its_cluster_and_no_other_token_reads_or_writes_it() {
     let site = Site::start().await;
     site.cli.json(&["cluster", "create", OTHER]).await;
     let operator = token(&site, &["press", "--scope", "operator", "--cluster", NAME], "Paint_Shop").await;
@@ -118,7 +118,10 @@ async fn a_secret_put_over_http_opens_in_its_cluster_and_nobody_else_reads_or_wr
     let line = made["line"].as_str().unwrap();
     let once = line[line.find("sft_").unwrap()..][..47].to_owned();
     let script = request(&site, &format!("GET /bootstrap/{}", site.cluster), Some(&once), "").await;
-    assert!(script.status == 200 && script.body.contains("#!/bin/sh"), "the line works as soon as it is told");
+    assert!(
+        script.status == 200 && script.body.contains("#!/bin/sh"),
+        "the bootstrap command works as soon as it is returned"
+    );
 
     assert_eq!(request(&site, &format!("DELETE {secret}"), Some(&operator), "").await.status, 204);
     assert_eq!(request(&site, &format!("DELETE {secret}"), Some(&operator), "").await.status, 404);
@@ -131,15 +134,15 @@ async fn a_secret_put_over_http_opens_in_its_cluster_and_nobody_else_reads_or_wr
     nowhere(&site, &[&[VALUE, "operator-1"][..], &tokens].concat()).await;
 }
 
-/// The record holds every write of someone known, with its end.
+/// The audit log holds every write of an authenticated caller, with its result.
 fn recorded(site: &Site) {
-    let file = site.centre.state_dir("cluster-manager").join("audit.jsonl");
+    let file = site.central.state_dir("cluster-manager").join("audit.jsonl");
     let text = std::fs::read_to_string(file).unwrap();
     let records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     // The tokens came over the broker.
     let over_http = records.iter().filter(|record| record["from"] != "broker");
     assert!(over_http.clone().count() < records.len());
-    let told = over_http.map(|record| {
+    let operations = over_http.map(|record| {
         let text = |key: &str| record[key].as_str().unwrap();
         (text("who"), text("operation"), text("result"))
     });
@@ -153,7 +156,7 @@ fn recorded(site: &Site) {
         ("token:press", "delete-secret", "done"),
         ("token:press", "delete-secret", "refused"),
     ];
-    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert_eq!(operations.collect::<Vec<_>>(), expected);
     let mut over_http = records.iter().filter(|record| record["from"] != "broker");
     assert!(over_http.all(|record| record["from"] == "127.0.0.1" && record["cluster"] == site.cluster.to_string()));
 }
@@ -161,12 +164,12 @@ fn recorded(site: &Site) {
 /// None of it is in a message, in ConfigDB, in a log or in any file of the control plane.
 pub async fn nowhere(site: &Site, secrets: &[&str]) {
     let dump = site.cli.run(&["config", "dump"]).await.stdout;
-    let logs = format!("{}{}", site.centre.processes.logs(), site.edge.processes.logs());
+    let logs = format!("{}{}", site.central.processes.logs(), site.edge.processes.logs());
     let mut files = Vec::new();
-    collect(site.centre.directory(), &mut files);
+    collect(site.central.directory(), &mut files);
     assert!(files.len() > 10, "there are files to look at");
     // What git keeps is compressed: it is looked at as git shows it.
-    let repository = site.centre.state_dir("cluster-manager").join("git").join(format!("{}.git", site.cluster));
+    let repository = site.central.state_dir("cluster-manager").join("git").join(format!("{}.git", site.cluster));
     let git = std::process::Command::new("git")
         .args(["-c", "safe.directory=*", "--git-dir"])
         .arg(&repository)

@@ -227,7 +227,7 @@ fn is_same_single(theirs: Option<&str>, ours: Option<&sparkplug::Value>) -> bool
     matches!((theirs.map(str::parse::<f32>), ours), (Some(Ok(a)), Some(sparkplug::Value::Float(b))) if a.to_bits() == b.to_bits())
 }
 
-/// What we know of a message: kind, seq, and the metrics, whose types a birth told.
+/// What we know of a message: kind, seq, and the metrics, whose types come from a birth.
 struct Known {
     kind: MessageKind,
     seq: Option<u64>,
@@ -423,7 +423,7 @@ async fn every_basic_type_is_read_alike_in_births_and_data() {
     let metrics: Vec<Metric> =
         metrics.map(|(i, value)| Metric::new(format!("m{i}"), value).at(1_700_000_000_000)).collect();
     // What is declared: see `Dialect::Tahu`.
-    let told = |metric: &Metric| match metric.value {
+    let declared = |metric: &Metric| match metric.value {
         Some(V::Int8(n)) => Metric::new(metric.name.clone(), i32::from(n)).at(1_700_000_000_000),
         Some(V::Int16(n)) => Metric::new(metric.name.clone(), i32::from(n)).at(1_700_000_000_000),
         _ => metric.clone(),
@@ -434,7 +434,7 @@ async fn every_basic_type_is_read_alike_in_births_and_data() {
         let bytes = encode(&payload, &EncodeOptions { dialect: Dialect::Tahu, ..EncodeOptions::new(form) });
         let topic = Topic::of(EdgeNodeDescriptor::parse("G", "E").unwrap(), kind, None).to_string();
         lines.push(json!({ "topic": topic, "payload": base64(&bytes) }).to_string());
-        let metrics = metrics.iter().map(told).collect();
+        let metrics = metrics.iter().map(declared).collect();
         ours.push(Known { kind, seq: payload.seq, timestamp: payload.timestamp, metrics });
     }
     for command in [node_script("decode.js"), python_script("decode.py"), wrapper_script("decode_wrapper.py")] {
@@ -478,21 +478,23 @@ fn own_node(server: &Server, name: &str) -> EdgeNodeHandle {
     .unwrap()
 }
 
-async fn told(node: &mut EdgeNodeHandle, what: &str) -> NodeEvent {
+async fn next_event(node: &mut EdgeNodeHandle, what: &str) -> NodeEvent {
     let event = tokio::time::timeout(wait::PATIENCE, node.recv()).await;
     event.unwrap_or_else(|_| panic!("waited for {what}")).expect("the node runs")
 }
 
 /// The orders make it take over these values, and then be born again.
 async fn is_commanded(node: &mut EdgeNodeHandle, foreign: &mut Foreign, orders: [Value; 2], expected: &[Metric]) {
-    while !matches!(told(node, "the birth").await, NodeEvent::Born { rebirth: false, .. }) {}
+    while !matches!(next_event(node, "the birth").await, NodeEvent::Born { rebirth: false, .. }) {}
     foreign.order(&orders[0].to_string()).await;
-    let NodeEvent::Command { device: None, metrics, .. } = told(node, "the command").await else { panic!("no NCMD") };
+    let NodeEvent::Command { device: None, metrics, .. } = next_event(node, "the command").await else {
+        panic!("no NCMD")
+    };
     let plain = |metrics: &[Metric]| metrics.iter().map(|m| (m.name.clone(), m.value.clone())).collect::<Vec<_>>();
     assert_eq!(plain(&metrics), plain(expected));
     node.update(NodeUpdate::Set { device: None, metrics }).await.unwrap();
     foreign.order(&orders[1].to_string()).await;
-    assert!(matches!(told(node, "the rebirth").await, NodeEvent::Born { rebirth: true, .. }));
+    assert!(matches!(next_event(node, "the rebirth").await, NodeEvent::Born { rebirth: true, .. }));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -558,7 +560,7 @@ async fn the_example_flow_of_node_red_reads_births_and_data() {
     let mut readable = spawn_listener(filters, &server.mqtt(), Clock::new()).unwrap();
     assert_eq!(readable.recv().await, Some(ListenerEvent::Online));
     let mut node = own_node(&server, "ForNodeRed");
-    while !matches!(told(&mut node, "the birth").await, NodeEvent::Born { .. }) {}
+    while !matches!(next_event(&mut node, "the birth").await, NodeEvent::Born { .. }) {}
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let _runs = tokio::process::Command::from(command).kill_on_drop(true).spawn().unwrap();
     // A birth until it listens, then data.
@@ -595,7 +597,7 @@ async fn the_example_flow_of_node_red_reads_births_and_data() {
 struct Foreign {
     child: Child,
     stdin: ChildStdin,
-    told: Lines<BufReader<ChildStdout>>,
+    stdout: Lines<BufReader<ChildStdout>>,
 }
 
 impl Foreign {
@@ -603,22 +605,22 @@ impl Foreign {
         let mut command = tokio::process::Command::from(command);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let stdin = child.stdin.take().unwrap();
-        let told = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { child, stdin, told }
+        let stdout = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, stdin, stdout }
     }
 
     async fn order(&mut self, order: &str) {
         self.stdin.write_all(format!("{order}\n").as_bytes()).await.unwrap();
     }
 
-    /// The next thing that it says it was told.
-    async fn told(&mut self) -> Value {
-        let line = tokio::time::timeout(wait::PATIENCE, self.told.next_line()).await;
-        serde_json::from_str(&line.expect("it says something").unwrap().unwrap()).unwrap()
+    /// The next command that it prints.
+    async fn next_command(&mut self) -> Value {
+        let line = tokio::time::timeout(wait::PATIENCE, self.stdout.next_line()).await;
+        serde_json::from_str(&line.expect("it prints a command").unwrap().unwrap()).unwrap()
     }
 }
 
-/// What our Host Application tells of one node.
+/// The events of our Host Application about one node.
 #[derive(Default)]
 struct Replica {
     is_alive: bool,
@@ -740,11 +742,11 @@ async fn leads_a_life_in_javascript(server: &Server) {
     let node = EdgeNodeDescriptor::parse("ACME-Interop", "JavaScript").unwrap();
     let command = vec![Metric::new("Temperature", 23.5_f64), Metric::new("Text", "wärmer")];
     host.request(HostRequest::Command { node: node.clone(), device: None, metrics: command }).await.unwrap();
-    assert_eq!(foreign.told().await, json!({ "ncmd": [["Temperature", 23.5], ["Text", "wärmer"]] }));
+    assert_eq!(foreign.next_command().await, json!({ "ncmd": [["Temperature", 23.5], ["Text", "wärmer"]] }));
     let device = Some(sparkplug::DeviceId::new("Burner").unwrap());
     let command = vec![Metric::new("Flame", false)];
     host.request(HostRequest::Command { node: node.clone(), device, metrics: command }).await.unwrap();
-    assert_eq!(foreign.told().await, json!({ "dcmd": "Burner", "metrics": [["Flame", false]] }));
+    assert_eq!(foreign.next_command().await, json!({ "dcmd": "Burner", "metrics": [["Flame", false]] }));
     host.request(HostRequest::Rebirth { node }).await.unwrap();
     until(&mut host, &mut replica, "the rebirth", |replica| {
         replica.births == 2 && replica.devices.contains_key("Burner")
@@ -776,7 +778,7 @@ async fn leads_a_life_in_python(server: &Server) {
     let node = EdgeNodeDescriptor::parse("ACME-Interop", "Python").unwrap();
     let command = vec![Metric::new("Temperature", 23.5_f64), Metric::new("Count", 7_u32)];
     host.request(HostRequest::Command { node, device: None, metrics: command }).await.unwrap();
-    assert_eq!(foreign.told().await, json!({ "ncmd": null, "metrics": [["Temperature", 23.5], ["Count", 7]] }));
+    assert_eq!(foreign.next_command().await, json!({ "ncmd": null, "metrics": [["Temperature", 23.5], ["Count", 7]] }));
     lead_a_life(&mut foreign, &mut host, &mut replica).await;
     // Its own NDEATH would carry the bdSeq of a session that it has not begun, and such a death is not a death. Its will carries the right one.
     foreign.child.kill().await.unwrap();

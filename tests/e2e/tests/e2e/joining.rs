@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use e2e::centre::{Centre, free_port};
+use e2e::central_services::{CentralServices, free_port};
 use e2e::cli::Cli;
 use e2e::joining::{in_force, listed};
 use e2e::process::Process;
@@ -101,8 +101,8 @@ async fn a_factory_comes_up_with_hosts_that_joined_and_a_further_one_is_approved
     up.cli.run(&arguments).await.refused(3, "line 4: the endorsement key must be 64 hexadecimal digits");
     std::fs::write(&list, delivered).unwrap();
     for (enrolled, unchanged) in [(2, 0), (0, 2)] {
-        let told = up.cli.json(&arguments).await;
-        assert_eq!((&told["enrolled"], &told["unchanged"]), (&enrolled.into(), &unchanged.into()), "{told:#}");
+        let answer = up.cli.json(&arguments).await;
+        assert_eq!((&answer["enrolled"], &answer["unchanged"]), (&enrolled.into(), &unchanged.into()), "{answer:#}");
     }
     let approved = up.cli.json(&["host", "approve", "body-shop-4"]).await;
     judged_by(&up, approved["revision"].as_u64().unwrap()).await;
@@ -206,7 +206,7 @@ async fn observed(up: &Up, register: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hosts_join_through_somebody_in_the_middle_who_drops_delays_repeats_swaps_and_invents() {
+async fn hosts_join_through_a_relay_that_drops_delays_repeats_swaps_and_invents() {
     let up = Up::embedded().await;
     in_state(&up, "body-shop-2", "member").await;
     let outside = e2e::mosquitto::Mosquitto::start();
@@ -250,7 +250,7 @@ async fn an_administrator_makes_the_first_member_and_recovers_it_where_no_join_s
     const NAME: &str = "first-1";
     let server = e2e::mosquitto::Mosquitto::start();
     let recorder = Recorder::start(server.address()).await;
-    let _centre = Centre::start(server.address(), free_port());
+    let _central = CentralServices::start(server.address(), free_port());
     let cli = Cli::new(&server.url());
     let cluster = uuid(&cli.json(&["cluster", "create", CLUSTER]).await).to_string();
     let directory = tempfile::tempdir().unwrap();
@@ -292,7 +292,7 @@ async fn an_administrator_makes_the_first_member_and_recovers_it_where_no_join_s
     assert_eq!(refused.code, 5, "{refused:#?}");
     assert!(refusal.contains(&format!("PCR 4: wanted {other}, found {found}")), "{refused:#?}");
     cli.json_with(&["policy", "set", CLUSTER, "-"], &policy(&found)).await;
-    // Who was refused rests for a minute.
+    // A host that was refused waits for a minute.
     machine.reboot().await;
     cli.json(&init).await;
     let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&kubeconfig).unwrap().permissions());
@@ -332,9 +332,9 @@ async fn at_cluster(up: &Up, what: &str, found: impl Fn(&Value) -> bool) {
     }
 }
 
-/// Whoever may command Join, such as an edge agent with the certificate of its cluster where the server cannot tell nodes apart.
+/// The attacker may command Join: it is, for example, an Edge Agent with the certificate of its cluster, where the server cannot distinguish nodes.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_forged_policy_lets_nobody_in_and_keeps_no_operator_out() {
+async fn a_forged_policy_admits_no_host_and_does_not_block_the_operator() {
     let up = Up::embedded().await;
     in_state(&up, "body-shop-2", "member").await;
     let forger = Recorder::start(up.broker).await;
@@ -421,7 +421,7 @@ fn any_file(directory: &Path, part: &[u8]) -> bool {
 pub fn assert_nothing_secret(recorder: &Recorder, logs: &str, secrets: &[Vec<u8>]) {
     let contains = |text: &[u8], part: &[u8]| text.windows(part.len()).any(|window| window == part);
     let messages = recorder.messages();
-    assert!(messages.iter().any(|message| message.topic.contains("-Join/")), "no host was heard");
+    assert!(messages.iter().any(|message| message.topic.contains("-Join/")), "no message of a host");
     for secret in secrets {
         for form in [secret.clone(), hex::encode(secret).into_bytes(), hex::encode_upper(secret).into_bytes()] {
             assert!(!contains(logs.as_bytes(), &form), "a key of {} bytes is in a log", secret.len());

@@ -1,6 +1,6 @@
-//! One cluster's life behind the walls, as its operator and the person at the edge see it: created, bootstrapped by the line with sh, kubectl and curl, enrolled by the Job that the script
-//! starts, born with its own certificate on a Mosquitto with the shipped access control, deployed to, given a secret, renewed, revoked, enrolled again, deleted. And of all secrets on the way
-//! none is where it does not belong. It lives so undisturbed, and with a service killed at each step ([`BLOWS`]).
+//! One cluster's life on a Mosquitto with the shipped ACL, as its operator and the user at the edge see it. The bootstrap command with sh, kubectl and curl sets it up, the Job that the
+//! script starts enrols it, and it is born with its own certificate. Then it gets a deployment and a secret, is renewed, revoked, enrolled again and deleted. None of the secrets on the way
+//! is where it does not belong. The journey runs undisturbed, and with a service killed at each step ([`BLOWS`]).
 
 use std::fs;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,9 +11,9 @@ use base64::prelude::BASE64_STANDARD;
 use configdb_schema::address;
 use e2e::edge::Edge;
 use e2e::process::Processes;
+use e2e::secured_site::{LIMIT, Site, mqtt};
 use e2e::shell::{Ended, Shell};
 use e2e::wait;
-use e2e::walled::{LIMIT, Site, mqtt};
 use serde_json::Value;
 use simulator::flux::install;
 use sparkplug::session::QoS;
@@ -158,7 +158,7 @@ impl Journey {
         })
         .await;
         let record = Record::of(&site);
-        let edge = Edge::behind_walls(NAME, &site.url(), site.server.address()).await;
+        let edge = Edge::with_certificates(NAME, &site.url(), site.server.address()).await;
         let shell = Shell::new(&edge.cluster.kube_config());
         let key = fs::read_to_string(site.server.directory().join("ACME-Enrol.key")).unwrap();
         Self { is_disturbed, site, edge, shell, record, secrets: vec![line_of(&key)], shown: String::new() }
@@ -195,7 +195,7 @@ impl Journey {
         self.secrets.push(line[line.find("sft_").unwrap()..][..47].to_owned());
         let arguments = self.shell.path().join("arguments");
         for program in ["kubectl", "curl"] {
-            self.shell.tell_tale(program, &arguments);
+            self.shell.record_arguments(program, &arguments);
         }
         let done = self.shell.shell(&["-c", line], "", &[("SPARKFLEET_YES", "1")]).await;
         let Ended { output, code } = &done;
@@ -271,7 +271,7 @@ impl Journey {
         self.secrets.push(line_of(&self.secret("sparkfleet-identity", "tls.key")));
     }
 
-    /// The certificates are made void, and the server is told; whoever shows them is refused.
+    /// The operator revokes the certificates, and the server gets the list of them. A client with one of them is refused.
     async fn revoke(&mut self) {
         let identity = self.site.entry(CLUSTER, "EdgeClusterIdentity").await.unwrap();
         let certificates = identity["certificates"].as_array().unwrap();
@@ -279,7 +279,7 @@ impl Journey {
         let serial = valid["serial"].as_str().unwrap().to_uppercase();
         let revoked = self.site.cli.run(&["cluster", "identity", "revoke", NAME]).await;
         assert_eq!(revoked.code, 0, "{revoked:#?}");
-        self.site.until("the list of void certificates", async || self.site.lists(&serial).then_some(())).await;
+        self.site.until("the list of revoked certificates", async || self.site.lists(&serial).then_some(())).await;
         let conf = self.site.server.directory().join("mosquitto.conf");
         let list = format!("crlfile {}\n", self.site.identity("revoked.pem").display());
         fs::write(&conf, fs::read_to_string(&conf).unwrap() + &list).unwrap();
@@ -401,7 +401,7 @@ async fn live(is_disturbed: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_lives_behind_the_walls_from_the_line_to_its_deletion_and_no_secret_leaks() {
+async fn a_cluster_lives_under_the_broker_acl_from_bootstrap_to_deletion_and_no_secret_leaks() {
     live(false).await;
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use e2e::centre::service_process_with;
+use e2e::central_services::service_process_with;
 use e2e::mosquitto::Mosquitto;
 use e2e::process::Process;
 use e2e::recorder::Recorder;

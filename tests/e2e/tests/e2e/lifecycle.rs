@@ -73,7 +73,10 @@ async fn a_cluster_lives_from_creation_to_deletion_and_nothing_on_the_wire_break
     up.process.interrupt();
     let status = up.process.ended().await;
     assert_eq!(status.code(), Some(0), "{}", up.process.tail());
-    wait_for(&recorder, "the deaths of the centre", |reader| reader.nodes().values().all(|node| !node.is_alive)).await;
+    wait_for(&recorder, "the deaths of the central services", |reader| {
+        reader.nodes().values().all(|node| !node.is_alive)
+    })
+    .await;
 
     let messages = recorder.messages();
     let reader = Reader::read(&messages);
@@ -90,7 +93,7 @@ async fn a_cluster_lives_from_creation_to_deletion_and_nothing_on_the_wire_break
     expected.sort();
     assert_eq!(nodes, expected);
 
-    assert!(password.len() >= 16, "a password that is no password could not be found");
+    assert!(password.len() >= 16, "a shorter text would not be found");
     let secret = password.as_bytes();
     let encoded = base64_of_login("Paint_Shop", &password);
     for message in &messages {

@@ -6,6 +6,7 @@
 #[cfg(feature = "kerberos")]
 mod accounts;
 mod bootstrap;
+mod broker_acl;
 mod charts;
 mod command_line;
 mod console;
@@ -31,5 +32,4 @@ mod site;
 #[cfg(feature = "tpm")]
 mod tpm;
 mod up;
-mod walls;
 mod waves;

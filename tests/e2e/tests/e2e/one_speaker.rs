@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use e2e::centre::{Centre, free_port};
+use e2e::central_services::{CentralServices, free_port};
 use e2e::cli::Cli;
 use e2e::mosquitto::Mosquitto;
 use e2e::recorder::Recorder;
@@ -45,10 +45,10 @@ async fn clusters(cli: &Cli) -> Vec<String> {
 async fn a_second_control_plane_ends_with_code_5_and_names_the_first_and_no_acknowledged_write_is_lost() {
     let broker = Mosquitto::start();
     let recorder = Recorder::start(broker.address()).await;
-    let first = Centre::start(broker.address(), free_port());
+    let first = CentralServices::start(broker.address(), free_port());
     let cli = Cli::new(&format!("mqtt://{}", broker.address()));
     create(&cli, &["Alpha"]).await;
-    let second = Centre::start(broker.address(), free_port());
+    let second = CentralServices::start(broker.address(), free_port());
     let ended = async {
         for service in ["configdb", "cluster-manager", "edge-monitor"] {
             let code = || second.processes.exit_code(service);
@@ -90,12 +90,12 @@ async fn who_takes_over_displaces_the_services_that_run() {
     let cli = Cli::new(&format!("mqtt://{}", broker.address()));
     let mut second = Up::on(broker.address()).await;
     let ended = tokio::time::timeout(MOMENT, second.process.ended()).await;
-    let ended = ended.unwrap_or_else(|_| panic!("the second goes on\n{}\n{}", first.logs(), second.logs()));
+    let ended = ended.unwrap_or_else(|_| panic!("the second still runs\n{}\n{}", first.logs(), second.logs()));
     assert_eq!(ended.code(), Some(5), "{}", second.logs());
     assert!(second.logs().contains("is on this MQTT server: instance "), "{}", second.logs());
     let mut third = Up::on_with(broker.address(), &["--take-over"]).await;
     let ended = tokio::time::timeout(MOMENT, first.process.ended()).await;
-    let ended = ended.unwrap_or_else(|_| panic!("the first goes on\n{}\n{}", first.logs(), third.logs()));
+    let ended = ended.unwrap_or_else(|_| panic!("the first still runs\n{}\n{}", first.logs(), third.logs()));
     assert_eq!(ended.code(), Some(5), "{}", first.logs());
     create(&cli, &["Alpha"]).await;
     assert_eq!(clusters(&cli).await, ["Alpha"]);

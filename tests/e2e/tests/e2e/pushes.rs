@@ -37,13 +37,13 @@ impl<'a> Person<'a> {
 
     /// The cluster itself, as its Flux logs in.
     async fn cluster(site: &'a Site) -> Self {
-        Self::with(site, &site.cluster.to_string(), &site.centre.git_password(site.cluster).await)
+        Self::with(site, &site.cluster.to_string(), &site.central.git_password(site.cluster).await)
     }
 
     fn try_clone(&self, path: &str) -> Result<PathBuf, String> {
         let target = self.directory.path().join(Uuid::new_v4().to_string());
         let Self { user, password, .. } = self;
-        let url = format!("http://{user}:{password}@{}/git/{path}", self.site.centre.git());
+        let url = format!("http://{user}:{password}@{}/git/{path}", self.site.central.git());
         match git(self.directory.path(), &["clone", "--quiet", &url, &target.display().to_string()]) {
             (true, _) => Ok(target),
             (false, text) => Err(text),
@@ -94,7 +94,7 @@ async fn what_is_pushed_below_by_hand_is_applied_at_once_and_a_refusal_says_why(
     assert!(pushed, "{text}");
     let kubernetes = site.edge.cluster.kubernetes().clone();
     let paper = || Some(kubernetes.get("v1", "ConfigMap", "fplus-edge", "printer").ok()?["data"]["paper"].clone());
-    let tails = || format!("{}\n{}", site.centre.processes.tails(), site.edge.processes.tails());
+    let tails = || format!("{}\n{}", site.central.processes.tails(), site.edge.processes.tails());
     assert_eq!(wait::until("the printer", paper, tails).await, "a4");
 
     let ours = &["only what is below by-hand/ is yours", "edo/cluster/mine.yaml"];
@@ -117,7 +117,7 @@ async fn what_is_pushed_below_by_hand_is_applied_at_once_and_a_refusal_says_why(
 
     let files = git(&operator.clone(&path), &["ls-files", "by-hand"]).1;
     assert_eq!(files.lines().collect::<Vec<_>>(), ["by-hand/.gitkeep", "by-hand/printer.yaml"]);
-    let record = fs::read_to_string(site.centre.state_dir("cluster-manager").join("audit.jsonl")).unwrap();
+    let record = fs::read_to_string(site.central.state_dir("cluster-manager").join("audit.jsonl")).unwrap();
     let done = record.lines().filter(|line| line.contains("token:press") && line.contains("\"commit\":\""));
     assert_eq!(done.count(), 1, "{record}");
     assert!(record.lines().any(|line| line.contains("token:look") && line.contains("refused")), "{record}");
@@ -152,7 +152,7 @@ async fn charts_are_pushed_by_operators_of_all_clusters_and_a_mirror_follows_its
     let entry = json!({"path": "shared/site-charts", "pull": {"main": pull}}).to_string();
     let object = Uuid::new_v4().to_string();
     site.cli.json_with(&["config", "put", &object, "GitConfig", "-", "--class", "Shared repositories"], &entry).await;
-    let tails = || site.centre.processes.tails();
+    let tails = || site.central.processes.tails();
     let has = |version: &'static str| {
         let edge = &edge;
         move || {

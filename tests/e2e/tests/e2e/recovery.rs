@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use e2e::centre::{Centre, free_port};
+use e2e::central_services::{CentralServices, free_port};
 use e2e::cli::Cli;
 use e2e::edge::Edge;
 use e2e::mosquitto::Mosquitto;
@@ -18,7 +18,7 @@ const CLUSTER: Uuid = uuid::uuid!("c1000000-0000-4000-8000-00000000000a");
 /// A control plane, and a cluster `Alpha` with two deployments, of which a backup of ConfigDB knows the first.
 struct Factory {
     cli: Cli,
-    centre: Centre,
+    central: CentralServices,
     edge: Edge,
     recorder: Recorder,
     _broker: Mosquitto,
@@ -28,16 +28,16 @@ impl Factory {
     async fn start() -> Self {
         let broker = Mosquitto::start();
         let recorder = Recorder::start(broker.address()).await;
-        let centre = Centre::start(broker.address(), free_port());
+        let central = CentralServices::start(broker.address(), free_port());
         let cli = Cli::new(&format!("mqtt://{}", broker.address()));
         cli.json(&["cluster", "create", "Alpha", "--uuid", &CLUSTER.to_string()]).await;
-        let password = centre.git_password(CLUSTER).await;
+        let password = central.git_password(CLUSTER).await;
         let link = set_up(&cli).await;
         let edge = Edge::start("Alpha", 1, &link, &password, broker.address()).await;
-        let factory = Self { cli, centre, edge, recorder, _broker: broker };
+        let factory = Self { cli, central, edge, recorder, _broker: broker };
         factory.deploy("Oven_1").await;
         // ConfigDB and everyone who writes to it go on meanwhile.
-        let (file, state) = (factory.backup(), factory.centre.state_dir("configdb"));
+        let (file, state) = (factory.backup(), factory.central.state_dir("configdb"));
         let made = factory.cli.json(&["config", "backup", path(&file), "--state", path(&state)]).await;
         assert!(made["backup"]["revision"].as_u64() > Some(0), "{made:#}");
         factory.deploy("Oven_2").await;
@@ -45,7 +45,7 @@ impl Factory {
     }
 
     fn backup(&self) -> PathBuf {
-        self.centre.directory().join("backup.sqlite")
+        self.central.directory().join("backup.sqlite")
     }
 
     async fn deploy(&self, name: &str) {
@@ -54,12 +54,12 @@ impl Factory {
     }
 
     async fn stop_configdb(&self) {
-        assert!(self.centre.processes.kill("configdb"));
+        assert!(self.central.processes.kill("configdb"));
     }
 
     /// ConfigDB comes back with the database of the backup, but with the bdSeq that it was at.
     async fn restore(&self) {
-        let (file, state) = (self.backup(), self.centre.state_dir("configdb"));
+        let (file, state) = (self.backup(), self.central.state_dir("configdb"));
         let arguments = ["config", "restore", path(&file), "--state", path(&state)];
         self.cli
             .run(&[&arguments[..], &["--yes"]].concat())
@@ -72,7 +72,7 @@ impl Factory {
         assert_eq!(backup["store"], replaced["store"]);
         assert!(backup["revision"].as_u64() < replaced["revision"].as_u64(), "{restored:#}");
         assert!(Path::new(restored["kept"].as_str().unwrap()).is_file(), "{restored:#}");
-        self.centre.processes.restart("configdb");
+        self.central.processes.restart("configdb");
     }
 
     /// The cluster as `cluster list` has it, once it is held, or not any more.
@@ -87,7 +87,7 @@ impl Factory {
             }
             tokio::time::sleep(wait::LOOK).await;
         }
-        panic!("waited for Alpha to be held: {is_held}\n{}", self.centre.processes.tails());
+        panic!("waited for Alpha to be held: {is_held}\n{}", self.central.processes.tails());
     }
 
     async fn held(&self) -> Value {
@@ -203,7 +203,7 @@ async fn a_dump_from_before_a_deployment_loaded_into_an_empty_store_deletes_noth
         of_application.as_object_mut().unwrap().shift_remove(second);
     }
     factory.stop_configdb().await;
-    remove_database(&factory.centre.state_dir("configdb"));
+    remove_database(&factory.central.state_dir("configdb"));
     new_store(&factory).await;
     factory.cli.json_with(&["config", "load", "-"], &dump.to_string()).await;
     let held = factory.held().await;
@@ -217,7 +217,7 @@ async fn a_dump_from_before_a_deployment_loaded_into_an_empty_store_deletes_noth
 async fn an_empty_store_with_the_clusters_old_name_deletes_nothing_and_discard_asks_first() {
     let factory = Factory::start().await;
     factory.stop_configdb().await;
-    remove_database(&factory.centre.state_dir("configdb"));
+    remove_database(&factory.central.state_dir("configdb"));
     new_store(&factory).await;
     factory.cli.json(&["cluster", "create", "Alpha", "--uuid", &CLUSTER.to_string()]).await;
     let held = factory.held().await;
@@ -235,17 +235,17 @@ async fn an_empty_store_with_the_clusters_old_name_deletes_nothing_and_discard_a
 async fn an_empty_control_plane_is_rebuilt_from_what_the_edge_keeps() {
     let factory = Factory::start().await;
     factory.stop_configdb().await;
-    remove_database(&factory.centre.state_dir("configdb"));
+    remove_database(&factory.central.state_dir("configdb"));
     new_store(&factory).await;
     factory.adopt().await;
     factory.end().await;
 }
 
-/// ConfigDB begins with an empty database where it had one: only if it is told to.
+/// ConfigDB starts with an empty database where it had one: only with `--new-store`.
 async fn new_store(factory: &Factory) {
-    factory.centre.processes.restart("configdb");
-    let refused = || (!factory.centre.processes.runs("configdb")).then_some(());
-    wait::until("ConfigDB to refuse an empty database", refused, || factory.centre.processes.tails()).await;
-    assert!(factory.centre.processes.logs().contains("--new-store"));
-    factory.centre.processes.restart_with("configdb", &["--new-store"]);
+    factory.central.processes.restart("configdb");
+    let refused = || (!factory.central.processes.runs("configdb")).then_some(());
+    wait::until("ConfigDB to refuse an empty database", refused, || factory.central.processes.tails()).await;
+    assert!(factory.central.processes.logs().contains("--new-store"));
+    factory.central.processes.restart_with("configdb", &["--new-store"]);
 }

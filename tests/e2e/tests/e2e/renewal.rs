@@ -1,4 +1,4 @@
-//! Certificates that live for minutes, behind the walls: they are renewed and taken up by services that run, and one that has expired waits for an operator.
+//! Certificates that are valid for minutes, with the shipped ACL: they are renewed, running services use the new ones, and a cluster whose certificate has expired waits for an operator.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use e2e::mosquitto::Mosquitto;
-use e2e::walled::{LIMIT, Site, mqtt};
+use e2e::secured_site::{LIMIT, Site, mqtt};
 use enrolment_protocol::token::Token;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -141,7 +141,7 @@ async fn certificates_are_renewed_and_taken_up_by_services_that_run() {
     assert!(certificates.len() > 1 && certificates[0]["state"] == "renewed", "{certificates:?}");
     assert_ne!(certificates[0]["key"], certificates[1]["key"]);
 
-    // A server that starts when the first certificate has ended lets in only who has another one.
+    // A server that starts after the first certificate has expired accepts only clients with a newer one.
     until_ended(&certificates[0]).await;
     site.server.kill();
     site.server.restart();

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use configdb_schema::address;
-use e2e::centre::{Centre, free_port};
+use e2e::central_services::{CentralServices, free_port};
 use e2e::cli::Cli;
 use e2e::edge::Edge;
 use e2e::mosquitto::Mosquitto;
@@ -34,7 +34,7 @@ fn oven() -> Uuid {
     address::v5(&["EdgeDeployment", &CLUSTER.to_string(), "Oven_1"])
 }
 
-/// Who is killed.
+/// The service that is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Victim {
     Broker,
@@ -149,7 +149,7 @@ struct Run {
     broker: SocketAddr,
     recorder: Recorder,
     reader: Mutex<Reader>,
-    centre: Centre,
+    central: CentralServices,
     cli: Cli,
     edge_services: Processes,
     edge: OnceLock<Edge>,
@@ -160,7 +160,7 @@ impl Run {
         let server = Mosquitto::start();
         let broker = server.address();
         let recorder = Recorder::start(broker).await;
-        let centre = Centre::start(broker, git);
+        let central = CentralServices::start(broker, git);
         let cli = Cli::new(&server.url());
         let server = Arc::new(Mutex::new(server));
         let run = Self {
@@ -168,7 +168,7 @@ impl Run {
             broker,
             recorder,
             reader: Mutex::default(),
-            centre,
+            central,
             cli,
             edge_services: Processes::default(),
             edge: OnceLock::new(),
@@ -178,7 +178,7 @@ impl Run {
             nodes.all(|name| reader.node("ACME-Central", name).is_some_and(|node| node.is_alive))
         };
         let born = || alive(&run.reader()).then_some(());
-        wait::until("the centre to be born", born, || run.diagnosis()).await;
+        wait::until("the births of the central services", born, || run.diagnosis()).await;
         run
     }
 
@@ -191,18 +191,18 @@ impl Run {
     fn diagnosis(&self) -> String {
         let messages = self.recorder.messages();
         // ConfigDB's births fill the recording whenever a command asks for them.
-        let told = messages.iter().rev().filter(|message| !message.topic.contains("/DBIRTH/ConfigDB/"));
-        let topics: Vec<String> = told.take(30).map(|m| format!("{:?} {}", m.at, m.topic)).collect();
-        let tails = [self.centre.processes.tails(), self.edge_services.tails()].join("\n");
+        let shown = messages.iter().rev().filter(|message| !message.topic.contains("/DBIRTH/ConfigDB/"));
+        let topics: Vec<String> = shown.take(30).map(|m| format!("{:?} {}", m.at, m.topic)).collect();
+        let tails = [self.central.processes.tails(), self.edge_services.tails()].join("\n");
         format!("{tails}\n--- last messages, the newest first\n{}", topics.join("\n"))
     }
 
     fn service(&self, victim: Victim) -> Option<(Processes, &'static str)> {
         let (processes, name) = match victim {
             Victim::Broker => return None,
-            Victim::ConfigDb => (&self.centre.processes, "configdb"),
-            Victim::ClusterManager => (&self.centre.processes, "cluster-manager"),
-            Victim::CentralMonitor => (&self.centre.processes, "edge-monitor"),
+            Victim::ConfigDb => (&self.central.processes, "configdb"),
+            Victim::ClusterManager => (&self.central.processes, "cluster-manager"),
+            Victim::CentralMonitor => (&self.central.processes, "edge-monitor"),
             Victim::EdgeSync => (&self.edge_services, "edge-sync"),
             Victim::EdgeMonitor => (&self.edge_services, "edge-monitor"),
         };
@@ -257,7 +257,7 @@ impl Run {
             }
             Phase::Bootstrap => {
                 let setup = self.cli.json(&["config", "get", &CLUSTER.to_string(), "EdgeClusterSetup"]).await;
-                let password = self.centre.git_password(CLUSTER).await;
+                let password = self.central.git_password(CLUSTER).await;
                 let link = setup["self_link"].as_str().expect("a set-up cluster has a link to itself");
                 let services = self.edge_services.clone();
                 let edge = Edge::start_with(NAME, 2, link, &password, self.broker, services).await;
@@ -324,7 +324,7 @@ impl Run {
         let reader = self.reader();
         json!({
             "config": end_state::config(&reader, "ACME-Central"),
-            "git": end_state::git_trees(&self.centre.state_dir("cluster-manager")),
+            "git": end_state::git_trees(&self.central.state_dir("cluster-manager")),
             "kubernetes": self.edge.get().map(|edge| end_state::kubernetes(&edge.cluster)),
             "reported": end_state::reported(&reader),
         })
@@ -355,7 +355,7 @@ fn ended(phase: Phase, reader: &Reader) -> bool {
             has_said && ready && online && is("Desired/Agreed", true.into())
         }
         Phase::Delete => {
-            // The edge lives on without its cluster. That is said by a birth, because a table without rows stands in no birth before.
+            // The edge lives on without its cluster. A birth reports that, because the births before leave out a table without rows.
             let problems = reader.node("ACME-Central", "Monitor").and_then(|node| node.metrics.get("Nodes/Problems"));
             let is_missed =
                 matches!(problems, Some(Some(sparkplug::Value::DataSet(problems))) if !problems.rows.is_empty());

@@ -17,7 +17,7 @@ use crate::site::{NAME, Site};
 const VALUE: &str = "correct horse battery staple";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_secret_sealed_on_the_command_line_opens_in_its_cluster_and_is_read_by_nobody_between() {
+async fn a_secret_sealed_on_the_command_line_opens_in_its_cluster_and_is_readable_nowhere_between() {
     let site = Site::start().await;
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), VALUE).unwrap();
@@ -107,7 +107,7 @@ fn token_file(directory: &Path, name: &str, text: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_put_on_the_command_line_is_sealed_before_it_leaves_the_machine() {
     let site = Site::start().await;
-    let tap = Tap::start(site.centre.git()).await;
+    let tap = Tap::start(site.central.git()).await;
     let operator = token(&site, &["press", "--scope", "operator", "--cluster", NAME], NAME).await;
     let viewer = token(&site, &["look", "--scope", "viewer"], NAME).await;
     let directory = tempfile::tempdir().unwrap();
@@ -156,8 +156,8 @@ async fn a_secret_put_on_the_command_line_is_sealed_before_it_leaves_the_machine
     let stranger = token_file(directory.path(), "stranger", "sfp_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
     let stranger = cli.run(&["secret", "list", NAME, "--token-file", &stranger]).await;
     stranger.refused(5, "`sparkfleet token create");
-    let nobody = cli.run(&["secret", "list", NAME, "--url", "http://127.0.0.1:1"]).await;
-    nobody.refused(4, "cannot reach http://127.0.0.1:1");
+    let unreachable = cli.run(&["secret", "list", NAME, "--url", "http://127.0.0.1:1"]).await;
+    unreachable.refused(4, "cannot reach http://127.0.0.1:1");
 
     let delete = ["secret", "delete", NAME, "press-login", "password"];
     cli.json(&[&delete[..], &["--dry-run"]].concat()).await;

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use e2e::centre::{Centre, free_port};
+use e2e::central_services::{CentralServices, free_port};
 use e2e::cli::Cli;
 use e2e::edge::Edge;
 use e2e::mosquitto::Mosquitto;
@@ -25,7 +25,7 @@ pub struct Site {
     pub cli: Cli,
     pub recorder: Recorder,
     reader: Mutex<Reader>,
-    pub centre: Centre,
+    pub central: CentralServices,
     pub edge: Edge,
     pub cluster: Uuid,
     _server: Mosquitto,
@@ -36,7 +36,7 @@ impl Site {
     pub async fn start() -> Self {
         let server = Mosquitto::start();
         let recorder = Recorder::start(server.address()).await;
-        let centre = Centre::start(server.address(), free_port());
+        let central = CentralServices::start(server.address(), free_port());
         let cli = Cli::new(&server.url());
         let cluster = uuid(&cli.json(&["cluster", "create", NAME]).await);
         let ready = move |message: &e2e::recorder::Message| {
@@ -45,9 +45,9 @@ impl Site {
         };
         recorder.wait_for("the cluster to be set up", 0, ready).await;
         let setup = cli.json(&["config", "get", &cluster.to_string(), "EdgeClusterSetup"]).await;
-        let password = centre.git_password(cluster).await;
+        let password = central.git_password(cluster).await;
         let edge = Edge::start(NAME, 2, setup["self_link"].as_str().unwrap(), &password, server.address()).await;
-        let site = Self { cli, recorder, reader: Mutex::default(), centre, edge, cluster, _server: server };
+        let site = Self { cli, recorder, reader: Mutex::default(), central, edge, cluster, _server: server };
         site.until("the edge to agree", |reader| site.agrees(reader)).await;
         site
     }
@@ -76,15 +76,15 @@ impl Site {
             reader.follow(&self.recorder);
             find(&reader)
         };
-        let tails = || format!("{}\n{}", self.centre.processes.tails(), self.edge.processes.tails());
+        let tails = || format!("{}\n{}", self.central.processes.tails(), self.edge.processes.tails());
         wait::until(what, found, tails).await
     }
 
     /// The ids of all processes, by name; a service that was restarted has another one.
     pub fn process_ids(&self) -> Vec<u32> {
-        let centre = e2e::centre::SERVICES.map(|name| (&self.centre.processes, name));
+        let central = e2e::central_services::SERVICES.map(|name| (&self.central.processes, name));
         let edge = e2e::edge::SERVICES.map(|name| (&self.edge.processes, name));
-        let all = centre.into_iter().chain(edge);
+        let all = central.into_iter().chain(edge);
         all.map(|(processes, name)| {
             assert!(processes.runs(name), "{name} has ended\n{}", processes.tails());
             processes.id(name)

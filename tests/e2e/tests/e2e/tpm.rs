@@ -30,7 +30,7 @@ use crate::joining::assert_nothing_secret;
 const REGISTERS: [u8; 4] = [4, 7, 9, 11];
 const LOCK: u8 = 15;
 
-/// Expects what this machine has measured, of TPMs by these machines' manufacturers that an operator has let in.
+/// Expects the measurements of this machine, from TPMs by these machines' manufacturers, and the approval of each host by an operator.
 async fn set_policy(site: &Site, model: &Machine, machines: &[&Machine]) {
     let of = |register: &u8| hex::encode(model.register(*register));
     let registers: Value = REGISTERS.iter().map(|at| (at.to_string(), json!({"expected": [of(at)]}))).collect();
@@ -220,8 +220,8 @@ async fn machines_with_real_tpms_are_approved_join_come_back_and_one_with_anothe
         assert_eq!((&row["variant"], &row["verdict"]), (&json!("tpm2"), &json!("approval-pending")), "{row:#}");
         assert_eq!(machine.mark(), "new");
     }
-    assert_eq!(site.tokens(), 0, "nobody got anything");
-    // Who was refused rests for a minute, unless the join service asks it again.
+    assert_eq!(site.tokens(), 0, "no host got a token");
+    // A host that was refused waits for a minute, unless the join service asks it again.
     let mut revision = Value::Null;
     for machine in &machines {
         revision = site.cli.json(&["host", "approve", &machine.name]).await;

@@ -110,7 +110,7 @@ async fn a_second_factory_in_the_same_directory_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ctrl_c_publishes_every_death_and_the_next_start_goes_on_by_itself() {
+async fn ctrl_c_publishes_every_death_and_the_next_start_resumes_by_itself() {
     let mut up = Up::embedded().await;
     let recorder = Recorder::start(up.broker).await;
     up.process.says("deployment Press_Shop/Stacker_1: applied, ready").await;
@@ -152,6 +152,6 @@ async fn ctrl_c_publishes_every_death_and_the_next_start_goes_on_by_itself() {
 /// The revision that ConfigDB said last.
 fn revision(recorder: &Recorder) -> u64 {
     let reader = Reader::read_late(&recorder.messages());
-    let configdb = reader.node("ACME-Central", "ConfigDB").expect("ConfigDB was heard");
+    let configdb = reader.node("ACME-Central", "ConfigDB").expect("ConfigDB was born");
     configdb.metrics["Config/Revision"].as_ref().and_then(sparkplug::Value::as_u64).expect("it has a revision")
 }

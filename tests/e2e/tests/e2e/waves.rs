@@ -65,7 +65,7 @@ async fn a_bad_template_of_the_edge_services_stops_after_the_first_wave_and_a_be
     assert_eq!(commit(&up, "Body_Shop").await, before[1], "nothing was written there");
 
     put_values(&up.cli, &template, json!({"note": "better"})).await;
-    rollout(&up.cli, "Body_Shop", "goes on", |rollout| rollout["repository"].is_null()).await;
+    rollout(&up.cli, "Body_Shop", "continues", |rollout| rollout["repository"].is_null()).await;
     rollout(&up.cli, "Press_Shop", "is well again", settled).await;
     let after = commit(&up, "Body_Shop").await;
     assert_ne!(after, before[1]);

@@ -9,7 +9,7 @@ use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 
-/// Who writes what a kubelet writes.
+/// The field manager of a kubelet's writes.
 pub const MANAGER: &str = "kubelet";
 
 /// How long a lease holds without being renewed, as real kubelets say it.

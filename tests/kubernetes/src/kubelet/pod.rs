@@ -1,4 +1,4 @@
-//! One pod: its containers as processes, started, probed, started again, and told of in its status.
+//! One pod: its containers as processes, started, probed, restarted, and reported in its status.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};

@@ -376,7 +376,7 @@ async fn where_no_policy_refuses_them_flux_gives_releases_and_kustomizations_no_
     let patches = json!([{ "target": { "kind": "ConfigMap" }, "patch": become_binding.to_string() }]);
     // An administrator writes them: the policies of edge sync do not look.
     let releases = [
-        ("nobody", json!({ "serviceAccountName": null }), Some("default")),
+        ("no-account", json!({ "serviceAccountName": null }), Some("default")),
         ("target", json!({ "targetNamespace": "kube-system" }), Some(AGENTS)),
         ("storage", json!({ "storageNamespace": "kube-system" }), Some(AGENTS)),
         ("rendered", json!({ "postRenderers": [{ "kustomize": { "patches": patches } }] }), Some(AGENTS)),
@@ -391,7 +391,7 @@ async fn where_no_policy_refuses_them_flux_gives_releases_and_kustomizations_no_
         scene.administrator(&release(&edge, name, "good", changes));
     }
     let kustomizations = [
-        ("nobody", json!({}), Some("default")),
+        ("no-account", json!({}), Some("default")),
         ("target", json!({ "targetNamespace": "kube-system", "serviceAccountName": AGENTS }), Some(AGENTS)),
         ("patched", json!({ "patches": patches, "serviceAccountName": AGENTS }), Some(AGENTS)),
         ("source", json!({ "sourceRef": elsewhere, "serviceAccountName": AGENTS }), None),

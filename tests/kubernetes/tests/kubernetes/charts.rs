@@ -42,7 +42,7 @@ fn installations() -> Vec<(&'static str, Vec<&'static str>)> {
         ("edge-agent", AGENT.to_vec()),
         ("edge-agent", [&AGENT[..], &["hostname=oven", "mqtt.username=edge"], &secret].concat()),
         ("sparkfleet", vec![]),
-        ("sparkfleet", [&["mqtt.username=centre"][..], &secret].concat()),
+        ("sparkfleet", [&["mqtt.username=central"][..], &secret].concat()),
     ]
 }
 

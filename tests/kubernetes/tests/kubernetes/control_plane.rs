@@ -66,11 +66,11 @@ async fn after_compaction_and_a_restart_of_the_api_server_a_watch_from_before_ge
 #[ignore = "needs real Kubernetes: make kubernetes"]
 fn what_a_test_has_started_ends_with_the_test_also_when_that_panics() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let (told, processes) = std::sync::mpsc::channel();
+    let (started, processes) = std::sync::mpsc::channel();
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         runtime.block_on(async {
             let plane = ControlPlane::start().await;
-            told.send(plane.process_ids()).unwrap();
+            started.send(plane.process_ids()).unwrap();
             panic!("as a test that fails");
         });
     }));

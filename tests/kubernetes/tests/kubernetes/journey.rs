@@ -72,7 +72,7 @@ async fn alive(factory: &Factory, cluster: Cluster) {
 /// The same, with something that is done while the script runs; what the script said.
 async fn alive_with(factory: &Factory, cluster: Cluster, meanwhile: impl Future<Output = ()>) -> String {
     let Cluster { name, namespace } = cluster;
-    let (asked, before) = (Instant::now(), factory.heard().len());
+    let (asked, before) = (Instant::now(), factory.received().len());
     factory.does(&["cluster", "create", name, "--namespace", namespace]).await;
     let link = factory.site.cli.json(&["cluster", "bootstrap", name]).await;
     took(&format!("{name} created, line printed"), asked);
@@ -87,7 +87,7 @@ async fn alive_with(factory: &Factory, cluster: Cluster, meanwhile: impl Future<
     }
     took(&format!("line of {name} pasted to `is alive`"), pasted);
     for node in ["Sync", "Monitor"] {
-        factory.hears(&format!("ACME-{name}/NBIRTH/{node}"), before).await;
+        factory.receives(&format!("ACME-{name}/NBIRTH/{node}"), before).await;
     }
     let log = std::fs::read_to_string(factory.site.server.directory().join("mosquitto.log")).unwrap();
     assert!(log.contains(&format!("u'ACME-{name}'")), "the edge is known by its certificate");
@@ -114,8 +114,8 @@ async fn deployed(factory: &Factory, cluster: Cluster) {
     let create = ["deployment", "create", "Oven_1", "--cluster", cluster.name, "--host", HOSTS[0]];
     factory.does(&[&create[..], &["--wait", "--timeout", "2m"]].concat()).await;
     took("deployment create to ready", asked);
-    factory.hears(&format!("ACME-{}/NBIRTH/Oven_1", cluster.name), 0).await;
-    factory.hears(&format!("ACME-{}/DBIRTH/Oven_1/host", cluster.name), 0).await;
+    factory.receives(&format!("ACME-{}/NBIRTH/Oven_1", cluster.name), 0).await;
+    factory.receives(&format!("ACME-{}/DBIRTH/Oven_1/host", cluster.name), 0).await;
     assert_eq!(factory.processes(&program::edge_agent()).len(), before + 1);
 }
 
@@ -129,14 +129,14 @@ async fn runs_on(factory: &Factory) -> Vec<String> {
 
 /// To the other host; then to one that there is not, and back.
 async fn moved(factory: &Factory) {
-    let before = factory.heard().len();
+    let before = factory.received().len();
     let asked = Instant::now();
     let to = |host: &'static str| ["deployment", "move", OVEN, "--host", host, "--wait", "--timeout", "1m"];
     factory.does(&to(HOSTS[1])).await;
     took("deployment move to ready", asked);
     assert_eq!(runs_on(factory).await, [HOSTS[1]]);
-    factory.hears(&format!("{GROUP}/NDEATH/Oven_1"), before).await;
-    factory.hears(&format!("{GROUP}/NBIRTH/Oven_1"), before).await;
+    factory.receives(&format!("{GROUP}/NDEATH/Oven_1"), before).await;
+    factory.receives(&format!("{GROUP}/NBIRTH/Oven_1"), before).await;
 
     // The command refuses such a host; an entry that was written otherwise does not.
     let entry = json!({ "hostname": "paint-shop-9" }).to_string();
@@ -465,12 +465,12 @@ async fn rolled_out(factory: &Factory) {
     factory.says("the second wave to wait", &["cluster", "rollout", WELD.name], waits).await;
     let second = factory.site.cli.json(&["deployment", "show", "Weld_Shop/Oven_1"]).await;
     assert_eq!(second["deployment"]["ready"], true, "{second:#}");
-    assert_eq!(factory.processes(&program::edge_agent()).len(), 2, "what runs goes on");
+    assert_eq!(factory.processes(&program::edge_agent()).len(), 2, "running agents are not affected");
 
     let asked = Instant::now();
     put(json!({ "intervalMs": 5000 })).await;
-    let goes_on = |said: &Value| said["waiting"] == 0 && said["unsettled"].is_null();
-    factory.says("the second wave to go on", &["cluster", "rollout", WELD.name], goes_on).await;
+    let continues = |said: &Value| said["waiting"] == 0 && said["unsettled"].is_null();
+    factory.says("the second wave to continue", &["cluster", "rollout", WELD.name], continues).await;
     for cluster in [PAINT, WELD] {
         let name = format!("{}/Oven_1", cluster.name);
         let is_new = async || {
@@ -494,13 +494,13 @@ async fn renewed(factory: &Factory, from: usize) {
     let renewed = |identity: &Value| identity["certificates"][0]["state"] == "renewed";
     factory.says("the certificate to be renewed", &["config", "get", NAME, "EdgeClusterIdentity"], renewed).await;
     for node in ["Sync", "Monitor"] {
-        factory.hears(&format!("{GROUP}/NBIRTH/{node}"), from).await;
+        factory.receives(&format!("{GROUP}/NBIRTH/{node}"), from).await;
     }
     took("waited for the renewal and births under it", asked);
     assert_eq!(factory.processes(&program::named("sparkfleet-edge")), edge, "the edge process has not ended");
 }
 
-/// The certificates are void, and the MQTT server is told: the cluster is away, until another line lets it in again.
+/// The operator revokes the certificates, and the MQTT server gets the list of them. The cluster is away until another bootstrap command enrols it again.
 async fn revoked(factory: &mut Factory) {
     let identity = factory.site.cli.json(&["config", "get", NAME, "EdgeClusterIdentity"]).await;
     let certificates = identity["certificates"].as_array().unwrap();
@@ -509,7 +509,7 @@ async fn revoked(factory: &mut Factory) {
     let asked = Instant::now();
     factory.does(&["cluster", "identity", "revoke", NAME]).await;
     let site = &mut factory.site;
-    site.until("the list of void certificates", async || site.lists(&serial).then_some(())).await;
+    site.until("the list of revoked certificates", async || site.lists(&serial).then_some(())).await;
     let conf = site.server.directory().join("mosquitto.conf");
     let list = format!("crlfile {}\n", site.identity("revoked.pem").display());
     std::fs::write(&conf, std::fs::read_to_string(&conf).unwrap() + &list).unwrap();
@@ -525,7 +525,7 @@ async fn revoked(factory: &mut Factory) {
 async fn a_cluster_lives_from_the_pasted_line_to_its_removal() {
     let started = Instant::now();
     let factory = Factory::start(&HOSTS, HOUR_S).await;
-    took("centre and control plane started", started);
+    took("central services and control plane started", started);
     alive(&factory, PAINT).await;
     deployed(&factory, PAINT).await;
     moved(&factory).await;
@@ -588,7 +588,7 @@ async fn a_cluster_that_follows_the_site_s_git_server_outlives_its_tokens_and_ce
     let url = format!("{}/factory/shared-helm.git", there.url);
     let parts = [format!("{url} has no chart edge-cluster"), push_charts(&url)];
     assert!(parts.iter().all(|part| said.contains(part)), "{said}");
-    let from = factory.heard().len();
+    let from = factory.received().len();
     pushed_there(&factory, &there).await;
     outlives_its_token(&mut factory).await;
     renewed(&factory, from).await;

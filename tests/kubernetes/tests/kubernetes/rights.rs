@@ -1,5 +1,5 @@
-//! What can be had with the token of edge sync, of a chart, and of the join service, with the chart `edge-cluster` as Helm installs it: roles and admission policies
-//! are code of the API server, and nothing else says what they let through.
+//! What the tokens of edge sync, of a chart and of the join service can access, with the chart `edge-cluster` as Helm installs it. Roles and admission policies
+//! are evaluated by the API server, so only a real one shows what they allow.
 
 use kubernetes_tests::control_plane::ControlPlane;
 use kubernetes_tests::definitions;
@@ -163,7 +163,7 @@ async fn a_chart_gets_no_further_than_pods_of_its_own() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs real Kubernetes: make kubernetes"]
-async fn nobody_gets_a_token_of_the_account_that_may_do_everything() {
+async fn no_account_gets_a_token_of_the_account_that_may_do_everything() {
     let plane = start().await;
     let edge = Edge::install(&plane, &WITH_JOIN);
     edge.kubectl(&["create", "serviceaccount", "sparkfleet-flux"], "").unwrap();

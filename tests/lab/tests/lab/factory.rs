@@ -80,7 +80,7 @@ impl Factory {
         println!("{}: {:6.1} s: {text}", self.story, self.started.elapsed().as_secs_f64());
     }
 
-    /// A machine that nobody has switched on.
+    /// A machine that is off.
     pub fn machine(&self, name: &str) -> Machine {
         Machine::new(name, self.firmware, &self.manufacturer, &self.image)
     }
@@ -91,7 +91,7 @@ impl Factory {
             SEEN.iter().map(|register| (register.to_string(), json!({"warnOnly": true}))).collect();
         registers.insert(IMAGE.to_string(), json!({"expected": [self.uki.register_11]}));
         let of = |machine: &&Machine| json!({ "ek": machine.tpm().endorsement, "host": machine.name() });
-        // Somebody has to be enrolled, or nobody could fulfil it.
+        // The list of enrolled hosts must not be empty, or no host could satisfy the policy.
         let mut list = vec![json!({ "ek": "5e".repeat(31) + "01", "host": "elsewhere" })];
         list.extend(enrolled.iter().map(of));
         let mut policy = json!({ "bank": "sha256", "pcrs": registers, "lock": { "pcr": LOCK },

@@ -13,7 +13,7 @@ async fn a_machine_is_approved_joins_on_an_encrypted_disk_and_rejoins_after_a_po
     factory.set_policy(&[]).await;
     machine.power_on(&factory.uki, None);
 
-    // What it booted is what was predicted, but nobody knows it.
+    // It booted what was predicted, but its endorsement key is not enrolled.
     let row = factory.host(&machine, "pending", |row| row["state"] == "pending").await;
     assert_eq!((&row["variant"], &row["verdict"]), (&json!("tpm2"), &json!("approval-pending")), "{row:#}");
     assert_eq!(row["registers"]["11"], factory.uki.register_11.as_str(), "{row:#}");

@@ -48,8 +48,8 @@ async fn a_member_that_boots_without_its_broker_waits_with_a_closed_disk_and_com
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "minutes; make lab"]
-async fn a_member_without_anybody_comes_back_by_its_tpm_and_with_another_image_it_does_not() {
-    let mut factory = Factory::start("nobody there", Firmware::Plain).await;
+async fn a_member_without_a_join_service_comes_back_by_its_tpm_and_with_another_image_it_does_not() {
+    let mut factory = Factory::start("no join service", Firmware::Plain).await;
     factory.has_local_unlock = true;
     let mut machine = factory.member("cell-2").await;
     machine.until("have a second key", "cryptsetup luksDump /dev/disk/by-id/virtio-state", |text| {
@@ -60,9 +60,9 @@ async fn a_member_without_anybody_comes_back_by_its_tpm_and_with_another_image_i
     machine.power_on(&factory.uki, None);
     machine.until("be locked to its cluster", "tpm2_pcrread sha256:15", |text| !text.contains(&format!("0x{ZERO}")));
     assert_runs_on_its_disk(&machine);
-    factory.say("the machine is back, and nobody answered it");
+    factory.say("the machine is back, and no service answered it");
     factory.site.broker.restart();
-    factory.host(&machine, "heard again", |row| row["state"] == "member" && row["kind"] == "renew").await;
+    factory.host(&machine, "renewed again", |row| row["state"] == "member" && row["kind"] == "renew").await;
 
     let other = factory.image.uki("other", "lab.other=1", false);
     machine.shut_down();

@@ -49,7 +49,7 @@ async fn a_state_disk_in_another_machine_stays_closed_and_opens_again_in_its_own
     thief.power_on(&factory.uki, None);
 
     let refused = |text: &str| text.contains("ek-not-enrolled") || text.contains("approval");
-    thief.until_journal("tell that it was refused", refused);
+    thief.until_journal("log that it was refused", refused);
     factory.say(thief.journal().lines().rfind(|line| refused(line)).unwrap_or_default());
     assert_locked(&thief);
     let rows = factory.site.cli.json(&["host", "list"]).await;

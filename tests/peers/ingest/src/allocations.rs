@@ -1,7 +1,7 @@
 //! Counts what is asked of the system's allocator, and what is held. The only `unsafe` there is: a global allocator cannot be written without.
 #![allow(
     unsafe_code,
-    reason = "GlobalAlloc is an unsafe trait; every call goes on to the system's allocator as it came"
+    reason = "GlobalAlloc is an unsafe trait; every call is passed to the system's allocator unchanged"
 )]
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -1,6 +1,6 @@
 //! Our Host Application beside its peers, on the same prepared stream of MQTT packets: `cargo run --release --manifest-path tests/peers/Cargo.toml -p ingest`.
 //!
-//! A plain TCP server stands in for the MQTT server, so that nothing of a real one is measured: it sends births, waits until the contender says that it has them, and
+//! A plain TCP server replaces the MQTT server, so that nothing of a real one is measured: it sends births, waits until the contender says that it has them, and
 //! then sends data as fast as the contender reads. Each contender is a process of its own with one thread; what counts is that process' CPU time, because the machine is shared.
 //! Contenders take turns over several rounds; ratios are made within a round, and their median is what to trust.
 //!
@@ -83,7 +83,7 @@ fn rounds_of(kinds: &[Kind], fleet: Fleet, rounds: usize) -> Table {
     let mut table = Table::new(fleet);
     for round in 0..rounds {
         for step in 0..kinds.len() {
-            // Nobody always comes first.
+            // Each contender comes first in some rounds.
             let kind = kinds[(step + round) % kinds.len()];
             let stream = if kind.speaks_v5() { &v5 } else { &v4 };
             let run = one(kind, fleet, stream);
@@ -105,9 +105,9 @@ fn one(kind: Kind, fleet: Fleet, stream: &Stream) -> Run {
         .stdout(Stdio::piped())
         .spawn()
         .expect("this program can be started again");
-    let mut told = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let mut progress = BufReader::new(child.stdout.take().expect("piped")).lines();
     let mut orders = child.stdin.take().expect("piped");
-    let mut line = || told.next().expect("the contender says how far it is").expect("text");
+    let mut line = || progress.next().expect("the contender says how far it is").expect("text");
     if kind == Kind::OursMachine {
         // It has no connection: the packets come over its standard input.
         stream.write_to(&mut orders);

@@ -32,7 +32,7 @@ impl Run {
     pub fn parse(line: &str) -> Self {
         let numbers: Vec<i64> = line.split(' ').map(|n| n.parse().expect("a number")).collect();
         let [births_ns, data_ns, data_allocations, resident, held, messages, metrics] = numbers[..] else {
-            panic!("{line:?} is no report")
+            panic!("{line:?} is not a report")
         };
         let unsigned = |n: i64| n.unsigned_abs();
         Self {

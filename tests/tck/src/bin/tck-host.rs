@@ -4,8 +4,8 @@
 //! cargo run -p tck --bin tck-host -- --host-id Office
 //! ```
 //!
-//! It prints what it hears: births, data, deaths, with names and types resolved. It is told what to do on standard input, whose end is a `stop`. A word with
-//! spaces stands in double quotes; how values are written is said in `src/console/value.rs`.
+//! It prints what it receives: births, data, deaths, with names and types resolved. It reads commands from standard input, whose end is a `stop`. A word with
+//! spaces is written in double quotes; `src/console/value.rs` describes how values are written.
 //!
 //! | line | |
 //! |---|---|
@@ -26,7 +26,7 @@ use sparkplug::{DeviceId, EdgeNodeDescriptor, HostId};
 use sparkplug_mqtt::{Clock, HostRequests, MqttConfig, NodeSnapshot, spawn_host};
 use tck::console::{self, Words, word};
 
-/// A Sparkplug Host Application that prints what it hears
+/// A Sparkplug Host Application that prints what it receives
 #[derive(Debug, Parser)]
 struct Args {
     /// Host id
@@ -35,7 +35,7 @@ struct Args {
     /// Milliseconds that a gap in the sequence numbers may stay open
     #[arg(long, value_name = "MS", default_value_t = 2000)]
     reorder_timeout: u64,
-    /// Never ask nodes for rebirth unless told to
+    /// Never ask nodes for rebirth on its own
     #[arg(long)]
     no_rebirth_requests: bool,
     /// How commands are written: strict, or tahu for nodes that keep no births
@@ -75,7 +75,7 @@ async fn main() -> anyhow::Result<()> {
                     Ok(()) => break,
                     Err(error) => eprintln!("close: {error}"),
                 },
-                // The process ends here and now; nobody says good-bye to the server.
+                // The process ends at once, without a DISCONNECT.
                 Some("drop") => std::process::exit(0),
                 Some("") => {}
                 Some(line) => if let Err(error) = order(&requests, line).await {

@@ -4,8 +4,8 @@
 //! cargo run -p tck --bin tck-node -- --group Plant --node Press --device Motor
 //! ```
 //!
-//! It is told what to publish on standard input, prints the commands that it gets, and obeys those for metrics that it has. The end of standard input is a
-//! `stop`. A word with spaces stands in double quotes; how values are written is said in `src/console/value.rs`.
+//! It reads from standard input what to publish, prints the commands that it receives, and obeys those for metrics that it has. The end of standard input is a
+//! `stop`. A word with spaces is written in double quotes; `src/console/value.rs` describes how values are written.
 //!
 //! | line | |
 //! |---|---|
@@ -66,7 +66,7 @@ struct Args {
     /// Directory that keeps the bdSeq over restarts; without it the node begins at 0
     #[arg(long, value_name = "DIRECTORY")]
     state_dir: Option<PathBuf>,
-    /// Where data are kept while nobody can be told, to be sent as history: off, memory or disk
+    /// Where data are kept while the server is unreachable, to be sent as history: off, memory or disk
     #[arg(long, value_name = "PLACE", default_value = "off")]
     store: Store,
     /// Directory of a store on disk
@@ -131,7 +131,7 @@ async fn main() -> anyhow::Result<()> {
                     Ok(()) => break,
                     Err(error) => eprintln!("close: {error}"),
                 },
-                // The process ends here and now; nobody says good-bye to the server.
+                // The process ends at once, without a DISCONNECT.
                 Some("drop") => std::process::exit(0),
                 Some("") => {}
                 Some(line) => if let Err(error) = plant.order(line).await {
@@ -200,7 +200,7 @@ impl Plant {
         }
     }
 
-    /// A metric that nobody declared cannot be written.
+    /// A metric that was not declared cannot be written.
     async fn obey(&mut self, device: Option<DeviceId>, metric: Metric) -> Result<(), String> {
         let known =
             self.metrics.get(&device).and_then(|metrics| metrics.iter().find(|known| known.name == metric.name));

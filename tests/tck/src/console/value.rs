@@ -26,7 +26,7 @@ pub fn datatype(name: &str) -> Result<DataType> {
     (1..=34)
         .filter_map(DataType::from_wire)
         .find(|datatype| format!("{datatype:?}").eq_ignore_ascii_case(name))
-        .ok_or_else(|| format!("{name:?} is no datatype; write Int32, Double, String, DataSet ..."))
+        .ok_or_else(|| format!("{name:?} is not a datatype; write Int32, Double, String, DataSet ..."))
 }
 
 /// A value, or null.
@@ -60,7 +60,7 @@ fn from_json(datatype: DataType, json: &Json) -> Result<Option<Value>> {
     match datatype {
         DataType::DataSet => dataset(json).map(|table| Some(Value::DataSet(Arc::new(table)))),
         DataType::Template => template(json).map(|template| Some(Value::Template(Arc::new(template)))),
-        _ => Err(format!("{json} is no {datatype:?}")),
+        _ => Err(format!("{json} is not a value of {datatype:?}")),
     }
 }
 
@@ -133,7 +133,7 @@ fn hexadecimal(json: &Json) -> Option<Arc<[u8]>> {
 fn dataset(json: &Json) -> Result<DataSet> {
     let columns = list(json, "columns")?.iter().map(|column| match column.as_array().map(Vec::as_slice) {
         Some([Json::String(name), Json::String(datatype_name)]) => Ok((name.as_str().into(), datatype(datatype_name)?)),
-        _ => Err(format!("{column} is no column; write [\"NAME\",\"TYPE\"]")),
+        _ => Err(format!("{column} is not a column; write [\"NAME\",\"TYPE\"]")),
     });
     let columns: Vec<(Arc<str>, DataType)> = columns.collect::<Result<_>>()?;
     let row = |row: &Json| {
@@ -151,7 +151,7 @@ fn template(json: &Json) -> Result<Template> {
             let datatype = datatype(datatype_name)?;
             Ok((Arc::<str>::from(name.as_str()), datatype, from_json(datatype, value)?))
         }
-        _ => Err(format!("{entry} is no member; write [\"NAME\",\"TYPE\",VALUE]")),
+        _ => Err(format!("{entry} is not a member; write [\"NAME\",\"TYPE\",VALUE]")),
     };
     let member =
         |entry: &Json| typed(entry).map(|(name, datatype, value)| Metric { value, ..Metric::null(name, datatype) });
@@ -167,11 +167,11 @@ fn template(json: &Json) -> Result<Template> {
 
 /// The list at `key`; none is an empty one.
 fn list<'a>(json: &'a Json, key: &str) -> Result<&'a [Json]> {
-    let object = json.as_object().ok_or_else(|| format!("{json} is no JSON object"))?;
+    let object = json.as_object().ok_or_else(|| format!("{json} is not a JSON object"))?;
     match object.get(key) {
         None => Ok(&[]),
         Some(Json::Array(items)) => Ok(items),
-        Some(other) => Err(format!("{key}: {other} is no list")),
+        Some(other) => Err(format!("{key}: {other} is not a list")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A control plane behind the walls, a control plane whose pods are processes, and the person who pastes the line there.
+//! Central services on a broker with the shipped ACL, a Kubernetes control plane whose pods are processes, and the operator who pastes the bootstrap command there.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use e2e::program;
+use e2e::secured_site::{Site, mqtt};
 use e2e::shell::Shell;
-use e2e::walled::{Site, mqtt};
 use kube::api::{Api, DynamicObject, ListParams};
 use kubernetes_tests::audit::{Account, Audit};
 use kubernetes_tests::control_plane::{ControlPlane, Options};
@@ -36,7 +36,7 @@ pub struct Factory {
     pub shell: Shell,
     pub audit: Audit,
     pub kubelet: Kubelet,
-    heard: Arc<Mutex<Vec<String>>>,
+    received: Arc<Mutex<Vec<String>>>,
     _sources: Sources,
 }
 
@@ -50,7 +50,7 @@ impl Factory {
     pub async fn start_with(hosts: &[&str], lifetime_s: u32, git: &str) -> Self {
         let programs = Programs::find().unwrap_or_else(|missing| panic!("{missing}"));
         let site = Site::start_with(lifetime_s, |site| configuration(site, &programs, git)).await;
-        let heard = listen(&site);
+        let received = listen(&site);
         let edge = Account { namespace: NAMESPACE.to_owned(), name: "sparkfleet-edge".to_owned() };
         let audit = Audit::begin(edge);
         let options = Options { scheduler: true, api_server: audit.flags() };
@@ -64,19 +64,19 @@ impl Factory {
         let sources = Sources::start(&plane).await;
         let kube_config = std::fs::read_to_string(plane.kubeconfig()).unwrap();
         let shell = Shell::with_kubectl(&kube_config, &programs.program("kubectl"));
-        Self { plane, site, shell, audit, kubelet, heard, _sources: sources }
+        Self { plane, site, shell, audit, kubelet, received, _sources: sources }
     }
 
     /// Waits until a message has been received on a topic of a group, the first `from` messages left out.
-    pub async fn hears(&self, topic: &str, from: usize) {
+    pub async fn receives(&self, topic: &str, from: usize) {
         let topic = format!("spBv1.0/{topic}");
-        let found = async || if self.heard()[from..].contains(&topic) { Ok(()) } else { Err(Value::Null) };
+        let found = async || if self.received()[from..].contains(&topic) { Ok(()) } else { Err(Value::Null) };
         self.until(&format!("a message on {topic}"), found).await;
     }
 
     /// The topics of all messages so far.
-    pub fn heard(&self) -> Vec<String> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn received(&self) -> Vec<String> {
+        self.received.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Waits for what `found` yields; its error is the last state that was seen.
@@ -197,7 +197,7 @@ pub fn memory_mib(process: u32) -> f64 {
     kib / 1024.0
 }
 
-/// Says how long something took, for whoever measures.
+/// Prints how long something took, as a measurement.
 pub fn took(what: &str, since: Instant) {
     eprintln!("journey: {what}: {:.2} s", since.elapsed().as_secs_f64());
 }
@@ -217,10 +217,10 @@ fn configuration(site: &Site, programs: &Programs, git: &str) -> String {
     )
 }
 
-/// Hears everything, as the operator.
+/// Subscribes to everything, as the operator.
 fn listen(site: &Site) -> Arc<Mutex<Vec<String>>> {
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let all = Arc::clone(&heard);
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let all = Arc::clone(&received);
     let filters = vec![("spBv1.0/#".to_owned(), QoS::AtMostOnce)];
     let mut listener = spawn_listener(filters, &mqtt(&site.server, "ACME-Central-Operator"), Clock::new()).unwrap();
     tokio::spawn(async move {
@@ -230,5 +230,5 @@ fn listen(site: &Site) -> Arc<Mutex<Vec<String>>> {
             }
         }
     });
-    heard
+    received
 }

@@ -25,7 +25,7 @@ impl MetricStore for Store {
         if let Some(metrics) = &mut self.metrics {
             metrics.extend(details.into_iter().map(|(birth, metric)| (birth.get_metric_id(), metric)));
         }
-        self.tally.lock().expect("nobody panics").birth();
+        self.tally.lock().expect("no thread panics").birth();
         Ok(())
     }
 
@@ -36,7 +36,7 @@ impl MetricStore for Store {
                 *metrics.get_mut(&id).ok_or(StateUpdateError::UnknownMetric)? = metric;
             }
         }
-        self.tally.lock().expect("nobody panics").data(count);
+        self.tally.lock().expect("no thread panics").data(count);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The control plane as processes of their own: ConfigDB, cluster manager and central monitor, each with a configuration file, a state directory and a log.
+//! The central services as processes of their own: ConfigDB, cluster manager and central monitor, each with a configuration file, a state directory and a log.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -15,12 +15,12 @@ use crate::wait;
 /// Organisation of every factory of the tests.
 pub const ORGANISATION: &str = "ACME";
 
-/// Names of the services of a control plane, as the program calls them.
+/// Names of the central services, as the program calls them.
 pub const SERVICES: [&str; 3] = ["configdb", "cluster-manager", "edge-monitor"];
 
-/// A running control plane.
+/// Running central services.
 #[derive(Debug)]
-pub struct Centre {
+pub struct CentralServices {
     /// Its services, named as in [`SERVICES`].
     pub processes: Processes,
     git: SocketAddr,
@@ -28,7 +28,7 @@ pub struct Centre {
     directory: TempDir,
 }
 
-impl Centre {
+impl CentralServices {
     /// Starts all three against a broker; the git server listens on `git`.
     ///
     /// # Panics
@@ -38,16 +38,16 @@ impl Centre {
         Self::start_with(broker, git, "", "")
     }
 
-    /// The same; `edge` are keys of the cluster manager's table `edge`, `bootstrap` of its table `bootstrap`. Flux comes from a file of the control plane.
+    /// The same; `edge` are keys of the cluster manager's table `edge`, `bootstrap` of its table `bootstrap`. Flux comes from a file beside the cluster manager.
     ///
     /// # Panics
-    /// As [`Centre::start`].
+    /// As [`CentralServices::start`].
     #[must_use]
     pub fn start_with(broker: SocketAddr, git: SocketAddr, edge: &str, bootstrap: &str) -> Self {
         let directory = tempfile::tempdir().expect("the temporary directory can be written");
-        let centre = Self { directory, git, processes: Processes::default() };
+        let central = Self { directory, git, processes: Processes::default() };
         // Short waits, so that a repetition is seen soon.
-        let flux = centre.directory.path().join("flux.yaml");
+        let flux = central.directory.path().join("flux.yaml");
         fs::write(&flux, simulator::flux::install::manifests_yaml()).expect("the directory can be written");
         let manager = format!(
             "[git]\nlisten = \"{git}\"\n[timing]\nretry_first_ms = 200\nretry_max_ms = 2000\naway_s = 5\n\
@@ -57,9 +57,9 @@ impl Centre {
         let own = [("configdb", String::new()), ("cluster-manager", manager), ("edge-monitor", String::new())];
         for (service, text) in own {
             let head = if service == "edge-monitor" { "mode = \"central\"\n" } else { "" };
-            centre.processes.insert(service_process(service, head, &text, broker, centre.directory.path()));
+            central.processes.insert(service_process(service, head, &text, broker, central.directory.path()));
         }
-        centre
+        central
     }
 
     /// Where git is served.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use configdb_schema::Organisation;
-use e2e::centre::{ORGANISATION, free_port, service_process_with};
+use e2e::central_services::{ORGANISATION, free_port, service_process_with};
 use e2e::process::Process;
 use sparkplug::session::QoS;
 use sparkplug_mqtt::{Clock, ListenerEvent, ListenerHandle, MqttConfig};
@@ -44,7 +44,7 @@ pub async fn run(sizes: &[usize], changes: usize) -> anyhow::Result<()> {
         "messages of one change",
         "CPU ms of one change",
     ];
-    let table = Table::begin("centre", &about, &heads);
+    let table = Table::begin("central", &about, &heads);
     let mut first: Option<Sample> = None;
     for &clusters in sizes {
         let sample = measure(clusters, changes).await.with_context(|| format!("with {clusters} clusters"))?;

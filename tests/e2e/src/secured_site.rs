@@ -1,4 +1,4 @@
-//! A Mosquitto with the shipped access control that asks for certificates, and a control plane behind it whose cluster manager is the site's authority.
+//! A Mosquitto with the shipped ACL that asks for client certificates, and central services on it whose cluster manager is the site's certificate authority.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::fs;
@@ -12,21 +12,21 @@ use serde_json::{Value, json};
 use sparkplug_mqtt::MqttConfig;
 use uuid::Uuid;
 
-use crate::centre::{free_port, service_process_with};
+use crate::central_services::{free_port, service_process_with};
 use crate::cli::{Cli, Outcome};
 use crate::mosquitto::Mosquitto;
 use crate::process::Processes;
 
-/// Who has a certificate of the fleet; a user is named by its group.
+/// The users that have a certificate of the fleet; a user is named by its group.
 pub const USERS: [&str; 5] =
     ["ACME-Central", "ACME-Central-Operator", "ACME-Paint_Shop", "ACME-Paint_Shop-Join", "ACME-Weld_Shop"];
 
-/// Who only reads, and the id under which it publishes STATE.
+/// The user that only reads, and the id under which it publishes STATE.
 pub const VIEWER: &str = "ACME-Central-Viewer";
 /// See [`VIEWER`].
 pub const VIEWER_HOST: &str = "Historian";
 
-/// Longest wait for anything behind the walls.
+/// Longest wait for anything at a broker with the shipped ACL.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
 /// A control plane with the authority of the site behind Mosquitto.
@@ -63,7 +63,7 @@ impl Site {
     }
 
     async fn start_as(identity: &str, tables: impl FnOnce(&Self) -> String) -> Self {
-        let server = walled("mosquitto", "sparkfleet.acl", "/etc/mosquitto/sparkfleet.acl").await;
+        let server = with_shipped_acl("mosquitto", "sparkfleet.acl", "/etc/mosquitto/sparkfleet.acl").await;
         let url = format!("mqtts://localhost:{}", server.address().port());
         let cli = Cli::new(&url).with_environment(files("SPARKFLEET_", server.directory(), "ACME-Central-Operator"));
         let directory = tempfile::tempdir().unwrap();
@@ -114,7 +114,7 @@ impl Site {
         self.state_dir("cluster-manager").join("identity").join(file)
     }
 
-    /// Whether the list of void certificates has that serial number, in upper case.
+    /// Whether the list of revoked certificates has that serial number, in upper case.
     pub fn lists(&self, serial: &str) -> bool {
         let mut shown = Command::new("openssl");
         shown.args(["crl", "-noout", "-text", "-in"]).arg(self.identity("revoked.pem"));
@@ -199,7 +199,7 @@ pub fn files(prefix: &str, directory: &Path, name: &str) -> Vec<(String, String)
 }
 
 /// Mosquitto with the files of `sparkfleet acl generate`, changed only where they name directories and the port.
-pub async fn walled(kind: &str, file: &str, installed: &str) -> Mosquitto {
+pub async fn with_shipped_acl(kind: &str, file: &str, installed: &str) -> Mosquitto {
     let files = tempfile::tempdir().unwrap();
     let directory = files.path().display().to_string();
     let arguments = ["acl", "generate", "--broker", kind, "--cluster", "Paint_Shop", "--cluster", "Weld_Shop"];

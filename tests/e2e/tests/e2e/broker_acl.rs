@@ -8,11 +8,11 @@ use std::time::Duration;
 use broker_acl::{Action, Site, allows, grants};
 use bytes::Bytes;
 use configdb_schema::address::{ClusterName, Organisation};
-use e2e::centre::{free_port, service_process_with};
+use e2e::central_services::{free_port, service_process_with};
 use e2e::cli::Cli;
 use e2e::mosquitto::Mosquitto;
 use e2e::process::Processes;
-use e2e::walled::{USERS, VIEWER, VIEWER_HOST, files, mqtt, walled};
+use e2e::secured_site::{USERS, VIEWER, VIEWER_HOST, files, mqtt, with_shipped_acl};
 use simulator::cluster::{ClusterSpec, HostSpec, SimulatedCluster};
 use simulator::flux::chart::Charts;
 use sparkfleet_up::broker::{Broker, BrokerConfig, Guard};
@@ -49,16 +49,16 @@ fn topics() -> Vec<String> {
         ["ACME-Central", "ACME-Paint_Shop", "ACME-Weld_Shop", "ACME-Paint_Shop-Join", "ACME-Enrol", "OTHER-Line"];
     let node = ["NBIRTH/Sync", "NDATA/Sync", "NDEATH/Sync", "NCMD/Sync", "NCMD/Press"];
     let device = ["DBIRTH/Sync/d", "DDATA/Sync/d", "DDEATH/Sync/d", "DCMD/Sync/d", "DCMD/Press/d"];
-    let in_group = |group| node.iter().chain(&device).map(move |rest| format!("spBv1.0/{group}/{rest}"));
+    let of_group = |group| node.iter().chain(&device).map(move |rest| format!("spBv1.0/{group}/{rest}"));
     let hosts = ["ACME-Central.Cluster-Manager", "ACME-Paint_Shop.Monitor", "ACME-Weld_Shop.Monitor", "Ignition"];
     let states = hosts.map(|host| format!("spBv1.0/STATE/{host}"));
-    groups.into_iter().flat_map(in_group).chain(states).collect()
+    groups.into_iter().flat_map(of_group).chain(states).collect()
 }
 
 const OPERATOR: &str = "ACME-Central-Operator";
 const LAST: &str = "spBv1.0/STATE/sparkfleet-cli";
 
-/// Who sent a message: its payload.
+/// The user that sent a message: its payload.
 fn sender(payload: &[u8]) -> String {
     String::from_utf8(payload.to_vec()).unwrap()
 }
@@ -68,14 +68,14 @@ fn end_of(user: &str) -> String {
     if user == OPERATOR { LAST.to_owned() } else { format!("spBv1.0/{user}/NDATA/end") }
 }
 
-/// Says something that is not allowed, on a connection of its own, because some versions of Mosquitto close it then. Returns when the server has dealt with it; what the witness received
-/// meanwhile is added to `heard`.
+/// Publishes to a topic that is not allowed, on a connection of its own, because some versions of Mosquitto close it then. Returns when the server has dealt with it; what the witness received
+/// meanwhile is added to `received`.
 async fn probe(
     reach: Reach<'_>,
     user: &str,
     topic: &str,
     witness: &mut ListenerHandle,
-    heard: &mut BTreeSet<(String, String)>,
+    received: &mut BTreeSet<(String, String)>,
 ) {
     let mut client = connected(reach, user, &["spBv1.0/STATE/+".to_owned()]).await;
     for topic in [topic.to_owned(), end_of(user)] {
@@ -88,7 +88,7 @@ async fn probe(
         };
         match event {
             ListenerEvent::Message { topic, .. } if topic == end_of(user) => break,
-            ListenerEvent::Message { topic, payload, .. } => drop(heard.insert((sender(&payload), topic))),
+            ListenerEvent::Message { topic, payload, .. } => drop(received.insert((sender(&payload), topic))),
             ListenerEvent::Offline { .. } => break,
             other => panic!("{user}, {topic}: {other:?}"),
         }
@@ -124,37 +124,37 @@ async fn what_arrives_is_what_the_table_says(reach: Reach<'_>, filters: impl Fn(
     }
     // Everything is delivered that will be; the operator's word is received by all, and last.
     clients[1].1.publish(LAST.to_owned(), Bytes::from_static(b"last")).await.unwrap();
-    for (user, client, heard) in &mut clients {
+    for (user, client, received) in &mut clients {
         loop {
             match next(client, user).await {
                 ListenerEvent::Message { payload, .. } if &payload[..] == b"last" => break,
-                ListenerEvent::Message { topic, payload, .. } => drop(heard.insert((sender(&payload), topic))),
+                ListenerEvent::Message { topic, payload, .. } => drop(received.insert((sender(&payload), topic))),
                 other => panic!("{user}: {other:?}"),
             }
         }
     }
     let asked: BTreeSet<String> = topics.into_iter().collect();
     clients.push((OPERATOR, witness, witnessed));
-    for (user, client, mut heard) in clients {
+    for (user, client, mut received) in clients {
         client.stop().await;
-        heard.retain(|(_, topic)| asked.contains(topic));
+        received.retain(|(_, topic)| asked.contains(topic));
         let pairs = USERS.into_iter().flat_map(|from| asked.iter().map(move |topic| (from.to_owned(), topic.clone())));
         let expected: BTreeSet<(String, String)> = pairs
             .filter(|(from, topic)| {
                 allows(&site, from, Action::Publish, topic) && allows(&site, user, Action::Subscribe, topic)
             })
             .collect();
-        assert!(!expected.is_empty(), "{user} hears something, so that this test can fail");
-        assert_eq!(heard, expected, "{user}");
+        assert!(!expected.is_empty(), "{user} receives something, so that this test can fail");
+        assert_eq!(received, expected, "{user}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn static_files_keep_clusters_apart() {
-    let server = walled("mosquitto", "sparkfleet.acl", "/etc/mosquitto/sparkfleet.acl").await;
+    let server = with_shipped_acl("mosquitto", "sparkfleet.acl", "/etc/mosquitto/sparkfleet.acl").await;
     let reach = |user: &str| mqtt(&server, user);
     what_arrives_is_what_the_table_says(&reach, |_| vec!["spBv1.0/#".to_owned()]).await;
-    // A certificate of the fleet whose name has no entry may connect and say nothing; who has none may not even connect.
+    // A client with a certificate of the fleet whose name has no entry may connect but publish nothing; a client without a certificate may not connect.
     let stranger = connected(&reach, "stranger", &["#".to_owned()]).await;
     let mut operator = connected(&reach, OPERATOR, &["spBv1.0/#".to_owned()]).await;
     stranger.publish("spBv1.0/ACME-Paint_Shop/NCMD/Sync".to_owned(), Bytes::from_static(b"stranger")).await.unwrap();
@@ -163,10 +163,10 @@ async fn static_files_keep_clusters_apart() {
     assert!(matches!(&first, ListenerEvent::Message { payload, .. } if &payload[..] == b"end"), "{first:?}");
     stranger.stop().await;
     operator.stop().await;
-    let nobody = MqttConfig { cert_file: None, key_file: None, ..mqtt(&server, "stranger") };
-    let mut nobody = spawn_listener(vec![("#".to_owned(), QoS::AtMostOnce)], &nobody, Clock::new()).unwrap();
-    assert!(matches!(next(&mut nobody, "a refusal").await, ListenerEvent::Offline { .. }));
-    nobody.stop().await;
+    let no_certificate = MqttConfig { cert_file: None, key_file: None, ..mqtt(&server, "stranger") };
+    let mut refused = spawn_listener(vec![("#".to_owned(), QoS::AtMostOnce)], &no_certificate, Clock::new()).unwrap();
+    assert!(matches!(next(&mut refused, "a refusal").await, ListenerEvent::Offline { .. }));
+    refused.stop().await;
     the_command_that_tries_it_finds_the_same(&server).await;
 }
 
@@ -189,21 +189,21 @@ async fn the_command_that_tries_it_finds_the_same(server: &Mosquitto) {
     }
     let outcome = cli.run(&[&check[..], &["--cluster", "Body_Shop"]].concat()).await;
     assert_eq!(outcome.code, 1, "{outcome:#?}");
-    for told in [
+    for message in [
         "publish spBv1.0/ACME-Body_Shop/NCMD/acl-check: it may, and cannot",
         "connect stranger: it is revoked, and can",
         "write its files again (sparkfleet acl generate)",
     ] {
-        assert!(outcome.stdout.contains(told) || outcome.stderr.contains(told), "{told}: {outcome:#?}");
+        assert!(outcome.stdout.contains(message) || outcome.stderr.contains(message), "{message}: {outcome:#?}");
     }
 }
 
 /// The filters that a user is granted.
-fn may_hear(user: &str) -> Vec<String> {
+fn granted_filters(user: &str) -> Vec<String> {
     let site = site();
     let principal = site.principals().into_iter().find(|principal| site.user(principal) == user).unwrap();
-    let hears = grants(&site, &principal).into_iter().filter(|grant| grant.action == Action::Subscribe);
-    hears.map(|grant| grant.filter).collect()
+    let subscribes = grants(&site, &principal).into_iter().filter(|grant| grant.action == Action::Subscribe);
+    subscribes.map(|grant| grant.filter).collect()
 }
 
 /// The broker of `sparkfleet up`, where each service logs in as who it is.
@@ -222,7 +222,7 @@ async fn the_embedded_broker_keeps_clusters_apart() {
         let principal = site.principals().into_iter().find(|principal| site.user(principal) == user).unwrap();
         gate.login(&principal, &anonymous).unwrap()
     };
-    what_arrives_is_what_the_table_says(&reach, may_hear).await;
+    what_arrives_is_what_the_table_says(&reach, granted_filters).await;
     let everything = || vec![("spBv1.0/#".to_owned(), QoS::AtMostOnce)];
     let paint = reach("ACME-Paint_Shop");
     let pretender = MqttConfig { username: Some("ACME-Weld_Shop".to_owned()), ..paint.clone() };
@@ -232,18 +232,18 @@ async fn the_embedded_broker_keeps_clusters_apart() {
         assert!(matches!(&event, ListenerEvent::Offline { .. }), "{why}: {event:?}");
         curious.stop().await;
     }
-    let mut nobody = spawn_listener(everything(), &anonymous, Clock::new()).unwrap();
-    assert_eq!(next(&mut nobody, "somebody on this machine").await, ListenerEvent::Online);
-    nobody.stop().await;
+    let mut local = spawn_listener(everything(), &anonymous, Clock::new()).unwrap();
+    assert_eq!(next(&mut local, "a client on this machine").await, ListenerEvent::Online);
+    local.stop().await;
     broker.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_dynamic_security_plugin_keeps_clusters_apart() {
     let file = "sparkfleet-dynamic-security.json";
-    let server = walled("mosquitto-dynsec", file, &format!("/var/lib/mosquitto/{file}")).await;
+    let server = with_shipped_acl("mosquitto-dynsec", file, &format!("/var/lib/mosquitto/{file}")).await;
     // The plugin looks at subscriptions, too: each asks for what it may have.
-    what_arrives_is_what_the_table_says(&|user| mqtt(&server, user), may_hear).await;
+    what_arrives_is_what_the_table_says(&|user| mqtt(&server, user), granted_filters).await;
     let filters = vec![("spBv1.0/ACME-Weld_Shop/#".to_owned(), QoS::AtMostOnce)];
     let mut curious = spawn_listener(filters, &mqtt(&server, "ACME-Paint_Shop"), Clock::new()).unwrap();
     let refused = next(&mut curious, "a refused subscription").await;
@@ -253,8 +253,8 @@ async fn the_dynamic_security_plugin_keeps_clusters_apart() {
 
 /// Every service with the certificate of its group, and an operator who creates a cluster: what they need to say and receive is what they may.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_whole_factory_works_behind_the_walls() {
-    let server = walled("mosquitto", "sparkfleet.acl", "/etc/mosquitto/sparkfleet.acl").await;
+async fn the_whole_factory_works_with_the_shipped_acl() {
+    let server = with_shipped_acl("mosquitto", "sparkfleet.acl", "/etc/mosquitto/sparkfleet.acl").await;
     let directory = tempfile::tempdir().unwrap();
     let at = |name: String| server.directory().join(name).display().to_string();
     let url = format!("mqtts://localhost:{}", server.address().port());
@@ -266,7 +266,7 @@ async fn the_whole_factory_works_behind_the_walls() {
         ];
         files.map(|(key, file)| (format!("{prefix}{key}"), at(file)))
     };
-    let (centre, edge) = (Processes::default(), Processes::default());
+    let (central, edge) = (Processes::default(), Processes::default());
     let start = |processes: &Processes, service: &str, user: &str, head: &str, tables: &str| {
         let folder = directory.path().join(user);
         fs::create_dir_all(&folder).unwrap();
@@ -275,9 +275,9 @@ async fn the_whole_factory_works_behind_the_walls() {
         let environment: Vec<(&str, &str)> = environment.iter().map(|(key, value)| (&**key, &**value)).collect();
         processes.insert(service_process_with(service, head, tables, server.address(), &folder, &environment));
     };
-    start(&centre, "configdb", "ACME-Central", "", "");
-    start(&centre, "edge-monitor", "ACME-Central", "mode = \"central\"\n", "");
-    start(&centre, "cluster-manager", "ACME-Central", "", &format!("[git]\nlisten = \"{}\"\n", free_port()));
+    start(&central, "configdb", "ACME-Central", "", "");
+    start(&central, "edge-monitor", "ACME-Central", "mode = \"central\"\n", "");
+    start(&central, "cluster-manager", "ACME-Central", "", &format!("[git]\nlisten = \"{}\"\n", free_port()));
     let spec =
         ClusterSpec { hosts: vec![HostSpec::control_plane("paint-1")], flux: false, ..ClusterSpec::new("Paint_Shop") };
     let cluster = SimulatedCluster::start(spec, Charts::new()).await.unwrap();
@@ -291,7 +291,7 @@ async fn the_whole_factory_works_behind_the_walls() {
         start(&edge, service, "ACME-Paint_Shop", "simulated = true\n", &tables);
     }
     let listed = cli.json(&["cluster", "create", "Paint_Shop", "--wait", "--timeout", "2m"]).await;
-    assert_eq!(uuid(&listed), created, "{listed}\n{}\n{}", centre.tails(), edge.tails());
+    assert_eq!(uuid(&listed), created, "{listed}\n{}\n{}", central.tails(), edge.tails());
     let seen = async || cli.json(&["cluster", "list"]).await[0].clone();
     let limit = tokio::time::Instant::now() + Duration::from_secs(120);
     loop {
@@ -299,11 +299,11 @@ async fn the_whole_factory_works_behind_the_walls() {
         if row["alive"] == true && row["monitored"] == true && row["hosts"]["ready"] == 1 {
             break;
         }
-        assert!(tokio::time::Instant::now() < limit, "{row}\n{}\n{}", centre.tails(), edge.tails());
+        assert!(tokio::time::Instant::now() < limit, "{row}\n{}\n{}", central.tails(), edge.tails());
     }
     a_viewer_knows_the_factory_without_a_command(&mqtt(&server, VIEWER)).await;
     edge.stop().await;
-    centre.stop().await;
+    central.stop().await;
     cluster.stop().await;
 }
 
