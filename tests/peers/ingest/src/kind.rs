@@ -1,6 +1,6 @@
 //! What is measured: each way of taking a fleet's messages in.
 
-/// Who takes part.
+/// The contenders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Raw,
