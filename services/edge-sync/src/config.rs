@@ -79,7 +79,7 @@ config_table! {
         prune_interval_ms: u64 = 10_000, in 100..=u64::MAX;
         /// An index that takes away more than this share of the deployments, and more than five, is carried out after a delay.
         prune_max_percent: u32 = 50, in 0..=100;
-        /// That delay; Desired/Reason tells of it.
+        /// That delay; Desired/Reason reports it.
         prune_guard_ms: u64 = 60_000;
     }
 }
@@ -103,7 +103,7 @@ config_table! {
     pub struct IdentityConfig {
         /// Renew the certificate in Secret sparkfleet-identity, if there is one, when two thirds of its life are over.
         renew: bool = true;
-        /// User by whom a cluster asks whose certificate has expired: one that may only enrol.
+        /// User with whom a cluster asks for renewal after its certificate has expired: one that may only enrol.
         username: Option<String>;
         /// Its password; better given as identity.password_file.
         password: Password;

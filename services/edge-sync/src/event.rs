@@ -72,7 +72,7 @@ pub enum Event {
     Stop,
 }
 
-/// What a watch tells.
+/// What a watch reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Observation<T> {
     /// All there are: replaces what was known.
@@ -143,7 +143,7 @@ pub enum Effect {
     Probe,
     /// Everything is known: start the Edge Node with these metrics of its own. Once, before every [`Effect::Node`].
     Birth(Vec<Metric>),
-    /// Tell the Edge Node.
+    /// Update the Edge Node.
     Node(NodeUpdate),
     /// The cluster is being followed, or why not.
     Ready { ready: bool, reason: String },

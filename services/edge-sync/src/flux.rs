@@ -95,10 +95,10 @@ mod tests {
         assert_eq!(judged(&[]), (Some(true), None));
         assert_eq!(judged(&[release("a", "True", 2), release("b", "True", 2)]), (Some(true), None));
         let (under_way, failed) = (release("a", "True", 1), release("b", "False", 2));
-        let told = |text: &str| Some(text.to_owned());
+        let message = |text: &str| Some(text.to_owned());
         let waits = "HelmRelease a: Flux has not finished with it";
-        assert_eq!(judged(std::slice::from_ref(&under_way)), (None, told(waits)));
-        assert_eq!(judged(std::slice::from_ref(&failed)), (Some(false), told("HelmRelease b: b says False")));
+        assert_eq!(judged(std::slice::from_ref(&under_way)), (None, message(waits)));
+        assert_eq!(judged(std::slice::from_ref(&failed)), (Some(false), message("HelmRelease b: b says False")));
         let both = format!("{waits}; HelmRelease b: b says False");
         assert_eq!(judged(&[under_way.clone(), failed.clone()]), (Some(false), Some(both)));
         assert_eq!(judged(&[failed, under_way]).0, Some(false));

@@ -29,8 +29,8 @@
 //!
 //! What is guaranteed, and where: versions never fall (`state/index.rs`, `record.rs`); nothing is deleted from ignorance (`state.rs`: nothing happens before every list is
 //! complete; `reconcile.rs`); a large removal waits visibly and then continues slowly (`state/prune.rs`); what fails is tried again with growing waits (`state/deployment.rs`).
-//! While the broker or the control plane is away, everything runs on; while the API server is away, what is known is kept and `Desired/Reason` tells. What others change in an object
-//! is applied again, ever more seldom while they go on (`state/deployment.rs`); in kinds that count no generations, such as ConfigMap, only if they delete it or touch its marks.
+//! While the broker or the control plane is away, everything runs on; while the API server is away, what is known is kept and `Desired/Reason` says why. What others change in an object
+//! is applied again, ever more seldom while they continue (`state/deployment.rs`); in kinds that count no generations, such as ConfigMap, only if they delete it or touch its marks.
 
 pub mod adapters;
 pub mod config;

@@ -1,6 +1,6 @@
 //! Kubernetes objects as Sync sees them: their kind and name, the marks that Sync puts on them, and what it reads back.
 //!
-//! The marks on the objects are the memory of what is applied: whoever restarts reads from them which version and digest runs.
+//! The marks on the objects are the memory of what is applied: after a restart Sync reads from them which version and digest runs.
 //! This module knows labels, annotations and conditions; it must not know how objects travel.
 
 use std::fmt;
@@ -139,7 +139,7 @@ pub struct Readiness {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObservedObject {
     pub key: ObjectKey,
-    /// Tells it from a later object of the same name.
+    /// Distinguishes it from a later object of the same name.
     pub uid: String,
     pub resource_version: String,
     /// The deployment that it belongs to; None: no one's, Sync leaves it alone.
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn another_generation_than_that_of_the_apply_is_a_change_by_somebody_else() {
+    fn another_generation_than_that_of_the_apply_is_a_change_by_another_writer() {
         for (generation, is_changed) in [(json!(3), false), (json!(4), true), (Value::Null, false)] {
             let mut object = marked();
             object["metadata"]["generation"] = generation.clone();
@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(read(json!({"metadata": {"name": "x"}})), None);
         assert_eq!(read(json!({"metadata": {"name": "x", "labels": {LABEL_MANAGED_BY: "Helm"}}})), None);
         let ours = read(json!({"metadata": {"name": "x", "labels": {LABEL_MANAGED_BY: MANAGER, LABEL_UUID: "?"}}}));
-        assert_eq!(ours.unwrap().deployment, None, "nobody's");
+        assert_eq!(ours.unwrap().deployment, None, "no deployment has it");
     }
 
     #[test]

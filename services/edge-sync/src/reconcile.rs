@@ -37,7 +37,7 @@ pub struct AppliedSet {
     pub applied_at: Option<u64>,
 }
 
-/// Plans one deployment. `owner` tells whose an object is that does not carry this deployment's label.
+/// Plans one deployment. `owner` returns the deployment of an object that does not carry this deployment's label.
 pub fn plan(
     entry: DesiredDeployment,
     manifests: Option<&ValidManifests>,
@@ -68,7 +68,7 @@ pub fn plan(
         return Plan::Apply(missing);
     }
     if let Some(key) = going {
-        return Plan::Wait(format!("{key} is being deleted by somebody; it is applied again when it is gone"));
+        return Plan::Wait(format!("{key} is being deleted; it is applied again when it is gone"));
     }
     let wanted: BTreeSet<_> = manifests.objects.iter().map(|(key, _)| key).collect();
     let leftovers = observed.iter().filter(|object| !wanted.contains(&object.key));
@@ -104,9 +104,9 @@ fn is_of(object: &ObservedObject, digest: Digest) -> bool {
 
 /// Every object that was applied with that digest is still there. Each of them says how many they were.
 fn is_complete(observed: &[&ObservedObject], digest: Digest) -> bool {
-    let in_place = observed.iter().filter(|object| is_of(object, digest) && !object.deleting);
+    let complete = observed.iter().filter(|object| is_of(object, digest) && !object.deleting);
     let (mut count, mut objects) = (0, BTreeSet::new());
-    for object in in_place {
+    for object in complete {
         count += 1;
         objects.insert(object.objects);
     }
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_changed_is_applied_again_and_not_complete() {
+    fn what_another_writer_changed_is_applied_again_and_not_complete() {
         let set = manifests(1, &["a", "b"]);
         let mut observed = [object("a", 1, 2), object("b", 1, 2)];
         observed[1].is_changed = true;

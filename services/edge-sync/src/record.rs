@@ -79,7 +79,7 @@ impl IndexRecord {
     /// # Errors
     /// What is wrong with the text.
     pub fn from_text(text: &str) -> Result<Self, String> {
-        let value: Value = serde_json::from_str(text).map_err(|error| format!("is no JSON: {error}"))?;
+        let value: Value = serde_json::from_str(text).map_err(|error| format!("is not JSON: {error}"))?;
         let part = |name: &str| {
             let part = value.get(name).ok_or_else(|| format!("has no {name}"))?;
             DesiredIndex::from_json(&part.to_string()).map_err(|error| format!("{name}: {error}"))

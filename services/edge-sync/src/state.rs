@@ -475,7 +475,7 @@ impl State {
 
     fn watch_answered<T>(&mut self, watch: &Watch, observation: &Observation<T>, now: Now) {
         self.link.watch_answered(watch);
-        // What an open watch tells is not an answer to a request.
+        // What an open watch reports is not an answer to a request.
         if matches!(observation, Observation::Listed(_) | Observation::NotInstalled) {
             self.answered(now);
         }
@@ -532,8 +532,9 @@ impl State {
     /// Lets manifests of deployments in place go until `bytes` more fit.
     fn make_room(&mut self, uuid: Uuid, bytes: usize) -> bool {
         let mut kept: usize = self.deployments.values().map(Deployment::bytes).sum();
-        let in_place = self.deployments.iter().filter(|(other, d)| **other != uuid && d.bytes() > 0 && d.is_in_place());
-        for other in in_place.map(|(other, _)| *other).collect::<Vec<_>>() {
+        let others_in_place =
+            self.deployments.iter().filter(|(other, d)| **other != uuid && d.bytes() > 0 && d.is_in_place());
+        for other in others_in_place.map(|(other, _)| *other).collect::<Vec<_>>() {
             if kept + bytes <= MANIFESTS_BYTES_MAX {
                 break;
             }
@@ -646,7 +647,7 @@ impl State {
                 let (key, manifest) = manifests.objects.get(*position)?;
                 let known = self.objects.get(key);
                 if known.is_some_and(|known| known.is_changed) {
-                    tracing::warn!(deployment = %uuid, object = %key, "changed by somebody else since it was applied: it is applied again");
+                    tracing::warn!(deployment = %uuid, object = %key, "changed by another writer since it was applied: it is applied again");
                 }
                 // A new object counts from 1; an apply changes what is there, or there were no reason for it. A wrong guess costs a second write.
                 let generation = known.map_or(Some(1), |known| known.generation.map(|generation| generation + 1));
@@ -769,9 +770,9 @@ impl State {
             desired_hold_reason: self.index.held().map(|hold| hold.to_string()),
             desired_error: (!errors.is_empty()).then(|| errors.join("; ")),
             source_version: Some(self.source.version()),
-            source_commit: self.source.told().map(|told| told.repository),
-            source_charts: self.source.told().and_then(|told| told.charts),
-            source_others: self.source.told().map(|told| told.others.clone()).unwrap_or_default(),
+            source_commit: self.source.published().map(|sources| sources.repository),
+            source_charts: self.source.published().and_then(|sources| sources.charts),
+            source_others: self.source.published().map(|sources| sources.others.clone()).unwrap_or_default(),
             source_error: self.source.error().map(str::to_owned),
             source_applied: self.flux.report().applied,
             source_ready: self.flux.report().ready,

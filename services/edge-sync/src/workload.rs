@@ -1,4 +1,4 @@
-//! Whether what a release has made runs: Deployments, StatefulSets and DaemonSets by the counts of their pods. Helm is told not to wait for them, because a release that waits can be neither
+//! Whether what a release has made runs: Deployments, StatefulSets and DaemonSets by the counts of their pods. Helm is set not to wait for them, because a release that waits can be neither
 //! corrected nor removed. Pure.
 
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ pub struct WorkloadStatus {
     pub available_replicas: i32,
     /// Of a DaemonSet: pods that are wanted.
     pub desired_number_scheduled: Option<i32>,
-    /// Conditions; of a Deployment `Progressing` tells that it has given up.
+    /// Conditions; of a Deployment `Progressing` says that it has given up.
     pub conditions: Vec<Condition>,
 }
 
@@ -136,21 +136,21 @@ mod tests {
         let two = json!({"replicas": 2});
         let status = |generation: i64, updated: i32, available: i32| json!({"observedGeneration": generation, "updatedReplicas": updated, "availableReplicas": available});
         assert_eq!(judged("Deployment", &two, &status(2, 2, 2)), (Some(true), None));
-        let told = |text: &str| (None, Some(text.to_owned()));
-        assert_eq!(judged("Deployment", &two, &status(1, 2, 2)), told("Deployment a: 2 of 2 pods run"));
-        assert_eq!(judged("Deployment", &two, &status(2, 1, 2)), told("Deployment a: 1 of 2 pods run"));
-        assert_eq!(judged("Deployment", &json!({}), &json!({})), told("Deployment a: 0 of 1 pods run"));
+        let message = |text: &str| (None, Some(text.to_owned()));
+        assert_eq!(judged("Deployment", &two, &status(1, 2, 2)), message("Deployment a: 2 of 2 pods run"));
+        assert_eq!(judged("Deployment", &two, &status(2, 1, 2)), message("Deployment a: 1 of 2 pods run"));
+        assert_eq!(judged("Deployment", &json!({}), &json!({})), message("Deployment a: 0 of 1 pods run"));
         assert_eq!(judged("StatefulSet", &json!({"replicas": 0}), &status(2, 0, 0)), (Some(true), None));
         let moving = json!({"observedGeneration": 2, "replicas": 2, "updatedReplicas": 1, "availableReplicas": 1});
         assert_eq!(
             judged("Deployment", &json!({}), &moving),
-            told("Deployment a: 0 of 1 pods run"),
+            message("Deployment a: 0 of 1 pods run"),
             "the old one runs"
         );
         let moved = json!({"observedGeneration": 2, "replicas": 2, "updatedReplicas": 1, "availableReplicas": 2});
         assert_eq!(judged("Deployment", &json!({}), &moved), (Some(true), None), "both run");
         let each = json!({"observedGeneration": 2, "desiredNumberScheduled": 3, "updatedNumberScheduled": 3, "numberAvailable": 2});
-        assert_eq!(judged("DaemonSet", &json!({}), &each), told("DaemonSet a: 2 of 3 pods run"));
+        assert_eq!(judged("DaemonSet", &json!({}), &each), message("DaemonSet a: 2 of 3 pods run"));
     }
 
     #[test]

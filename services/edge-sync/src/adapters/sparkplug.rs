@@ -39,7 +39,7 @@ impl Session {
         Ok(())
     }
 
-    /// Passes an update on. One that the node refuses is told in the log: what is reported is made to fit before.
+    /// Passes an update on. One that the node refuses is logged: what is reported is made to fit before.
     ///
     /// # Errors
     /// The session has ended.

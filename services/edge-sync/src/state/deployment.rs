@@ -279,7 +279,7 @@ impl Deployment {
             return (DeploymentState::Failed, Some(failure.reason.clone()));
         }
         if let Some(changed) = observed.iter().find(|object| object.is_changed) {
-            let reason = format!("{} was changed by somebody else and is applied again", changed.key);
+            let reason = format!("{} was changed by another writer and is applied again", changed.key);
             return (DeploymentState::Pending, Some(reason));
         }
         match &self.plan {

@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn a_change_during_a_look_asks_for_another() {
         let mut flux = Flux::new(Backoff::new(SECOND, 8 * SECOND, 1));
-        assert_eq!(flux.next_effect(SECOND), None, "nobody has asked");
+        assert_eq!(flux.next_effect(SECOND), None, "not asked");
         flux.changed();
         assert_eq!(flux.next_effect(SECOND), Some(Effect::LookAtFlux));
         flux.changed();

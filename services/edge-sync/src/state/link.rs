@@ -11,9 +11,9 @@ use service_runtime::backoff::Backoff;
 use crate::event::{Effect, ErrorClass, KubernetesError};
 use crate::object::Kind;
 
-/// An outage that begins so soon after the last one is the same: the pauses between questions go on growing.
+/// An outage that begins so soon after the last one is the same: the pauses between questions keep growing.
 const QUIET: Duration = Duration::from_secs(60);
-/// A watch that has no answer so often in a row is told even if the API server answers otherwise.
+/// A watch that has no answer so often in a row is reported even if the API server answers otherwise.
 const INTERRUPTIONS: u32 = 2;
 
 /// What is being watched.
@@ -102,7 +102,7 @@ impl Link {
         self.interrupted.insert(watch, Interruption { error: error.clone(), times });
     }
 
-    /// A watch told something.
+    /// A watch has reported something.
     pub fn watch_answered(&mut self, watch: &Watch) {
         self.interrupted.remove(watch);
     }
@@ -124,9 +124,10 @@ impl Link {
         if let Outage::Certain(reason) = &self.outage {
             return Some(format!("the Kubernetes API is not reached: {reason}"));
         }
-        let is_told = |told: &&Interruption| told.error.class != ErrorClass::Unreachable || told.times >= INTERRUPTIONS;
-        let told = self.interrupted.values().find(is_told)?;
-        Some(format!("the Kubernetes API refuses a watch: {}", told.error))
+        let is_reported =
+            |one: &&Interruption| one.error.class != ErrorClass::Unreachable || one.times >= INTERRUPTIONS;
+        let reported = self.interrupted.values().find(is_reported)?;
+        Some(format!("the Kubernetes API refuses a watch: {}", reported.error))
     }
 }
 
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn one_request_without_an_answer_is_no_outage_while_the_question_is_answered() {
+    fn one_request_without_an_answer_is_not_an_outage_while_the_question_is_answered() {
         let mut link = link();
         for second in 1..100 {
             assert!(!link.failed(&away(), second * SECOND));
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_that_begins_again_at_once_is_not_told() {
+    fn a_watch_that_begins_again_at_once_is_not_reported() {
         let mut link = link();
         link.watch_interrupted(Watch::Nodes, &away());
         assert_eq!(link.error(), None);

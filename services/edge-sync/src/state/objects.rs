@@ -107,7 +107,7 @@ impl Objects {
     fn insert(&mut self, object: ObservedObject) -> BTreeSet<Uuid> {
         let mut touched = BTreeSet::new();
         if let Some(known) = self.by_key.get(&object.key) {
-            // A watch may still tell what was before an apply whose answer is here already.
+            // A watch may still report the state before an apply whose answer is here already.
             if object.is_older_than(known) || *known == object {
                 return touched;
             }

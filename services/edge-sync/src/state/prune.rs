@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_removal_waits_visibly_and_then_goes_on() {
+    fn a_large_removal_waits_visibly_and_then_continues() {
         let mut pruner = pruner();
         pruner.assess(7, 6, 11, SECOND);
         assert!(!pruner.may_remove(60 * SECOND) && pruner.may_remove(61 * SECOND));

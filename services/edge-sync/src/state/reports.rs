@@ -1,6 +1,6 @@
 //! What has been said on Sparkplug, and what of it changed.
 //!
-//! Devices are told before the counters of the node, so whoever sees a counter has seen what it counts.
+//! Devices are published before the counters of the node, so a subscriber that sees a counter has seen what it counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,12 +21,12 @@ pub struct Reports {
 }
 
 impl Reports {
-    /// The node as it was told last.
+    /// The node as it was published last.
     pub fn node(&self) -> Option<&SyncNode> {
         self.node.as_ref()
     }
 
-    /// The deployment as it was told last.
+    /// The deployment as it was published last.
     pub fn deployment(&self, uuid: Uuid) -> Option<&DeploymentDevice> {
         self.deployments.get(&uuid)
     }
@@ -74,7 +74,7 @@ impl Reports {
         Some(update)
     }
 
-    /// The node is this, with the counters of what has been told.
+    /// The node is this, with the counters of what has been published.
     pub fn set_node(&mut self, mut node: SyncNode) -> Option<NodeUpdate> {
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         node.hosts_total = count(self.hosts.len());

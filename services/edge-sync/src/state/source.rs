@@ -1,7 +1,7 @@
-//! The commits that the cluster's repositories are said to be at, and whether Flux was told to fetch them.
+//! The commits that the cluster's repositories are said to be at, and whether Flux was asked to fetch them.
 //!
-//! Nothing is stored: the annotation holds the commit, so telling Flux twice is telling it once, and after a restart the control plane says it again. Commits that come quickly one after
-//! the other are told together: after each telling there is a pause.
+//! Nothing is stored: the annotation holds the commit, so writing it twice has no further effect, and after a restart the control plane sends it again. Commits that come quickly one after
+//! the other are written together: there is a pause after each write.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use sparkplug::replication::{DesiredReceiver, Outcome, Stamp};
 
 use crate::event::{Effect, KubernetesError};
 
-/// Least time between two tellings that went well.
+/// Least time between two successful writes.
 const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct Source {
     wanted: Option<DesiredSource>,
     /// Judges versions alone: where commits come from is judged by the accepted index.
     receiver: DesiredReceiver<Sources>,
-    told: Option<Sources>,
+    published: Option<Sources>,
     error: Option<String>,
     under_way: Option<Sources>,
     retry: Backoff,
@@ -32,7 +32,7 @@ impl Source {
         Self {
             wanted: None,
             receiver: DesiredReceiver::default(),
-            told: None,
+            published: None,
             error: None,
             under_way: None,
             retry,
@@ -46,12 +46,12 @@ impl Source {
         self.wanted.as_ref().map_or(0, |wanted| wanted.version)
     }
 
-    /// What Flux was told last.
-    pub const fn told(&self) -> Option<&Sources> {
-        self.told.as_ref()
+    /// What was last written for Flux.
+    pub const fn published(&self) -> Option<&Sources> {
+        self.published.as_ref()
     }
 
-    /// Why it could not be told of what came after that.
+    /// Why what came after that could not be written.
     pub fn error(&self) -> Option<&str> {
         self.error.as_deref()
     }
@@ -84,7 +84,7 @@ impl Source {
         let Some(asked) = self.under_way.take() else { return };
         match result {
             Ok(()) => {
-                self.told = Some(asked);
+                self.published = Some(asked);
                 self.error = None;
                 self.retry.reset();
                 self.retry_at = None;
@@ -97,9 +97,9 @@ impl Source {
         }
     }
 
-    /// Tells Flux, if it is time.
+    /// Asks Flux to fetch, if it is time.
     pub fn next_effect(&mut self, now: Duration) -> Option<Effect> {
-        let sources = self.untold()?;
+        let sources = self.unpublished()?;
         if self.waits_until().is_some_and(|at| at > now) {
             return None;
         }
@@ -110,13 +110,13 @@ impl Source {
 
     /// When [`Source::next_effect`] has something to do.
     pub fn next_deadline(&self) -> Option<Duration> {
-        self.untold().and_then(|_| self.waits_until())
+        self.unpublished().and_then(|_| self.waits_until())
     }
 
-    /// What Flux is to be told, while nothing is under way.
-    fn untold(&self) -> Option<Sources> {
+    /// What has to be written for Flux, while no write is under way.
+    fn unpublished(&self) -> Option<Sources> {
         let wanted = &self.wanted.as_ref()?.sources;
-        (self.under_way.is_none() && self.told.as_ref() != Some(wanted)).then(|| wanted.clone())
+        (self.under_way.is_none() && self.published.as_ref() != Some(wanted)).then(|| wanted.clone())
     }
 
     fn waits_until(&self) -> Option<Duration> {
@@ -141,31 +141,31 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_commit_is_told_until_the_api_takes_it() {
+    fn the_newest_commit_is_sent_until_the_api_takes_it() {
         let second = Duration::from_secs(1);
         let mut source = Source::new(Backoff::new(second, 8 * second, 1));
         assert_eq!((source.next_effect(second), source.next_deadline()), (None, None));
         assert!(!source.on_command(desired(2)));
-        assert_eq!((source.version(), source.told()), (2, None), "heard, not told");
+        assert_eq!((source.version(), source.published()), (2, None), "received, not published");
         assert_eq!(source.next_effect(second), annotate(2));
         assert!(!source.on_command(desired(3)));
         assert_eq!((source.next_effect(second), source.next_deadline()), (None, None), "one at a time");
         source.on_answer(Err(KubernetesError { class: ErrorClass::Refused, message: "no".to_owned() }), second);
-        assert_eq!((source.error(), source.told()), (Some("no"), None));
+        assert_eq!((source.error(), source.published()), (Some("no"), None));
         let at = source.next_deadline().unwrap();
         assert!(at > second && source.next_effect(second).is_none());
         assert_eq!(source.next_effect(at), annotate(3));
         source.on_answer(Ok(()), at);
-        assert_eq!((source.told().cloned(), source.error()), (Some(desired(3).sources), None));
+        assert_eq!((source.published().cloned(), source.error()), (Some(desired(3).sources), None));
         assert_eq!(source.next_deadline(), None);
         for repeat in [3, 2] {
-            assert!(source.on_command(desired(repeat)), "what is no newer is only reported again");
+            assert!(source.on_command(desired(repeat)), "what is not newer is only reported again");
             assert_eq!(source.next_effect(at), None);
         }
     }
 
     #[test]
-    fn commits_that_come_quickly_are_told_together() {
+    fn commits_that_come_quickly_are_sent_together() {
         let second = Duration::from_secs(1);
         let mut source = Source::new(Backoff::new(second, 8 * second, 1));
         source.on_command(desired(1));

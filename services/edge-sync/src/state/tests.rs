@@ -176,13 +176,13 @@ fn what_others_delete_is_repaired_and_nothing_else_is_applied() {
 }
 
 #[test]
-fn what_somebody_else_changes_is_applied_again_ever_more_seldom() {
+fn what_another_writer_changes_is_applied_again_ever_more_seldom() {
     let mut bench = Bench::born();
     let set = manifests(1, 1, &["x", "y"]);
     bench.deploy(1, &[(1, &set)]);
     bench.cluster.edit(&key("x"));
     let effects = bench.run();
-    assert_eq!(effects, ["1: pending v0 (ConfigMap x was changed by somebody else and is applied again)"]);
+    assert_eq!(effects, ["1: pending v0 (ConfigMap x was changed by another writer and is applied again)"]);
     let effects = bench.pass(2 * SECOND);
     assert_eq!(effects[0], "apply 1: x");
     assert!(bench.published.deployment(1).unwrap().is_applied(set.digest()));
@@ -200,7 +200,7 @@ fn what_somebody_else_changes_is_applied_again_ever_more_seldom() {
 }
 
 #[test]
-fn what_somebody_changed_while_sync_was_away_is_asked_for_and_applied() {
+fn what_was_changed_while_sync_was_away_is_asked_for_and_applied() {
     let mut bench = Bench::born();
     let set = manifests(1, 1, &["x"]);
     bench.deploy(1, &[(1, &set)]);
@@ -242,7 +242,7 @@ fn a_deployment_that_is_not_listed_is_deleting_until_its_objects_are_gone() {
 }
 
 #[test]
-fn objects_of_nobody_and_of_others_are_never_deleted() {
+fn objects_of_no_deployment_and_of_others_are_never_deleted() {
     let mut bench = Bench::born();
     bench.cluster.make_foreign("theirs");
     bench.deploy(1, &[(1, &manifests(1, 1, &["x"]))]);
@@ -257,7 +257,7 @@ fn objects_of_nobody_and_of_others_are_never_deleted() {
 }
 
 #[test]
-fn an_object_that_somebody_else_made_is_not_taken_over() {
+fn an_object_that_another_writer_made_is_not_taken_over() {
     let mut bench = Bench::born();
     bench.cluster.make_foreign("theirs");
     let set = manifests(1, 1, &["theirs"]);
@@ -326,7 +326,7 @@ fn only_so_many_deployments_are_applied_at_the_same_time() {
 }
 
 #[test]
-fn after_a_restart_the_marks_on_the_objects_tell_what_is_applied() {
+fn after_a_restart_the_marks_on_the_objects_show_what_is_applied() {
     let mut bench = Bench::born();
     let set = manifests(4, 1, &["x", "y"]);
     bench.deploy(7, &[(1, &set)]);
@@ -480,7 +480,7 @@ fn an_index_that_cannot_be_stored_is_not_followed_until_it_can() {
 }
 
 #[test]
-fn a_record_that_somebody_else_wrote_is_read_again_and_a_later_one_is_followed() {
+fn a_record_that_another_writer_wrote_is_read_again_and_a_later_one_is_followed() {
     let mut bench = Bench::born();
     let mut other = Bench::born();
     other.run_on(index_command(&index(9, &[])));
@@ -542,10 +542,10 @@ fn a_record_that_cannot_be_read_is_said_and_replaced_by_the_next_index() {
     let stored = StoredRecord {
         record: None,
         resource_version: Some("7".to_owned()),
-        unreadable: Some("is no JSON".to_owned()),
+        unreadable: Some("is not JSON".to_owned()),
     };
     let effects = bench.on(Event::IndexLoaded(Ok(stored)));
-    assert!(effects[1].contains("(the stored index is no JSON; versions begin anew"), "{effects:?}");
+    assert!(effects[1].contains("(the stored index is not JSON; versions begin anew"), "{effects:?}");
     assert_eq!(bench.on(index_command(&index(1, &[]))), ["save 1 over 7"]);
 }
 
@@ -800,7 +800,7 @@ fn an_index_of_an_older_or_another_store_changes_nothing_until_an_operator_raise
 }
 
 #[test]
-fn the_entries_that_something_was_made_from_are_told_to_who_asks() {
+fn the_entries_that_a_deployment_was_made_from_are_published_on_request() {
     let mut bench = Bench::born();
     let entries = |name: &str| Some(Entries([("Info".to_owned(), json!({"name": name}))].into()));
     let mut set = manifests(1, 1, &["x", "y"]);

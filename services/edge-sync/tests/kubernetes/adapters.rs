@@ -104,7 +104,7 @@ async fn news(inbox: &mut mpsc::Receiver<Event>) -> Observation<ObservedObject> 
 }
 
 #[tokio::test]
-async fn an_applied_object_carries_the_marks_and_the_watch_tells_what_becomes_of_it() {
+async fn an_applied_object_carries_the_marks_and_the_watch_reports_what_becomes_of_it() {
     let cluster = TestCluster::start().await;
     let kubernetes = cluster.kubernetes(&[CONFIG_MAP]);
     let (sender, mut inbox) = mpsc::channel(16);
@@ -115,7 +115,7 @@ async fn an_applied_object_carries_the_marks_and_the_watch_tells_what_becomes_of
     let (applied, failed) = apply(&kubernetes, vec![prepared(&cluster.namespace, "x", 1, false)]).await;
     assert_eq!((applied.len(), failed), (1, None));
     assert_eq!((applied[0].deployment, applied[0].version, applied[0].deleting), (Some(DEPLOYMENT), Some(1), false));
-    assert_eq!(news(&mut inbox).await, Observation::Changed(applied[0].clone()), "theirs is not told");
+    assert_eq!(news(&mut inbox).await, Observation::Changed(applied[0].clone()), "theirs is not reported");
     let stored = cluster.config_maps().get("x").await.unwrap();
     let managers: Vec<_> =
         stored.metadata.managed_fields.unwrap().into_iter().map(|fields| (fields.manager, fields.operation)).collect();
@@ -266,7 +266,7 @@ async fn an_api_server_that_is_not_there_is_unreachable_and_one_that_refuses_is_
     let cluster = TestCluster::start().await;
     let error = cluster.kubernetes_by(client, &[]).probe().await.unwrap_err();
     assert_eq!(error.class, ErrorClass::Unreachable, "{error}");
-    assert!(error.message.contains("refused"), "the reason is told to its end: {error}");
+    assert!(error.message.contains("refused"), "the reason is complete: {error}");
 
     assert_eq!(cluster.kubernetes(&[]).probe().await, Ok(()));
     cluster.stop().await;
@@ -307,7 +307,7 @@ async fn a_value_of_a_wrong_type_is_a_failure_of_that_object_and_no_outage() {
 }
 
 #[tokio::test]
-async fn what_somebody_else_changes_in_a_release_is_seen_and_what_controllers_write_is_not() {
+async fn what_another_writer_changes_in_a_release_is_seen_and_what_controllers_write_is_not() {
     let cluster = TestCluster::start().await;
     let kubernetes = cluster.kubernetes(&[RELEASE]);
     let (applied, failed) = apply(&kubernetes, vec![prepared_release(&cluster.namespace, "x", 1)]).await;
@@ -326,7 +326,7 @@ async fn what_somebody_else_changes_in_a_release_is_seen_and_what_controllers_wr
     let conditions = json!([{"type": "Ready", "status": "True", "reason": "x", "message": "m", "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
     let status = Patch::Merge(json!({"status": {"conditions": conditions}}));
     releases.patch_status("x", &PatchParams::default(), &status).await.unwrap();
-    assert!(!seen().await.is_changed, "a status is no change");
+    assert!(!seen().await.is_changed, "a status is not a change");
     let finalizers = Patch::Merge(json!({"metadata": {"finalizers": ["finalizers.fluxcd.io/x"]}}));
     releases.patch("x", &PatchParams::default(), &finalizers).await.unwrap();
     assert!(!seen().await.is_changed, "nor are metadata");
@@ -456,7 +456,7 @@ async fn how_far_flux_is_with_the_repository_is_read_whenever_something_of_it_ch
     assert_eq!((found.applied, found.ready), (commit.parse().ok(), Some(false)));
     assert_eq!(found.message.as_deref(), Some("HelmRelease edge: as the test says"));
     put("helm.toolkit.fluxcd.io/v2", "HelmRelease", "edge", json!({"conditions": ready("True")})).await;
-    // However many changes came before: the last one is told, and then it is seen.
+    // However many changes came before: the last one is reported, and then it is seen.
     while seen().await.ready != Some(true) {
         in_time("a change", inbox.recv()).await.unwrap();
     }
@@ -506,7 +506,7 @@ async fn the_sealing_certificate_is_read_through_the_api_server() {
 }
 
 #[tokio::test]
-async fn flux_is_told_of_every_source_that_follows_a_repository_with_a_new_commit() {
+async fn flux_is_asked_to_fetch_every_source_that_follows_a_repository_with_a_new_commit() {
     let cluster = TestCluster::start().await;
     let kubernetes = cluster.kubernetes(&[CONFIG_MAP]);
     let sources = cluster.api("source.toolkit.fluxcd.io/v1", "GitRepository");
@@ -519,8 +519,10 @@ async fn flux_is_told_of_every_source_that_follows_a_repository_with_a_new_commi
     }
     let commit = |digit: &str| digit.repeat(40).parse::<Commit>().unwrap();
     let others = Others([("http://git/uuid/1".to_owned(), commit("b"))].into());
-    let told = Sources { repository: commit("a"), charts: None, others };
-    let Event::Annotated(result) = answer(&kubernetes, Effect::Annotate(told)).await else { panic!("an answer to it") };
+    let wanted = Sources { repository: commit("a"), charts: None, others };
+    let Event::Annotated(result) = answer(&kubernetes, Effect::Annotate(wanted)).await else {
+        panic!("an answer to it")
+    };
     assert!(result.is_ok(), "{result:?}");
     for (name, expected) in [("helm-a", Some("b")), ("helm-b", Some("b")), ("other", None)] {
         let source = sources.get(name).await.unwrap();

@@ -22,7 +22,7 @@ use crate::support::mosquitto::Mosquitto;
 use crate::support::{PATIENCE, in_time};
 
 const DEPLOYMENT: Uuid = Uuid::from_u128(0xD);
-/// How often a state is looked at that tells no one about its changes.
+/// How often a state is polled that does not report its changes.
 const LOOK: Duration = Duration::from_millis(20);
 const RELEASES: (&str, &str) = ("helm.toolkit.fluxcd.io/v2", "HelmRelease");
 const CONFIG_MAPS: (&str, &str) = ("v1", "ConfigMap");
@@ -208,7 +208,7 @@ async fn a_deployment_is_installed_by_flux_changed_and_removed_again() {
 }
 
 #[tokio::test]
-async fn what_was_accepted_survives_a_kill_and_is_told_by_the_next_birth() {
+async fn what_was_accepted_survives_a_kill_and_is_in_the_next_birth() {
     let scene = Scene::start().await;
     let mut manager = Manager::start(&scene.broker);
     let sync = scene.sync();
@@ -224,7 +224,7 @@ async fn what_was_accepted_survives_a_kill_and_is_told_by_the_next_birth() {
 
     let sync = scene.sync();
     manager.until("the next birth", |replica| replica.is_alive() && replica.is_complete()).await;
-    // No one follows a repository here; that is told as soon as it was looked for, and nothing else comes unasked.
+    // No one follows a repository here; that is reported as soon as it was looked for, and nothing else comes unasked.
     let looked = |replica: &SyncReplica| replica.node().is_some_and(|node| node.source_message.is_some());
     manager.until("the look at Flux", looked).await;
     let node = manager.replica.node().unwrap();
@@ -339,14 +339,14 @@ async fn a_refusing_api_server_fails_one_deployment_visibly_and_is_tried_again()
 }
 
 #[tokio::test]
-async fn an_api_server_that_is_away_is_told_and_followed_as_soon_as_it_is_there() {
+async fn an_api_server_that_is_away_is_reported_and_followed_as_soon_as_it_is_there() {
     let mut scene = Scene::start().await;
     scene.cluster.lose_api();
     let mut manager = Manager::start(&scene.broker);
     let sync = scene.sync();
-    let is_told = |name: &str, reason: &str| name == "sync_kubernetes" && reason.contains("503");
+    let is_reported = |name: &str, reason: &str| name == "sync_kubernetes" && reason.contains("503");
     let waits = async {
-        while !sync.health.not_ready().iter().any(|(name, reason)| is_told(name, reason)) {
+        while !sync.health.not_ready().iter().any(|(name, reason)| is_reported(name, reason)) {
             tokio::time::sleep(LOOK).await;
         }
     };

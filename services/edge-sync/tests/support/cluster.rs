@@ -137,7 +137,7 @@ impl TestCluster {
             simulated.kubernetes().break_watches(Break::Cut);
             return;
         }
-        self.cluster.own().expect("somebody else's API server is not killed").kill_api_server();
+        self.cluster.own().expect("an API server of others is not killed").kill_api_server();
     }
 
     /// It answers again.
@@ -236,10 +236,10 @@ impl TestCluster {
             return "known".to_owned();
         }
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &self.namespace);
-        let account = serde_json::from_value(json!({"metadata": {"name": "somebody"}})).unwrap();
+        let account = serde_json::from_value(json!({"metadata": {"name": "no-rights"}})).unwrap();
         accounts.create(&PostParams::default(), &account).await.unwrap();
         let request = serde_json::from_value(json!({"spec": {"audiences": []}})).unwrap();
-        let answer = accounts.create_token_request("somebody", &PostParams::default(), &request).await.unwrap();
+        let answer = accounts.create_token_request("no-rights", &PostParams::default(), &request).await.unwrap();
         answer.status.unwrap().token
     }
 

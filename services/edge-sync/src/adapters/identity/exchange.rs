@@ -89,10 +89,10 @@ impl Exchange {
         &self.trouble
     }
 
-    /// Ends it: `enrolled` or `refused`, for whoever watches.
+    /// Ends it: `enrolled` or `refused`, for observers.
     pub async fn end(self, state: &'static str) {
         let update = NodeUpdate::Set { device: None, metrics: vec![Metric::new(STATE, state)] };
-        // What was written counts, not what is told.
+        // What was written counts, not what is published.
         let _ = self.session.update(update).await;
         self.session.stop().await;
     }

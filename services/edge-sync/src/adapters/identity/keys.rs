@@ -125,11 +125,11 @@ impl Held {
             CertificateDer::from_pem_slice(certificates.as_bytes()).context("tls.crt holds no certificate in PEM")?;
         let certificate = Certificate::from_der(&der).map_err(|_| anyhow!("tls.crt holds no X.509 certificate"))?;
         let certificate = certificate.tbs_certificate();
-        // What the PEM reader says of a private key is not told.
+        // What the PEM reader says of a private key is not reported.
         let pkcs8 = PrivatePkcs8KeyDer::from_pem_slice(key.as_bytes());
         let pkcs8 = pkcs8.map_err(|_| anyhow!("tls.key holds no private key (PKCS#8) in PEM"))?;
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.secret_pkcs8_der());
-        let pair = pair.map_err(|_| anyhow!("tls.key is no key of P-256"))?;
+        let pair = pair.map_err(|_| anyhow!("tls.key is not a key of P-256"))?;
         let public_key = point(&pair)?;
         if certificate.subject_public_key_info().subject_public_key.raw_bytes() != public_key {
             return Err(anyhow!("tls.crt is not the certificate of tls.key"));

@@ -50,7 +50,7 @@ impl Renewal {
                     }
                     Err(error) => {
                         tracing::warn!(error = format!("{error:#}"), "the cluster's certificate is not renewed");
-                        tell_failed(true);
+                        record_failed(true);
                         retry.next_delay()
                     }
                 },
@@ -66,11 +66,11 @@ impl Renewal {
     async fn look(&self, secrets: &Secrets, clock: Clock) -> anyhow::Result<Duration> {
         let Some(identity) = secrets.identity().await? else { return Ok(LOOK_EVERY) };
         let held = Held::read(&identity.certificates, &identity.key)?;
-        tell_end(held.life.ends);
+        record_end(held.life.ends);
         let standing = held.life.standing(clock.now().wall);
         let (node, mqtt, limit) = match standing {
             CertificateStatus::Good(pause) => {
-                tell_failed(false);
+                record_failed(false);
                 return Ok(pause);
             }
             CertificateStatus::Due(left) => {
@@ -114,14 +114,14 @@ impl Renewal {
         let request = asked.keys.renewal(self.cluster, asked.held, &asked.manager_key)?;
         let mut exchange = Exchange::start(request, node, mqtt)?;
         let end = Instant::now() + asked.limit;
-        let mut told = None;
+        let mut refused = None;
         loop {
             let answer = tokio::select! {
                 answer = exchange.answer() => answer?,
                 () = tokio::time::sleep_until(end) => {
                     let error = anyhow!("not answered so far: {}", exchange.trouble());
                     exchange.end("refused").await;
-                    return if told.is_some() { Ok(Answer::Refused(Duration::ZERO)) } else { Err(error) };
+                    return if refused.is_some() { Ok(Answer::Refused(Duration::ZERO)) } else { Err(error) };
                 }
             };
             match answer {
@@ -131,9 +131,9 @@ impl Renewal {
                 }
                 Err(refusal) => {
                     let course = asked.held.life.after(refusal.code);
-                    if told != Some(refusal.code) {
-                        told = Some(refusal.code);
-                        tell_failed(true);
+                    if refused != Some(refusal.code) {
+                        refused = Some(refusal.code);
+                        record_failed(true);
                         tracing::warn!(reason = %refusal, "the cluster manager does not renew the certificate");
                     }
                     if let NextAttempt::Pause(pause) = course {
@@ -160,11 +160,11 @@ enum Answer {
     Refused(Duration),
 }
 
-fn tell_failed(failed: bool) {
+fn record_failed(failed: bool) {
     metrics::gauge!("edge_sync_renewal_failed").set(if failed { 1.0 } else { 0.0 });
 }
 
 #[allow(clippy::cast_precision_loss, reason = "seconds of this century are exact")]
-fn tell_end(ends_ms: u64) {
+fn record_end(ends_ms: u64) {
     metrics::gauge!("edge_sync_certificate_ends").set((ends_ms / 1000) as f64);
 }

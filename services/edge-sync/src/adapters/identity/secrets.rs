@@ -105,7 +105,7 @@ impl Secrets {
         let (name, value) = purpose.annotation();
         if let Some(secret) = self.get(KEYS).await?.filter(|secret| annotation(secret, name) == Some(value)) {
             let [key, seed] = ["key", "seed"].map(|name| decoded(&secret, name));
-            return Keys::read(&key?, &seed?).with_context(|| format!("Secret {KEYS}; delete it to begin anew"));
+            return Keys::read(&key?, &seed?).with_context(|| format!("Secret {KEYS}; delete it to start again"));
         }
         let keys = Keys::generate()?;
         let data = json!({ "key": encoded(keys.pkcs8()), "seed": encoded(keys.seed()) });
@@ -188,5 +188,5 @@ fn encoded(bytes: &[u8]) -> String {
 fn decoded(secret: &DynamicObject, name: &str) -> anyhow::Result<Zeroizing<Vec<u8>>> {
     let text = secret.data.get("data").and_then(|data| data.get(name)).and_then(Value::as_str);
     let bytes = text.and_then(|text| BASE64_STANDARD.decode(text).ok());
-    bytes.map(Zeroizing::new).ok_or_else(|| anyhow!("Secret {KEYS} has no usable {name}; delete it to begin anew"))
+    bytes.map(Zeroizing::new).ok_or_else(|| anyhow!("Secret {KEYS} has no usable {name}; delete it to start again"))
 }

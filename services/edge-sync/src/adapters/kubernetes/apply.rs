@@ -113,10 +113,10 @@ impl Kubernetes {
         let others = if sources.others.0.is_empty() { Vec::new() } else { self.sources_of(&sources.others).await? };
         for (name, commit) in named.chain(others) {
             match self.annotate_source(&name, commit).await {
-                Ok(true) => tracing::info!(name, %commit, "Flux is told to fetch a repository"),
-                Ok(false) => tracing::debug!(name, %commit, "no such GitRepository: Flux is not told to fetch it"),
+                Ok(true) => tracing::info!(name, %commit, "asked Flux to fetch a repository"),
+                Ok(false) => tracing::debug!(name, %commit, "no such GitRepository: Flux is not asked to fetch it"),
                 Err(error) => {
-                    tracing::warn!(name, %commit, %error, "Flux could not be told to fetch a repository");
+                    tracing::warn!(name, %commit, %error, "Flux could not be asked to fetch a repository");
                     return Err(KubernetesError { message: format!("{name}: {}", error.message), ..error });
                 }
             }

@@ -29,7 +29,7 @@ enum Step {
     Execute(Index),
     /// One pending effect is executed, and the answer is lost with the process.
     ExecuteAndCrash(Index),
-    /// The next event of the watches is told.
+    /// The next event of the watches is delivered.
     Watch,
     /// The watches list again.
     List,

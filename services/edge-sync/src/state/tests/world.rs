@@ -118,7 +118,7 @@ pub struct Cluster {
     record: Option<(String, u64)>,
     version: u64,
     uids: u64,
-    /// What watches have not told yet, in order.
+    /// What watches have not delivered yet, in order.
     pub watch: VecDeque<Event>,
     /// Objects that were really deleted, with the deployment that they belonged to.
     pub deleted: Vec<(ObjectKey, Option<Uuid>)>,
@@ -203,7 +203,7 @@ impl Cluster {
         let version = self.next();
         let stored = self.objects.get_mut(key).unwrap();
         let generation = stored.body["metadata"]["generation"].as_i64().unwrap();
-        stored.body["data"] = json!({"by": "somebody"});
+        stored.body["data"] = json!({"by": "someone"});
         stored.body["metadata"]["generation"] = json!(generation + 1);
         stored.body["metadata"]["resourceVersion"] = json!(version);
         let observed = self.observed(key).unwrap();
@@ -266,7 +266,7 @@ impl Cluster {
             Effect::SaveIndex { .. } if self.is_away => Some(Event::IndexNotSaved(away())),
             Effect::SaveIndex { record, replaces, then } => {
                 if replaces != self.record.as_ref().map(|(_, version)| version.to_string()) {
-                    return Some(Event::IndexNotSaved(error(ErrorClass::Conflict, "somebody else wrote it")));
+                    return Some(Event::IndexNotSaved(error(ErrorClass::Conflict, "another writer wrote it")));
                 }
                 let resource_version = self.next();
                 let (_, saved) = then
@@ -414,7 +414,7 @@ impl Bench {
         effects.iter().map(|effect| show(effect, self.published.node.as_ref())).collect()
     }
 
-    /// Executes all effects and tells the watches until nothing is left; the texts of all effects.
+    /// Executes all effects and delivers to the watches until nothing is left; the texts of all effects.
     pub fn run(&mut self) -> Vec<String> {
         let mut shown = Vec::new();
         loop {
