@@ -145,7 +145,7 @@ impl Edge {
         hinted.chain([sync_node(self.group.clone())]).collect()
     }
 
-    /// What should be watched and cannot, or not as told, by name of the resource.
+    /// What should be watched and cannot, or not as its resource says, by name of the resource.
     pub fn problems(&self, roster: &WatchedNodes) -> BTreeMap<String, String> {
         let mut problems = self.spec_problems.clone();
         let mut add = |key: &String, problem: String| problems.entry(key.clone()).or_default().push(problem);
@@ -280,7 +280,7 @@ impl Edge {
         }
     }
 
-    /// Tells an agent's currency what is known of its configuration and secrets.
+    /// Gives the freshness of an agent what is known of its configuration and secrets.
     fn inform(&self, key: &str, roster: &mut WatchedNodes, now: Now) {
         let Some(watched) = roster.nodes().get(key).filter(|watched| watched.spec().is_edge_agent) else { return };
         let Some(uuid) = watched.uuid() else { return };

@@ -31,7 +31,7 @@ pub struct Liveness {
     since: u64,
     alert: Alert,
     /// The last packet, the begin of the watch, or the end of the own outage, whichever was last. None while the own session is down.
-    heard: Option<Duration>,
+    received: Option<Duration>,
     asks: u32,
     asked: Option<Duration>,
     ask_at: Option<Duration>,
@@ -51,7 +51,7 @@ impl Liveness {
             state: NodeState::Unknown,
             since: now.wall,
             alert: Alert { active: false, since: now.wall },
-            heard: listening.then_some(now.mono),
+            received: listening.then_some(now.mono),
             asks: 0,
             asked: None,
             ask_at: None,
@@ -89,7 +89,7 @@ impl Liveness {
     }
 
     /// Any other packet of the node than its birth or death.
-    pub fn heard(&mut self, now: Now, jitter: &mut Jitter) {
+    pub fn received(&mut self, now: Now, jitter: &mut Jitter) {
         match self.state {
             NodeState::Online => self.packet(now, jitter),
             // Someone is there after all; only its birth says that it is alive, so that is asked for soon, but once an interval.
@@ -110,13 +110,13 @@ impl Liveness {
 
     /// The own session is down.
     pub fn deafened(&mut self) {
-        self.heard = None;
+        self.received = None;
         self.ask_at = None;
     }
 
     /// The own session is up (again).
     pub fn listening(&mut self, now: Now, jitter: &mut Jitter) {
-        self.heard = Some(now.mono);
+        self.received = Some(now.mono);
         self.asks = 0;
         self.plan_ask(jitter);
     }
@@ -146,7 +146,7 @@ impl Liveness {
     }
 
     fn packet(&mut self, now: Now, jitter: &mut Jitter) {
-        self.heard = Some(now.mono);
+        self.received = Some(now.mono);
         self.asks = 0;
         self.plan_ask(jitter);
     }
@@ -154,8 +154,8 @@ impl Liveness {
     /// An unknown node is not asked from here: the Host Application expects it and asks by itself.
     fn plan_ask(&mut self, jitter: &mut Jitter) {
         let overdue = matches!(self.state, NodeState::Online | NodeState::Silent);
-        let heard = self.heard.filter(|_| overdue);
-        self.ask_at = heard.map(|heard| heard + self.interval + jitter.up_to(self.interval / 4));
+        let received = self.received.filter(|_| overdue);
+        self.ask_at = received.map(|received| received + self.interval + jitter.up_to(self.interval / 4));
     }
 
     fn alarm_at(&self) -> Option<Duration> {
@@ -164,7 +164,7 @@ impl Liveness {
             NodeState::Online => 3,
             NodeState::Unknown | NodeState::Offline | NodeState::Silent => return None,
         };
-        self.heard.map(|heard| heard + self.interval * intervals)
+        self.received.map(|received| received + self.interval * intervals)
     }
 
     fn enter(&mut self, state: NodeState, now: Now) {
@@ -191,7 +191,7 @@ mod tests {
     #[derive(Debug, Clone, Copy)]
     enum Step {
         Born,
-        Heard,
+        Received,
         Died,
         Deaf,
         Listening,
@@ -208,7 +208,7 @@ mod tests {
             for (_, step) in steps.iter().filter(|(when, _)| *when == second) {
                 match step {
                     Step::Born => node.born(now, &mut jitter),
-                    Step::Heard => node.heard(now, &mut jitter),
+                    Step::Received => node.received(now, &mut jitter),
                     Step::Died => node.died(now),
                     Step::Deaf => node.deafened(),
                     Step::Listening => node.listening(now, &mut jitter),
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn neither_data_nor_another_death_revives_a_dead_node_and_it_is_not_asked() {
-        let (changes, asked) = run(&[(5, Step::Born), (20, Step::Died), (30, Step::Heard), (40, Step::Died)], 2000);
+        let (changes, asked) = run(&[(5, Step::Born), (20, Step::Died), (30, Step::Received), (40, Step::Died)], 2000);
         assert_eq!(changes, [(0, Unknown, false), (5, Online, false), (20, Offline, true)]);
         assert_eq!(asked, Vec::<u64>::new());
     }
@@ -270,13 +270,14 @@ mod tests {
     #[test]
     fn packets_keep_a_node_online_without_any_request() {
         let steps: Vec<(u64, Step)> =
-            std::iter::once((0, Step::Born)).chain((1..40).map(|n| (n * 90, Step::Heard))).collect();
+            std::iter::once((0, Step::Born)).chain((1..40).map(|n| (n * 90, Step::Received))).collect();
         assert_eq!(run(&steps, 3600), (vec![(0, Online, false)], vec![]));
     }
 
     #[test]
     fn data_of_a_silent_node_lead_to_one_request_and_only_its_birth_to_life() {
-        let steps = [(0, Step::Born), (700, Step::Heard), (701, Step::Heard), (702, Step::Heard), (710, Step::Born)];
+        let steps =
+            [(0, Step::Born), (700, Step::Received), (701, Step::Received), (702, Step::Received), (710, Step::Born)];
         let (changes, asked) = run(&steps, 720);
         assert_eq!(changes, [(0, Online, false), (300, Silent, true), (710, Online, false)]);
         assert_eq!(

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_resources_for_one_node_the_first_by_name_is_watched_and_the_other_told_so() {
+    fn of_two_resources_for_one_node_the_first_by_name_is_watched_and_the_other_is_reported() {
         let desired = desired_of(&["a", "b"], &[]);
         assert_eq!(desired.nodes.keys().collect::<Vec<_>>(), ["a"]);
         assert!(desired.problems["b"][0].contains("SparkplugNode a"), "{:?}", desired.problems);

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn smaller_problems_are_told_and_the_node_is_watched_all_the_same() {
+    fn smaller_problems_are_reported_and_the_node_is_watched_all_the_same() {
         let agent_by_address = NodeResource { edge_agent: true, ..resource(None, Some("ACME-Paint/Robot")) };
         let bad_interval = NodeResource { interval: Some("soon".into()), ..resource(Some(UUID), None) };
         let too_short = NodeResource { interval: Some("10ms".into()), ..resource(Some(UUID), None) };

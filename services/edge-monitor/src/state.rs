@@ -20,9 +20,9 @@ use crate::event::{Effect, Event};
 use crate::watch;
 use crate::watched_nodes::WatchedNodes;
 
-/// Problems that are told one by one; more are counted. Keeps the metric small whatever the cluster holds.
-const PROBLEMS_TOLD_MAX: usize = 100;
-/// Characters of one problem that are told.
+/// Problems that are reported one by one; more are counted. Keeps the metric small whatever the cluster holds.
+const PROBLEMS_REPORTED_MAX: usize = 100;
+/// Characters of one problem that are reported.
 const PROBLEM_CHARACTERS_MAX: usize = 300;
 
 /// Whom a monitor watches.
@@ -34,7 +34,7 @@ pub enum Scope {
     Central { organisation: Organisation },
 }
 
-/// What a state must be told before it begins.
+/// What a state needs before it begins.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub scope: Scope,
@@ -184,10 +184,10 @@ const fn rebirth(node: EdgeNodeDescriptor) -> Effect {
 
 /// Bounded, so that resources full of mistakes cannot make the birth too large.
 fn short(problems: BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let more = problems.len().saturating_sub(PROBLEMS_TOLD_MAX);
+    let more = problems.len().saturating_sub(PROBLEMS_REPORTED_MAX);
     let mut short: BTreeMap<String, String> = problems
         .into_iter()
-        .take(PROBLEMS_TOLD_MAX)
+        .take(PROBLEMS_REPORTED_MAX)
         .map(|(key, problem)| (key, problem.chars().take(PROBLEM_CHARACTERS_MAX).collect()))
         .collect();
     if more > 0 {

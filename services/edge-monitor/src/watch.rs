@@ -17,7 +17,7 @@ pub struct Watched {
     /// Where it is; None for a node known by UUID that was not born yet.
     address: Option<EdgeNodeDescriptor>,
     /// The Instance_UUID of its birth, where the subject does not say it.
-    heard_uuid: Option<Uuid>,
+    born_uuid: Option<Uuid>,
     liveness: Liveness,
     currency: Option<ConfigFreshness>,
     created: u64,
@@ -39,7 +39,7 @@ impl Watched {
         };
         let liveness = Liveness::new(spec.interval, is_listening, now);
         let currency = spec.is_edge_agent.then(|| ConfigFreshness::new(policy, seed, now));
-        Self { spec, address, heard_uuid: None, liveness, currency, created: now.wall }
+        Self { spec, address, born_uuid: None, liveness, currency, created: now.wall }
     }
 
     /// What is to be watched.
@@ -55,7 +55,7 @@ impl Watched {
     pub fn uuid(&self) -> Option<Uuid> {
         match self.spec.subject {
             Subject::Uuid(uuid) => Some(uuid),
-            Subject::Address(_) => self.heard_uuid,
+            Subject::Address(_) => self.born_uuid,
         }
     }
 
@@ -82,7 +82,7 @@ impl Watched {
 
     /// The node was born with this Instance_UUID and configuration revision.
     pub fn born(&mut self, uuid: Option<Uuid>, revision: Option<String>, now: Now, jitter: &mut Jitter) {
-        self.heard_uuid = uuid;
+        self.born_uuid = uuid;
         self.liveness.born(now, jitter);
         if let Some(currency) = &mut self.currency {
             currency.set_reachable(true, now, jitter);
@@ -92,8 +92,8 @@ impl Watched {
     }
 
     /// Any other packet than birth and death of the node.
-    pub fn heard(&mut self, now: Now, jitter: &mut Jitter) {
-        self.liveness.heard(now, jitter);
+    pub fn received(&mut self, now: Now, jitter: &mut Jitter) {
+        self.liveness.received(now, jitter);
     }
 
     /// The node says which configuration it has.

@@ -28,12 +28,12 @@ pub struct Counts {
 pub struct WatchedNodes {
     nodes: BTreeMap<String, Watched>,
     by_address: BTreeMap<EdgeNodeDescriptor, String>,
-    /// What was told to the own Edge Node, by key and by device.
+    /// What was sent to the own Edge Node, by key and by device.
     shown: BTreeMap<String, (DeviceId, MonitoredNodeDevice)>,
     owners: BTreeMap<DeviceId, String>,
     /// Keys whose device may differ from what is shown.
     touched: BTreeSet<String>,
-    /// Nodes whose birth the Host Application was told to expect.
+    /// Nodes whose birth the Host Application has to expect.
     expected: BTreeSet<EdgeNodeDescriptor>,
     is_listening: bool,
     /// Not after the earliest deadline of any node: an early timer costs one pass, a late one would cost an alert.
@@ -148,7 +148,7 @@ impl WatchedNodes {
                 let reported = metrics.iter().find(|metric| &*metric.name == names::AGENT_CONFIG_REVISION);
                 let revision = reported.map(revision_of);
                 self.at(node, |watched, jitter| {
-                    watched.heard(now, jitter);
+                    watched.received(now, jitter);
                     if let Some(revision) = revision {
                         watched.reported(revision, now, jitter);
                     }
@@ -156,7 +156,7 @@ impl WatchedNodes {
             }
             HostEvent::DeviceBirth { node, .. }
             | HostEvent::DeviceData { node, .. }
-            | HostEvent::DeviceDeath { node, .. } => self.at(node, |watched, jitter| watched.heard(now, jitter)),
+            | HostEvent::DeviceDeath { node, .. } => self.at(node, |watched, jitter| watched.received(now, jitter)),
             _ => {}
         }
     }
@@ -166,7 +166,7 @@ impl WatchedNodes {
         self.deadline
     }
 
-    /// Does what is due; tells which nodes fell silent.
+    /// Does what is due; returns the nodes that fell silent.
     pub fn on_timer(&mut self, effects: &mut Vec<Effect>, now: Now) -> Vec<NodeTimedOut> {
         if self.deadline.is_none_or(|deadline| deadline > now.mono) {
             return Vec::new();
@@ -184,7 +184,7 @@ impl WatchedNodes {
                 fell_silent.push(NodeTimedOut { address: address.clone() });
             }
             if due.rebirth {
-                tracing::debug!(group_id = %address.group, edge_node_id = %address.edge_node, "asking a node that is not heard for rebirth");
+                tracing::debug!(group_id = %address.group, edge_node_id = %address.edge_node, "asking a silent node for rebirth");
                 effects.push(Effect::Host(HostRequest::Rebirth { node: address.clone() }));
             }
             if due.reload {
@@ -200,7 +200,7 @@ impl WatchedNodes {
         fell_silent
     }
 
-    /// Tells the Host Application whose birth it should see to: every node with an address, and `others`.
+    /// Sets the nodes whose birth the Host Application has to get: every node with an address, and `others`.
     pub fn expect(&mut self, others: BTreeSet<EdgeNodeDescriptor>, effects: &mut Vec<Effect>) {
         let mut wanted = others;
         wanted.extend(self.by_address.keys().cloned());
@@ -213,7 +213,7 @@ impl WatchedNodes {
         self.expected = wanted;
     }
 
-    /// Tells the own Edge Node what changed. True if anything did.
+    /// Sends the own Edge Node what changed. True if anything did.
     pub fn show(&mut self, effects: &mut Vec<Effect>) -> bool {
         let touched = std::mem::take(&mut self.touched);
         let mut freed = false;

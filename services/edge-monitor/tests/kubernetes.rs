@@ -220,7 +220,7 @@ async fn an_agent_is_followed_from_its_resource_over_its_deaths_to_the_end_of_th
     let mut site = Site::start().await;
     let running = site.monitor();
     site.apply_node(json!({"uuid": AGENT, "edgeAgent": true})).await;
-    site.until("the node nobody has heard", &AGENT.to_string(), |device| {
+    site.until("the node that was never received", &AGENT.to_string(), |device| {
         device.is_some_and(|device| device.state == NodeState::Unknown && device.node == Some(AGENT))
     })
     .await;

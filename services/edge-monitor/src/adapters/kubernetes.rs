@@ -99,14 +99,14 @@ pub fn watch(client: &Client, namespace: &str, inbox: &mpsc::Sender<Event>, heal
     let nodes = Api::<DeserializeGuard<SparkplugNode>>::namespaced(client.clone(), namespace);
     let node_event = move |news: WatchEvent<(String, NodeResource)>| {
         report(&health, &news);
-        told(news).map(Event::Nodes)
+        watch_of(news).map(Event::Nodes)
     };
     watches.follow(nodes, all(), node, inbox.clone(), node_event);
     // Sealed Secrets need not be installed: then no one names one.
     let secrets = Api::<DeserializeGuard<SealedSecretResource>>::namespaced(client.clone(), namespace);
-    watches.follow(secrets, all(), secret, inbox.clone(), |news| secret_told(news).map(Event::Secrets));
+    watches.follow(secrets, all(), secret, inbox.clone(), |news| secret_watch_of(news).map(Event::Secrets));
     let configs = Api::<PartialObjectMeta<ConfigMap>>::namespaced(client.clone(), namespace);
-    watches.follow(configs, all(), config, inbox.clone(), |news| told(news).map(Event::AgentConfigs));
+    watches.follow(configs, all(), config, inbox.clone(), |news| watch_of(news).map(Event::AgentConfigs));
     watches
 }
 
@@ -124,8 +124,8 @@ fn report(health: &Health, news: &WatchEvent<(String, NodeResource)>) {
     }
 }
 
-/// None: nothing is known that was not.
-fn told<T>(news: WatchEvent<(String, T)>) -> Option<Watch<T>> {
+/// The change that a watch reports. None: it reports none.
+fn watch_of<T>(news: WatchEvent<(String, T)>) -> Option<Watch<T>> {
     match news {
         WatchEvent::Listed(all) => Some(Watch::Listed(all.into_iter().collect())),
         WatchEvent::Changed((name, value)) => Some(Watch::Applied(name, value)),
@@ -134,8 +134,8 @@ fn told<T>(news: WatchEvent<(String, T)>) -> Option<Watch<T>> {
     }
 }
 
-/// As [`told`]. One that cannot be read counts as it was, until it is gone.
-fn secret_told(news: WatchEvent<(String, Option<SealedSecret>)>) -> Option<Watch<SealedSecret>> {
+/// As [`watch_of`]. One that cannot be read counts as it was, until it is gone.
+fn secret_watch_of(news: WatchEvent<(String, Option<SealedSecret>)>) -> Option<Watch<SealedSecret>> {
     match news {
         WatchEvent::Listed(all) => {
             Some(Watch::Listed(all.into_iter().filter_map(|(name, secret)| Some((name, secret?))).collect()))

@@ -200,7 +200,7 @@ fn revisions_that_change_fast_give_the_agent_a_rest_between_two_requests() {
 }
 
 #[test]
-fn nobody_wanting_anything_is_no_reason_to_reload_but_wanting_none_is() {
+fn an_unknown_desired_configuration_does_not_cause_a_reload_but_a_desired_none_does() {
     let mut agent = Agent::new();
     agent.want(None);
     agent.born(Some("a"));
@@ -267,7 +267,7 @@ fn a_secret_whose_change_was_under_way_at_first_sight_and_one_that_is_made_later
 }
 
 #[test]
-fn a_deleted_secret_is_no_change() {
+fn a_deleted_secret_is_not_a_change() {
     let mut agent = Agent::content();
     agent.secrets(&[("s", 4, Some(4), true)]);
     agent.secrets(&[]);

@@ -226,7 +226,7 @@ fn a_resource_made_after_the_birth_finds_the_node_alive() {
 }
 
 #[test]
-fn edge_sync_tells_where_a_node_that_was_not_heard_may_be() {
+fn edge_sync_publishes_where_a_node_that_was_not_received_may_be() {
     let mut monitor = Monitor::watching(&[("r", by_uuid(AGENT))]);
     assert_eq!(monitor.take_requests(), [HostRequest::Expect { node: node("Sync") }]);
     monitor.host(HostEvent::DeviceBirth {
@@ -237,7 +237,7 @@ fn edge_sync_tells_where_a_node_that_was_not_heard_may_be() {
     });
     assert_eq!(monitor.take_requests(), [HostRequest::Expect { node: node("Robot") }]);
     monitor.born(&node("Robot"), OTHER, None);
-    assert_eq!(monitor.condition(&AGENT.to_string()), (NodeState::Unknown, false), "a hint is no proof");
+    assert_eq!(monitor.condition(&AGENT.to_string()), (NodeState::Unknown, false), "a hint is not a proof");
     monitor.born(&node("Robot"), AGENT, None);
     assert_eq!(monitor.condition("Robot"), (NodeState::Online, false));
     assert_eq!(monitor.take_requests(), []);
@@ -271,7 +271,7 @@ fn a_gap_is_not_a_death() {
 }
 
 #[test]
-fn a_silent_node_is_asked_for_rebirth_and_then_told_silent() {
+fn a_silent_node_is_asked_for_rebirth_and_then_reported_silent() {
     let resource = NodeResource { interval: Some("10s".into()), ..by_address("Robot") };
     let mut monitor = Monitor::watching(&[("r", resource)]);
     monitor.born(&node("Robot"), AGENT, None);
@@ -337,8 +337,8 @@ fn many_long_problems_stay_a_small_metric() {
         .collect();
     let mut monitor = Monitor::edge();
     monitor.on(Event::Nodes(Watch::Listed(resources)));
-    let told = serde_json::to_string(&monitor.state.node().problems).unwrap();
-    assert!(told.len() < 64 * 1024, "{}", told.len());
+    let problems = serde_json::to_string(&monitor.state.node().problems).unwrap();
+    assert!(problems.len() < 64 * 1024, "{}", problems.len());
     assert_eq!(monitor.problem("..."), Some("and 1900 more"));
 }
 
@@ -380,7 +380,7 @@ fn nothing_is_watched_or_dropped_before_the_first_complete_list() {
 }
 
 #[test]
-fn an_own_outage_raises_no_alert_and_revives_nobody() {
+fn an_own_outage_raises_no_alert_and_revives_no_node() {
     let mut monitor = Monitor::watching(&[("r", by_address("Robot")), ("p", by_address("Press"))]);
     monitor.born(&node("Robot"), AGENT, None);
     monitor.born(&node("Press"), OTHER, None);
@@ -457,7 +457,7 @@ fn neither_a_dead_nor_a_silent_nor_an_unreachable_agent_is_asked_to_reload() {
 }
 
 #[test]
-fn a_monitor_that_starts_makes_nobody_reload_and_a_later_change_of_a_secret_does() {
+fn a_monitor_that_starts_makes_no_agent_reload_and_a_later_change_of_a_secret_does() {
     let secret = |generation| SealedSecret {
         uid: "u".into(),
         generation,

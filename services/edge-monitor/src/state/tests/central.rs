@@ -97,7 +97,7 @@ fn a_monitor_that_configdb_does_not_know_is_shown_with_a_problem_while_it_speaks
     let mut central = Central::new();
     central.0.born(&monitor_of("Paint"), OTHER, None);
     assert_eq!(central.0.condition("ACME-Paint"), (NodeState::Online, false));
-    assert_eq!(central.0.problem("ACME-Paint"), None, "ConfigDB was not heard yet");
+    assert_eq!(central.0.problem("ACME-Paint"), None, "ConfigDB was not received yet");
     central.configdb_born(0);
     assert!(central.0.problem("ACME-Paint").unwrap().contains("ConfigDB has no cluster"));
     central.0.died(&monitor_of("Paint"));
@@ -149,7 +149,7 @@ fn a_cluster_that_cannot_have_a_group_is_a_problem_with_its_rule() {
     assert_eq!(central.0.devices.len(), 1);
 }
 
-/// A cluster's own monitor may not command edge sync, whose birth tells it the names of edge agents.
+/// A cluster's own monitor may not command edge sync, whose birth publishes the names of edge agents.
 #[test]
 fn edge_sync_is_asked_for_its_birth_when_the_monitor_of_its_cluster_has_started_again() {
     let mut central = Central::new();
@@ -169,7 +169,11 @@ fn edge_sync_is_asked_for_its_birth_when_the_monitor_of_its_cluster_has_started_
         asked.collect::<Vec<_>>()
     };
     let (monitor, other) = (monitor_of("Paint"), monitor_of("Weld"));
-    assert_eq!(asked(&monitor, 0), [""; 0], "who was not known asks nobody: a control plane that starts would ask all");
+    assert_eq!(
+        asked(&monitor, 0),
+        [""; 0],
+        "a monitor that was not known causes no request: a control plane that starts would ask all"
+    );
     assert_eq!(asked(&monitor, 0), [""; 0], "the same session");
     assert_eq!(asked(&other, 1), [""; 0]);
     assert_eq!(asked(&monitor, 1), ["ACME-Paint/Sync"]);
