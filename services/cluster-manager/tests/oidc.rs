@@ -164,10 +164,10 @@ async fn with_one_thing_wrong_it_is_refused_with_the_reason() {
     let shared = jsonwebtoken::encode(&shared, &issuer.claims(), &secret).unwrap();
     for (token, part) in [
         (shared, "asymmetric"),
-        (format!("{}.{claims}.", header(&json!({"alg": "none", "kid": "k1"}))), "no JSON Web Token"),
+        (format!("{}.{claims}.", header(&json!({"alg": "none", "kid": "k1"}))), "not a JSON Web Token"),
         (format!("{}.{claims}.{signature}", header(&json!({"alg": "ES256"}))), "names no key"),
         (format!("{}.{claims}.{signature}", header(&json!({"alg": "ES384", "kid": "k1"}))), "not one of"),
-        ("a.b".to_owned(), "no JSON Web Token"),
+        ("a.b".to_owned(), "not a JSON Web Token"),
         ("x".repeat(20_000), "too long"),
     ] {
         let error = provider.verify(&token).await.unwrap_err().to_string();
@@ -315,7 +315,7 @@ async fn a_user_whom_the_provider_vouches_for_clones_and_pushes_as_far_as_their_
         (key.sign(&of(json!(["cooks"]))), "gives you no scope here"),
         (key.sign(&over), "it has expired"),
         (stranger.sign(&of(json!(["ops"]))), "its signature is wrong"),
-        ("a.b.c".to_owned(), "no JSON Web Token"),
+        ("a.b.c".to_owned(), "not a JSON Web Token"),
         ("geheim".to_owned(), "To push, log in with a token"),
     ] {
         let error = git(&work, &["push", &url(&token), "main:main"]).await.unwrap_err();

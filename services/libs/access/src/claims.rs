@@ -1,4 +1,4 @@
-//! What an identity provider says of somebody -> who they are here. The signature was checked before.
+//! What an identity provider says of a user -> who the user is here. The signature was checked before.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,10 +26,10 @@ pub struct ClaimRules {
     pub clusters: BTreeMap<String, BTreeSet<Uuid>>,
 }
 
-/// Why claims make nobody.
+/// Why claims do not make a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
-    /// Nobody can be recorded without a name.
+    /// A user without a name cannot be recorded.
     #[error("the identity has no subject, or one that is longer than {SUBJECT_BYTES_MAX} bytes")]
     Subject,
     /// No rule fits.
@@ -54,16 +54,14 @@ impl ClaimRules {
             let (value, cluster) = line.rsplit_once('=').ok_or("must be VALUE=UUID")?;
             let cluster = Uuid::try_parse(cluster).map_err(|_| "must end with the UUID of a cluster")?;
             if ![&viewers, &operators, &administrators].iter().any(|values| values.contains(value)) {
-                return Err(
-                    "names a value that makes nobody anything; put it into viewers, operators or administrators",
-                );
+                return Err("names a value that grants nothing; put it into viewers, operators or administrators");
             }
             of_clusters.entry(value.to_owned()).or_default().insert(cluster);
         }
         Ok(Self { claim: claim.to_owned(), viewers, operators, administrators, clusters: of_clusters })
     }
 
-    /// Who somebody with these claims is: each value that a rule names is a grant.
+    /// Who a user with these claims is: each value that a rule names is a grant.
     ///
     /// # Errors
     /// [`ClaimError`].
@@ -106,7 +104,7 @@ mod tests {
         let set = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect();
         let rules = ClaimRules {
             claim: "groups".to_owned(),
-            viewers: set(&["everybody"]),
+            viewers: set(&["all"]),
             operators: set(&["ops", "night-shift"]),
             administrators: set(&["it"]),
             clusters: [("night-shift".to_owned(), [A].into())].into(),
@@ -114,7 +112,7 @@ mod tests {
         rules.principal(claims.as_object().unwrap())
     }
 
-    fn told(claims: &Value) -> Result<(String, TokenScope), ClaimError> {
+    fn highest_scope(claims: &Value) -> Result<(String, TokenScope), ClaimError> {
         let highest = |principal: &Principal| principal.grants.iter().map(|grant| grant.scope).max().unwrap();
         principal(claims).map(|principal| (principal.name.clone(), highest(&principal)))
     }
@@ -122,14 +120,14 @@ mod tests {
     #[test]
     fn the_highest_scope_of_all_groups_counts() {
         let ada = |scope| Ok(("oidc:ada".to_owned(), scope));
-        assert_eq!(told(&json!({"sub": "ada", "groups": ["everybody", "ops"]})), ada(TokenScope::Operator));
-        assert_eq!(told(&json!({"sub": "ada", "groups": ["ops", "it", "x"]})), ada(TokenScope::Administrator));
-        assert_eq!(told(&json!({"sub": "ada", "groups": "everybody"})), ada(TokenScope::Viewer));
+        assert_eq!(highest_scope(&json!({"sub": "ada", "groups": ["all", "ops"]})), ada(TokenScope::Operator));
+        assert_eq!(highest_scope(&json!({"sub": "ada", "groups": ["ops", "it", "x"]})), ada(TokenScope::Administrator));
+        assert_eq!(highest_scope(&json!({"sub": "ada", "groups": "all"})), ada(TokenScope::Viewer));
     }
 
     #[test]
     fn a_group_that_is_for_some_clusters_counts_there_alone() {
-        let ada = principal(&json!({"sub": "ada", "groups": ["night-shift", "everybody"]})).unwrap();
+        let ada = principal(&json!({"sub": "ada", "groups": ["night-shift", "all"]})).unwrap();
         assert_eq!(ada.may(Operation::PutSecret, Some(A)), Ok(()));
         let (operation, scope) = (Operation::PutSecret, TokenScope::Viewer);
         assert_eq!(ada.may(operation, Some(B)), Err(Denied::Scope { operation, scope }));
@@ -138,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_no_group_or_no_name_is_nobody() {
+    fn a_user_without_group_or_name_is_refused() {
         for claims in [
             json!({"sub": "ada"}),
             json!({"sub": "ada", "groups": []}),
@@ -146,14 +144,14 @@ mod tests {
             json!({"sub": "ada", "groups": "IT"}),
             json!({"sub": "ada", "scope": "it"}),
         ] {
-            assert_eq!(told(&claims), Err(ClaimError::NoScope), "{claims}");
+            assert_eq!(highest_scope(&claims), Err(ClaimError::NoScope), "{claims}");
         }
         for claims in [
             json!({"groups": "it"}),
             json!({"sub": "", "groups": "it"}),
             json!({"sub": "x".repeat(256), "groups": "it"}),
         ] {
-            assert_eq!(told(&claims), Err(ClaimError::Subject));
+            assert_eq!(highest_scope(&claims), Err(ClaimError::Subject));
         }
     }
 }

@@ -3,8 +3,8 @@
 //! | module | knows |
 //! |---|---|
 //! | [`token`] | bearer tokens, known by their hash |
-//! | [`rate`] | how often somebody may ask |
-//! | [`claims`] | who somebody is whom an identity provider vouches for |
+//! | [`rate`] | how often a client may ask |
+//! | [`claims`] | who a user is whom an identity provider vouches for |
 //! | [`audit`] | the record of a write |
 //!
 //! Pure: time and randomness are arguments. This package must not know HTTP, nor how anything is done that is asked for.
@@ -27,7 +27,7 @@ pub enum Operation {
     ListClusters,
     /// See how far a cluster is.
     ReadStatus,
-    /// See which secrets a cluster has; their values nobody sees.
+    /// See which secrets a cluster has; their values are not shown.
     ListSecrets,
     /// Get the certificate that values are sealed for.
     ReadCertificate,
@@ -37,11 +37,11 @@ pub enum Operation {
     DeleteSecret,
     /// Make a line that bootstraps a cluster.
     BootstrapLine,
-    /// See who is let in by a token.
+    /// See the tokens.
     ListTokens,
-    /// Let somebody in.
+    /// Make a token.
     CreateToken,
-    /// Let somebody in no longer.
+    /// Revoke a token.
     RevokeToken,
     /// See who wrote what.
     ReadAudit,
@@ -69,7 +69,7 @@ pub enum Operation {
     DeleteDeployment,
     /// Choose a cluster's wave in rollouts.
     SetWave,
-    /// Say that somebody looks after an alert.
+    /// Say that a user looks after an alert.
     AcknowledgeAlert,
     /// Ask an Edge Node for its birth.
     AskRebirth,
@@ -134,14 +134,14 @@ impl Operation {
         !looks && !matches!(self, Self::ListSecrets | Self::ListTokens | Self::ReadAudit)
     }
 
-    /// It concerns all clusters at once: who is let in for some of them may not do it.
+    /// It concerns all clusters at once: a user who is admitted for some of them may not do it.
     const fn is_for_all(self) -> bool {
         let of_people = matches!(self, Self::ListTokens | Self::CreateToken | Self::RevokeToken | Self::ReadAudit);
         of_people || matches!(self, Self::PushShared | Self::CreateCluster | Self::PutEntry | Self::DeleteEntry)
     }
 }
 
-/// What somebody may do, and where.
+/// What a user may do, and where.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Grant {
     /// What they may do.
@@ -150,7 +150,7 @@ pub struct Grant {
     pub clusters: Option<BTreeSet<Uuid>>,
 }
 
-/// Somebody who has shown who they are.
+/// A user or program that has proved who it is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Principal {
     /// For the record, such as `token:press-shop`.
@@ -159,7 +159,7 @@ pub struct Principal {
     pub grants: Vec<Grant>,
 }
 
-/// Why somebody may not. Says nothing about what there is.
+/// Why an operation is denied. Says nothing about what there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
     /// The scope is too small.
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_viewer_looks_and_nobody_reaches_beyond_the_clusters_of_the_credential() {
+    fn a_viewer_looks_and_no_user_reaches_beyond_the_clusters_of_the_credential() {
         for operation in OF_CLUSTERS {
             let viewer = principal(TokenScope::Viewer, None).may(operation, Some(A));
             assert_eq!(viewer.is_ok(), !operation.is_write(), "{operation:?}");
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_let_in_is_for_administrators_of_all_clusters_alone() {
+    fn tokens_are_for_administrators_of_all_clusters_alone() {
         for operation in OF_ALL {
             for scope in [TokenScope::Viewer, TokenScope::Operator] {
                 assert_eq!(principal(scope, None).may(operation, None), Err(Denied::Scope { operation, scope }));

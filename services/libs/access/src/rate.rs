@@ -1,4 +1,4 @@
-//! How often somebody may ask: a token bucket for each, in bounded memory.
+//! How often a client may ask: a token bucket for each, in bounded memory.
 //!
 //! A bucket is one number: the time at which it will be full again (the "theoretical arrival time" of the generic cell rate algorithm, ITU-T I.371). One that
 //! is full again says nothing more than none, and is dropped.
@@ -27,7 +27,7 @@ impl Rate {
     }
 }
 
-/// The buckets of everybody who asked lately.
+/// The buckets of all clients that asked lately.
 #[derive(Debug, Clone)]
 pub struct Limiter<K> {
     rate: Rate,
@@ -52,7 +52,7 @@ pub const fn seconds(wait: Duration) -> u64 {
 }
 
 impl<K: Ord> Limiter<K> {
-    /// Nobody has asked yet. At most `buckets_max` are remembered.
+    /// No client has asked yet. At most `buckets_max` are remembered.
     #[must_use]
     pub const fn new(rate: Rate, buckets_max: usize) -> Self {
         Self { rate, buckets_max, full_at: BTreeMap::new(), swept_at: Duration::ZERO }
@@ -65,7 +65,7 @@ impl<K: Ord> Limiter<K> {
     pub fn take(&mut self, who: K, now: Duration) -> Result<(), TooOften> {
         let interval = self.rate.interval();
         if self.full_at.len() >= self.buckets_max && !self.full_at.contains_key(&who) {
-            // At most once an interval: a flood of newcomers does not make every request look at everybody.
+            // At most once an interval: a flood of newcomers does not make every request look at all buckets.
             if now >= self.swept_at + interval || self.swept_at == Duration::ZERO {
                 self.full_at.retain(|_, full| *full > now);
                 self.swept_at = now;
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_nobody_is_freed_of_a_limit_by_others() {
+    fn memory_is_bounded_and_no_client_is_freed_of_a_limit_by_others() {
         let mut limiter = Limiter::new(RATE, 100);
         for _ in 0..3 {
             limiter.take(0, at(0)).unwrap();
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_told_in_whole_seconds() {
+    fn a_wait_is_given_in_whole_seconds() {
         assert_eq!(seconds(Duration::from_millis(1)), 1);
     }
 }

@@ -45,7 +45,7 @@ impl Tokens {
         self.by_object.remove(&object);
         let Some(json) = json else { return Ok(()) };
         let token: ApiToken = serde_json::from_str(json).map_err(|error| error.to_string())?;
-        let hash = TokenHash::from_hex(&token.hash).ok_or("hash is no SHA-256 in hexadecimal")?;
+        let hash = TokenHash::from_hex(&token.hash).ok_or("hash is not a SHA-256 in hexadecimal")?;
         let expires: jiff::Timestamp = token.expires.parse().map_err(|error| format!("expires: {error}"))?;
         let expires = u64::try_from(expires.as_millisecond()).unwrap_or(0);
         let clusters = token.clusters.map(|clusters| clusters.into_iter().collect());
@@ -58,7 +58,7 @@ impl Tokens {
     /// Whose token has this hash. `wall`: UTC, ms.
     ///
     /// # Errors
-    /// Nobody's, or its time is over.
+    /// No token has it, or its time is over.
     pub fn authenticate(&self, hash: &TokenHash, wall: u64) -> Result<&Principal, TokenError> {
         let mut found = u64::MAX;
         for (index, known) in (0_u64..).zip(self.by_object.values()) {
@@ -70,7 +70,7 @@ impl Tokens {
         if known.expires <= wall { Err(TokenError::Expired) } else { Ok(&known.principal) }
     }
 
-    /// The hash of the token that stands in an object; None: there is none that lets anybody in.
+    /// The hash of the token in an object; None: it has no usable token.
     #[must_use]
     pub fn hash(&self, object: Uuid) -> Option<TokenHash> {
         self.by_object.get(&object).map(|known| known.hash)
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_cannot_be_read_lets_nobody_in() {
+    fn an_entry_that_cannot_be_read_admits_no_one() {
         let mut tokens = Tokens::default();
         tokens.set(OBJECT, Some(&entry(&hash(1)))).unwrap();
         let bad = entry(&hash(1)).replace("2027", "next year");
@@ -138,6 +138,6 @@ mod tests {
         assert!(tokens.is_empty());
         assert_eq!(tokens.authenticate(&hash(1), 0), Err(TokenError::Unknown));
         let bad = entry(&hash(1)).replace(&hash(1).to_hex(), "zz");
-        assert_eq!(tokens.set(OBJECT, Some(&bad)).unwrap_err(), "hash is no SHA-256 in hexadecimal");
+        assert_eq!(tokens.set(OBJECT, Some(&bad)).unwrap_err(), "hash is not a SHA-256 in hexadecimal");
     }
 }

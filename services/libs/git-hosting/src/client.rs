@@ -1,6 +1,6 @@
 //! The program git as a client of other git servers, and of the repositories on the disk.
 //!
-//! A child gets an environment of its own: no configuration of this host, no prompts, HTTP only. Credentials are in its environment, which nobody else reads, and are given out by git
+//! A child gets an environment of its own: no configuration of this host, no prompts, HTTP only. Credentials are in its environment, which no other process reads, and are given out by git
 //! for the server alone that they are for; they are in no argument, no file and no error. A child that takes too long ends with everything that it started.
 
 use std::io;
@@ -20,7 +20,7 @@ const CREDENTIALS_BYTES_MAX: u64 = 64 * 1024;
 /// What is kept of a child's output; what it says beyond is read and dropped.
 const OUTPUT_BYTES_MAX: u64 = 256 * 1024;
 
-/// What of a child's complaint is told.
+/// How much of a child's error output is reported.
 const COMPLAINT_CHARACTERS_MAX: usize = 500;
 
 /// Variables of this process that a child needs as well: how to get out, and whom to trust.
@@ -50,7 +50,7 @@ const SETTINGS: [(&str, &str); 14] = [
 /// Answers git's question for credentials from the environment.
 const HELPER: &str = "!f() { test \"$1\" != get || printf 'username=%s\\npassword=%s\\n' \"$SPARKFLEET_GIT_USERNAME\" \"$SPARKFLEET_GIT_PASSWORD\"; }; f";
 
-/// Who somebody is for another git server.
+/// The login at another git server.
 #[derive(Debug, Clone)]
 pub struct Credentials {
     username: String,
@@ -119,7 +119,7 @@ impl Credentials {
             false => text.split_once(':').map(|(username, password)| (username.to_owned(), password.to_owned())),
         };
         let (username, password) = pair?;
-        // A line break would end the line of git's question that it stands in.
+        // A line break would end the line of git's question that it is written in.
         let is_line = |text: &str| !text.is_empty() && !text.contains(['\r', '\n', '\0']);
         (is_line(&username) && is_line(&password))
             .then(|| Self { username, password: Arc::new(Secret::from(password)) })
@@ -260,7 +260,7 @@ async fn collect(stream: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> 
     Ok(kept)
 }
 
-/// What git says, on one line, without what a server could smuggle into a terminal or tell of our credentials.
+/// What git says, on one line, without what a server could smuggle into a terminal or reveal of our credentials.
 fn complaint(stderr: &str, credentials: Option<&Credentials>) -> String {
     let mut text = stderr.to_owned();
     if let Some(credentials) = credentials {

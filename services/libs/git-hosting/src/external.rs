@@ -13,7 +13,7 @@ use crate::pulls::{LOCAL_MAX, MAIN, chain, refs, update};
 /// Where a fetch puts what it has; clients do not see it.
 const THERE: &str = "refs/sparkfleet/external";
 
-/// How long a server that did not answer in time is not asked again: work on other repositories goes on meanwhile.
+/// How long a server that did not answer in time is not asked again: work on other repositories continues meanwhile.
 const PAUSE: Duration = Duration::from_secs(30);
 
 /// URL of a repository on the site's server. A name there has no slash: `cluster/Paint_Shop` is `cluster-Paint_Shop`.
@@ -69,7 +69,7 @@ impl External {
         let fetch = ["fetch", "--quiet", "--no-write-fetch-head", "--no-recurse-submodules", "--", &url, &spec];
         self.git(directory, &url, &fetch).await?;
         let seen = refs(directory, &[MAIN, THERE]).await?;
-        let there = seen.get(THERE).ok_or("branch main is no commit there")?;
+        let there = seen.get(THERE).ok_or("branch main is not a commit there")?;
         if seen.get(MAIN) != Some(there) {
             local(directory, &update(MAIN, there, seen.get(MAIN))).await?;
         }

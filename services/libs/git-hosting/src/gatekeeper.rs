@@ -30,7 +30,7 @@ pub trait Gatekeeper: std::fmt::Debug + Clone + Send + Sync + 'static {
 /// A user who wants to read a repository, or to push to it.
 #[derive(Debug)]
 pub struct AdmissionRequest {
-    /// Which repository. None: there is none at the path; the denial must not tell that apart from one that is not for this user.
+    /// Which repository. None: there is none at the path; the denial must be the same as for one that is not for this user.
     pub repository: Option<Open>,
     /// What the user presented, as a password or as a bearer token.
     pub credential: Zeroizing<String>,

@@ -44,7 +44,7 @@ use crate::repositories::{Kind, Open, Repositories, cluster_path};
 /// Most bytes of a request after decompression. A fetch names the commits that it has; these are some 50 bytes each.
 const REQUEST_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// What a request waits for a free child before it is told to come back.
+/// What a request waits for a free child before it is refused as busy.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// What the first bytes of a request's body may take. Until then there is no child for it.
@@ -53,7 +53,7 @@ const BODY_FIRST_MAX: Duration = Duration::from_secs(10);
 /// What the whole body of a clone or fetch may take: it is small.
 const BODY_MAX: Duration = Duration::from_secs(60);
 
-/// Who somebody is that reads without logging in.
+/// The name of a client that reads without logging in.
 const ANONYMOUS: &str = "anonymous";
 
 const NO_PUSH: &str = "To push, log in with a token of the HTTP API, or of the identity provider, as the password: below edo/ the cluster manager writes, below by-hand/ and in shared repositories people do.\n";
@@ -62,7 +62,7 @@ const NO_PUSH: &str = "To push, log in with a token of the HTTP API, or of the i
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Anonymous {
-    /// Nobody.
+    /// No client.
     #[default]
     None,
     /// Clients on this machine. Behind a proxy on this machine that is every client.
@@ -226,7 +226,7 @@ async fn push<G: Gatekeeper>(
 }
 
 impl<G: Gatekeeper> Server<G> {
-    /// The repository, and who reads it. Whoever is not logged in learns nothing about which repositories there are.
+    /// The repository, and who reads it. A client that is not logged in does not learn which repositories exist.
     async fn authorise(
         &self,
         repository: Option<Open>,
@@ -291,13 +291,13 @@ impl<G: Gatekeeper> Server<G> {
         let allowed = self.may_push(repository, peer, headers).await?;
         let body = begun(body).await?;
         let place = self.place(&allowed.who.name).await?;
-        // A task of its own: a push that has begun is told and recorded, also when its sender goes away.
+        // A task of its own: a push that has begun is reported and recorded, also when its sender goes away.
         let received = tokio::spawn(self.receiver.clone().receive(allowed, body, place)).await;
         let answered = received.unwrap_or_else(|error| Err(error.to_string())).map_err(broken)?;
         Ok(answer("application/x-git-receive-pack-result", Body::from(answered)))
     }
 
-    /// A place for a child of somebody.
+    /// A place for a child of this user.
     async fn place(&self, who: &str) -> Result<Place, Refusal> {
         self.children.take(who, WAIT_MAX).await.ok_or(Refusal::Busy)
     }
@@ -372,7 +372,7 @@ impl<G: Gatekeeper> Server<G> {
         safe_directory.push(&repository.directory);
         let mut command = client::program();
         command
-            // On some volumes the files belong to somebody else than the user of this process.
+            // On some volumes the files belong to another user than that of this process.
             .arg("-c")
             .arg(safe_directory)
             .arg("-c")
@@ -430,7 +430,7 @@ fn credentials(headers: &HeaderMap) -> Option<(String, Zeroizing<String>)> {
     Some((user.to_owned(), Zeroizing::new(password.to_owned())))
 }
 
-#[allow(clippy::needless_pass_by_value, reason = "it stands in map_err")]
+#[allow(clippy::needless_pass_by_value, reason = "it is used in map_err")]
 fn broken(reason: String) -> Refusal {
     tracing::warn!(reason, "git does not work");
     Refusal::Broken
@@ -481,7 +481,7 @@ impl Running {
                 Ok(Some(Err(error))) => Some((Err(error), None)),
                 Ok(None) => match tokio::time::timeout_at(running.deadline, running.child.wait()).await {
                     Ok(Ok(status)) if status.success() => None,
-                    // An error in the body tells the client that it is not complete.
+                    // An error in the body shows the client that it is not complete.
                     Ok(Ok(status)) => Some((Err(std::io::Error::other(format!("git ended with {status}"))), None)),
                     Ok(Err(error)) => Some((Err(error), None)),
                     Err(_) => Some((Err(std::io::ErrorKind::TimedOut.into()), None)),

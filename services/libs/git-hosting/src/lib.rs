@@ -12,7 +12,7 @@
 //! | [`upkeep`] | when a repository is packed |
 //! | [`client`] | the program git, with an environment of its own |
 //!
-//! This package must not know who somebody is, why a repository exists, or what its files mean. It holds no password and no key.
+//! This package must not know who a user is, why a repository exists, or what its files mean. It holds no password and no key.
 
 #![warn(missing_docs)]
 

@@ -1,4 +1,4 @@
-//! Places for the children of the git server: so many for all, and fewer for each who asks, so that one who holds its own leaves room for everybody else.
+//! Places for the children of the git server: so many for all, and fewer for each client, so that a client that holds its own leaves room for the others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

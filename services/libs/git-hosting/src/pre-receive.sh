@@ -1,5 +1,5 @@
 #!/bin/sh
-# Judges a push before any ref moves; what it writes, whoever pushes reads. What is pushed is not part of the repository yet.
+# Judges a push before any ref moves; the user who pushes reads what it writes. What is pushed is not part of the repository yet.
 # SPARKFLEET_PUSH: by-hand (a cluster's repository) or shared. SPARKFLEET_PULLED: branches that are pulled from elsewhere, one a line.
 # SPARKFLEET_MARK: file to make, which shows that git has run this.
 set -eu
@@ -46,6 +46,6 @@ while read -r old new ref; do
 	case $SPARKFLEET_PUSH in
 	by-hand) by_hand ;;
 	shared) shared ;;
-	*) refuse "nobody said what may be pushed." ;;
+	*) refuse "it is not set what may be pushed." ;;
 	esac
 done

@@ -95,7 +95,7 @@ impl Pulls {
         let fetch = ["fetch", "--quiet", "--no-write-fetch-head", "--no-recurse-submodules", "--", &pull.url, &spec];
         client::run(directory, Some(&remote), &fetch, "", self.limit).await.map_err(|error| chain(&error))?;
         let after = refs(directory, &names).await?;
-        let commit = after.get(FETCHED).ok_or("the ref is no commit there")?;
+        let commit = after.get(FETCHED).ok_or("the ref is not a commit there")?;
         let mut changes = update(&local, commit, before.get(&local));
         let mut diverged = false;
         if let Some(follower) = &follower {

@@ -1,7 +1,7 @@
 //! Pushes of people: to `by-hand/` of a cluster's repository, and to shared ones. Git receives them; before any ref moves, a hook of ours has judged what they change.
 //! The hook leaves a mark. If refs moved without it, git did not run the hook: they are moved back, and the push is refused.
 //!
-//! A push that has begun goes on when its sender goes away: what it did to the repository is told to the state and recorded in any case. This module must not know who may push.
+//! A push that has begun continues when its sender goes away: what it did to the repository is reported to the state and recorded in any case. This module must not know who may push.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -55,7 +55,7 @@ impl Hooks {
     pub fn install(state_dir: &Path) -> io::Result<Self> {
         let directory = state_dir.join("hooks");
         std::fs::create_dir_all(&directory)?;
-        // Git works in the repository's directory: a relative path would be another place there, and git goes on without a hook that it does not find.
+        // Git works in the repository's directory: a relative path would be another place there, and git continues without a hook that it does not find.
         let directory = directory.canonicalize()?;
         let hook = directory.join("pre-receive");
         service_runtime::atomic_file::write(&hook, HOOK.as_bytes(), Some(0o700)).map_err(io::Error::other)?;
@@ -63,7 +63,7 @@ impl Hooks {
         Ok(Self(directory))
     }
 
-    /// Where the hook marks one push as judged. The file's name is nobody else's.
+    /// Where the hook marks one push as judged. No other push has the file's name.
     fn mark(&self) -> PathBuf {
         self.0.join(format!("judged-{}", Uuid::new_v4()))
     }
@@ -76,7 +76,7 @@ impl Hooks {
     }
 }
 
-/// A push that somebody may make.
+/// A push that is allowed.
 #[derive(Debug)]
 pub struct Allowed {
     /// Into which repository.
@@ -85,7 +85,7 @@ pub struct Allowed {
     pub who: Principal,
     /// From where.
     pub from: IpAddr,
-    /// Branches that nobody pushes to, because they are pulled from elsewhere.
+    /// Branches that take no push, because they are pulled from elsewhere.
     pub pulled: BTreeSet<String>,
 }
 
@@ -100,12 +100,12 @@ pub struct Receiver<G> {
     pub repositories: Repositories,
     /// What one may take.
     pub limit: Duration,
-    /// Told which repositories have become more files; while it is full it is not.
+    /// Gets the repositories that have become more files; while it is full it gets none.
     pub pushed: Sender<Uuid>,
 }
 
 impl<G: Gatekeeper> Receiver<G> {
-    /// What a client is told that wants to push: the refs that there are.
+    /// What a client that wants to push gets: the refs that there are.
     ///
     /// # Errors
     /// Git does not work here; for the log.
@@ -119,7 +119,7 @@ impl<G: Gatekeeper> Receiver<G> {
         Ok([b"001f# service=git-receive-pack\n0000".as_slice(), &output.stdout].concat().into())
     }
 
-    /// Takes a push, and tells the state what became of the repository. `place` is kept until then.
+    /// Takes a push, and reports to the state what became of the repository. `place` is kept until then.
     ///
     /// # Errors
     /// Git does not work here; for the log.
@@ -141,7 +141,7 @@ impl<G: Gatekeeper> Receiver<G> {
         };
         let after = self.main(&allowed.repository).await;
         drop(place);
-        // One that is not told is followed by another.
+        // If this one is not sent, a later push sends another.
         let _ = self.pushed.try_send(allowed.repository.uuid);
         self.report(allowed, before, after?).await;
         received

@@ -67,8 +67,8 @@ pub enum RepositoryError {
         /// What the library says.
         reason: String,
     },
-    /// Somebody else moves the branch all the time.
-    #[error("branch main of {} was moved by somebody else {RACES_MAX} times in a row; try again", path.display())]
+    /// Another writer moves the branch all the time.
+    #[error("branch main of {} was moved by another writer {RACES_MAX} times in a row; try again", path.display())]
     Raced {
         /// Which repository.
         path: PathBuf,
@@ -236,7 +236,7 @@ impl Repositories {
     /// Brings branch `main` to `files` and opens the repository at its place. Blocks.
     ///
     /// # Errors
-    /// [`RepositoryError`]; doing it again goes on from there.
+    /// [`RepositoryError`]; doing it again continues from there.
     pub fn write(
         &self,
         uuid: Uuid,
@@ -265,7 +265,7 @@ impl Repositories {
     /// Opens a repository at its place, whatever is in it; an empty one is made if there is none. The commit of branch `main`, if it has one. Blocks.
     ///
     /// # Errors
-    /// [`RepositoryError`]; doing it again goes on from there.
+    /// [`RepositoryError`]; doing it again continues from there.
     pub fn open(&self, uuid: Uuid, place: &Place) -> Result<Option<String>, RepositoryError> {
         let directory = self.make(uuid)?;
         let main = tip(&open(&directory)?).map_err(RepositoryError::git("read", &directory))?;
@@ -286,7 +286,7 @@ impl Repositories {
     /// As [`Repositories::write`], but what is on branch `main` stays, also if it is something else. Blocks.
     ///
     /// # Errors
-    /// [`RepositoryError`]; doing it again goes on from there.
+    /// [`RepositoryError`]; doing it again continues from there.
     pub fn hold(
         &self,
         uuid: Uuid,
@@ -314,7 +314,7 @@ impl Repositories {
     /// Serves the repository no longer; the storage stays. Blocks.
     ///
     /// # Errors
-    /// A file cannot be removed; doing it again goes on from there.
+    /// A file cannot be removed; doing it again continues from there.
     pub fn close(&self, uuid: Uuid) -> Result<(), RepositoryError> {
         self.table.write().unwrap_or_else(PoisonError::into_inner).remove(uuid);
         let path = self.record(uuid);
@@ -332,7 +332,7 @@ impl Repositories {
         self.git.join(format!("{uuid}.json"))
     }
 
-    /// Makes an empty repository aside and renames it: nobody ever sees half of one.
+    /// Makes an empty repository aside and renames it: no reader ever sees half of one.
     fn create(&self, directory: &Path) -> Result<(), RepositoryError> {
         let aside = directory.with_extension("git.new");
         if aside.exists() {
@@ -408,7 +408,7 @@ fn commit_tree<E: From<RepositoryError>>(
         }
         let time = format!("{} +0000", wall / 1000);
         let signature = gix::actor::SignatureRef { name: COMMITTER.into(), email: COMMITTER_EMAIL.into(), time: &time };
-        // The reference must still be the parent (or absent): otherwise somebody pushed meanwhile, and the tree is made again on top of that.
+        // The reference must still be the parent (or absent): otherwise a user pushed meanwhile, and the tree is made again on top of that.
         match repository.commit_as(signature, signature, BRANCH, message, tree, parent) {
             Ok(id) => return Ok(Written { commit: id.to_string(), changed: true, held: false }),
             Err(error) => {

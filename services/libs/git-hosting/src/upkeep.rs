@@ -1,6 +1,6 @@
 //! Keeps repositories from becoming ever more files: each commit leaves some objects of a file each, each larger push a pack. From time to time git makes one pack of them.
 //!
-//! Readers go on meanwhile, and what nobody refers to stays for two weeks, so nothing is taken away under somebody who has just written it. Where the library writes, which does not
+//! Readers continue meanwhile, and unreferenced objects stay for two weeks, so nothing is taken away from a writer that has just written it. Where the library writes, which does not
 //! touch what it finds, nothing else may write at the same time: the worker on repositories calls this between two pieces of work.
 
 use std::collections::BTreeMap;
@@ -53,7 +53,7 @@ impl Upkeep {
         match &done {
             Ok(_) => tracing::debug!(repository = %repository, elapsed_ms, "repository tidied up"),
             Err(error) => {
-                tracing::warn!(repository = %repository, error = chain(error), elapsed_ms, "a repository cannot be tidied up; it goes on growing");
+                tracing::warn!(repository = %repository, error = chain(error), elapsed_ms, "a repository cannot be tidied up; it keeps growing");
             }
         }
         if done.is_err() || due(&directory).await {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn loose_objects_become_one_pack_and_what_nobody_refers_to_stays_for_a_while() {
+    async fn loose_objects_become_one_pack_and_unreferenced_ones_stay_for_a_while() {
         let state_dir = tempfile::tempdir().unwrap();
         let repositories = repository(state_dir.path());
         let directory = repositories.by_uuid(CLUSTER).unwrap().directory;
@@ -163,7 +163,7 @@ mod tests {
             );
         }
         assert!(is_due(&directory));
-        // Somebody else tidies up, as git sees it.
+        // Another process tidies up, as git sees it.
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
         let lock = directory.join("gc.pid");
         std::fs::write(&lock, format!("{} {}", std::process::id(), host.trim())).unwrap();

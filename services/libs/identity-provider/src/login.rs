@@ -67,7 +67,7 @@ impl Begun {
     }
 }
 
-/// Why nobody is vouched for.
+/// Why a login fails.
 #[derive(Debug, thiserror::Error)]
 pub enum LoginError {
     /// The token.

@@ -1,7 +1,7 @@
 //! Identities of an OpenID Connect provider: JSON Web Tokens that it signed (RFC 7519), checked with the keys that it publishes (OpenID Connect Discovery 1.0, RFC 7517).
 //!
 //! Keys are fetched when the first token comes, and again when they are old or a token names one that is not known, but not more often than [`Limits::again`]: tokens with
-//! made-up key ids must not make this service ask its provider all the time. When the provider is away, the keys that are known go on counting. While it is asked nobody waits for it
+//! made-up key ids must not make this service ask its provider all the time. When the provider is away, the keys that are known remain valid. While it is asked, no user waits for it
 //! whose key is known.
 
 use std::path::Path;
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use https_client::{HttpsClient, HttpsError};
 
-/// Signatures by a public key alone: with a shared secret (`HS...`) whoever may check could also sign.
+/// Signatures by a public key alone: with a shared secret (`HS...`) each holder of it could also sign.
 const ALGORITHMS: [Algorithm; 9] = [
     Algorithm::RS256,
     Algorithm::RS384,
@@ -128,7 +128,7 @@ impl Provider {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(refused("it is too long"));
         }
-        let header = jsonwebtoken::decode_header(token).map_err(|_| refused("it is no JSON Web Token"))?;
+        let header = jsonwebtoken::decode_header(token).map_err(|_| refused("it is not a JSON Web Token"))?;
         if !ALGORITHMS.contains(&header.alg) {
             return Err(refused("it is not signed by an asymmetric key"));
         }
@@ -144,7 +144,7 @@ impl Provider {
         token.map(|token| token.claims).map_err(|error| refused(reason(error.kind())))
     }
 
-    /// The key of that id. One that is not known waits for a fetch, the same as everybody else who comes meanwhile; one that is old is fetched again behind the caller.
+    /// The key of that id. One that is not known waits for a fetch, the same as all others that come meanwhile; one that is old is fetched again behind the caller.
     async fn key(&self, id: &str, algorithm: Algorithm) -> Result<DecodingKey, IdentityError> {
         if let Some(mut fetching) = self.look(id) {
             // An error says that the fetch has ended, whatever came of it.

@@ -37,7 +37,7 @@ struct Server {
     repositories: Repositories,
     addr: SocketAddr,
     shutdown: Shutdown,
-    /// What was told of pushes.
+    /// What was reported of pushes.
     pushes: Pushes,
     task: JoinHandle<std::io::Result<()>>,
     polled: mpsc::Receiver<Uuid>,
@@ -157,7 +157,7 @@ async fn a_cluster_clones_its_repository_at_every_address_of_it() {
     for path in ["/git/cluster/A", "/git/cluster/A.git", &format!("/uuid/{A}"), &format!("/uuid/{A}.git")] {
         let (_keep, directory) = clone(&server.url_of(A, path), &[]).await.unwrap();
         assert_eq!((content(&directory).as_str(), commits(&directory).await), ("a: 2\n", 2), "{path}");
-        assert_eq!(server.polled.try_recv(), Ok(A), "its Flux is heard: {path}");
+        assert_eq!(server.polled.try_recv(), Ok(A), "its Flux is noticed: {path}");
         while server.polled.try_recv().is_ok() {}
     }
     server.stop().await;
@@ -329,7 +329,7 @@ async fn only_a_token_pushes_and_only_where_it_is_for() {
     assert!(cluster.contains("log in with a token") && cluster.contains("403"), "{cluster}");
     let anonymous = work.push(&[&server.url("/git/cluster/A"), "main"]).await.unwrap_err();
     assert!(anonymous.contains("could not read Username"), "{anonymous}");
-    let unknown = work.push(&[&server.url_with(&fake::token("nobody"), "/git/cluster/A"), "main"]).await.unwrap_err();
+    let unknown = work.push(&[&server.url_with(&fake::token("unknown"), "/git/cluster/A"), "main"]).await.unwrap_err();
     assert!(unknown.contains("Authentication failed"), "{unknown}");
     let viewer = work.push(&[&server.url_with(&fake::token("viewer"), "/git/cluster/A"), "main"]).await.unwrap_err();
     assert!(viewer.contains("push needs the scope operator"), "{viewer}");
@@ -400,7 +400,7 @@ async fn the_rules_of_pushes_hold_with_a_relative_state_directory() {
     let error = work.push(&["origin", "main"]).await.unwrap_err();
     assert!(error.contains("only what is below by-hand/ is yours"), "{error}");
     assert_eq!(server.main(A), before);
-    // Whoever hands a relative path to the hooks themselves is no worse off.
+    // A relative path that is given to the hooks themselves works as well.
     let hooks = Hooks::install(&relative).unwrap();
     assert!(format!("{hooks:?}").contains("\"/"), "{hooks:?}");
     server.stop().await;
@@ -478,7 +478,7 @@ async fn strange_requests_are_refused_without_a_child() {
 }
 
 #[tokio::test]
-async fn without_a_password_nobody_learns_which_repositories_there_are() {
+async fn without_a_password_no_client_learns_which_repositories_there_are() {
     let server = Server::start(Anonymous::None).await;
     let ask = async |path: &str| {
         raw(&server, &format!("GET {path}/info/refs?service=git-upload-pack HTTP/1.1\r\n"), b"").await
@@ -492,7 +492,7 @@ async fn without_a_password_nobody_learns_which_repositories_there_are() {
 }
 
 #[tokio::test]
-async fn a_hostile_protocol_header_and_body_harm_nobody() {
+async fn a_hostile_protocol_header_and_body_harm_no_one() {
     let server = Server::start(Anonymous::Loopback).await;
     let refs = "GET /git/cluster/A/info/refs?service=git-upload-pack HTTP/1.1\r\nGit-Protocol: version=2;$(reboot)\r\n";
     let answer = raw(&server, refs, b"").await;

@@ -161,7 +161,7 @@ async fn the_branch_that_follows_stays_when_it_has_commits_of_its_own() {
 }
 
 #[tokio::test]
-async fn credentials_are_used_and_never_told() {
+async fn credentials_are_used_and_never_shown() {
     let both = Both::start(Anonymous::None).await;
     let password = fake::password(THERE);
     let file = |name: &str, content: String| std::fs::write(both.credentials.path().join(name), content).unwrap();
@@ -189,7 +189,7 @@ async fn credentials_are_used_and_never_told() {
 }
 
 #[tokio::test]
-async fn a_remote_that_hangs_or_is_away_ends_in_time_and_holds_up_nobody() {
+async fn a_remote_that_hangs_or_is_away_ends_in_time_and_holds_up_no_other() {
     let both = Both::start(Anonymous::Loopback).await;
     // Accepts connections and says nothing.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -199,7 +199,7 @@ async fn a_remote_that_hangs_or_is_away_ends_in_time_and_holds_up_nobody() {
     let slow = both.pulls(Duration::from_secs(3600));
     let stuck = tokio::spawn(async move { slow.pull(HERE, "stuck", &hanging).await });
     let (_stream, _) = silent.accept().await.unwrap();
-    assert!(both.pull("main", both.pull_of(None, None)).await.is_ok(), "another one goes on");
+    assert!(both.pull("main", both.pull_of(None, None)).await.is_ok(), "another one works");
     stuck.abort();
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let away = Pull { url: format!("http://{free}/x"), ..both.pull_of(None, None) };

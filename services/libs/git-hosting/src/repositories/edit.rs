@@ -39,7 +39,7 @@ impl<E> From<RepositoryError> for Fault<E> {
 
 impl Repositories {
     /// Changes one file on branch `main`: `change` makes the content after of that before; None: there is no such file. The commit that the branch is then; None for a
-    /// dry run. When somebody else moves the branch meanwhile, `change` is asked again. Blocks.
+    /// dry run. When another writer moves the branch meanwhile, `change` is asked again. Blocks.
     ///
     /// # Errors
     /// The repository's; inside, those of `change`.
@@ -131,7 +131,7 @@ fn file(repository: &gix::Repository, root: ObjectId, path: &str) -> Result<Opti
     let tree = repository.find_tree(root).map_err(|error| error.to_string())?;
     let Some(entry) = tree.lookup_entry_by_path(Path::new(path)).map_err(text)? else { return Ok(None) };
     if !entry.mode().is_blob() {
-        return Err(format!("{path} is no file"));
+        return Err(format!("{path} is not a file"));
     }
     Ok(Some(entry.object().map_err(|error| error.to_string())?.data.clone()))
 }

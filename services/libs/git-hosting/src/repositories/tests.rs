@@ -168,7 +168,7 @@ fn of_two_with_one_path_the_one_that_was_opened_last_is_served_also_after_a_rest
         let again = Repositories::load(fixture.state_dir.path()).unwrap();
         assert_eq!(owner(&again), Some(other));
         again.close(other).unwrap();
-        assert_eq!(owner(&again), Some(CLUSTER), "it was there before, and nobody closed it");
+        assert_eq!(owner(&again), Some(CLUSTER), "it was there before, and was not closed");
     }
 }
 
