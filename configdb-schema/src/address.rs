@@ -1,6 +1,6 @@
 //! Where things are: organisation, cluster names, groups, node ids, derived UUIDs and names that are safe elsewhere.
 //!
-//! Ids come out as text; whoever publishes turns them into the Sparkplug library's types. A cluster name has no hyphen, therefore the group
+//! Ids come out as text; a publisher turns them into the Sparkplug library's types. A cluster name has no hyphen, therefore the group
 //! `ORG-<cluster>` can be taken apart again and never meets a quarantine group `ORG-<cluster>-Join`.
 
 use std::fmt;
@@ -177,7 +177,7 @@ impl Organisation {
         vec![format!("{self}-"), "sparkfleet-".to_owned()]
     }
 
-    /// The cluster whose group this is; None for the central, enrolment and quarantine groups and for anybody else's.
+    /// The cluster whose group this is; None for the central, enrolment and quarantine groups and for groups of others.
     #[must_use]
     pub fn cluster_of_group(&self, group: &str) -> Option<ClusterName> {
         let name = group.strip_prefix(self.as_str())?.strip_prefix('-')?;
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_cluster_name_is_told_the_rule() {
+    fn a_refused_cluster_name_gets_the_rule() {
         let rule = |name: &str| ClusterName::new(name).unwrap_err().to_string();
         assert_eq!(rule(""), "cluster name is empty; it needs 1 to 48 characters");
         assert_eq!(

@@ -58,7 +58,7 @@ applications! {
     EDGE_ACCOUNT EDGE_ACCOUNT "EdgeAccount" "Edge account" "edge-account.json";
 }
 
-/// JSON Schema of the computed registration of an object; nobody writes it as an entry.
+/// JSON Schema of the computed registration of an object; it is never written as an entry.
 pub static REGISTRATION_SCHEMA: &str = include_str!("../schemas/registration.json");
 
 /// Metric that carries the computed registration.

@@ -179,7 +179,7 @@ fn git_configs_have_a_path_without_escapes() {
 }
 
 #[test]
-fn addresses_of_groups_nodes_and_devices_are_told_apart() {
+fn addresses_of_groups_nodes_and_devices_are_distinguished() {
     let group: SparkplugAddress = accepted(&json!({"group_id": "ACME-Paint_Shop"}));
     assert_eq!(group, SparkplugAddress::group("ACME-Paint_Shop"));
     let node: SparkplugAddress = accepted(&json!({"group_id": "ACME-Paint_Shop", "node_id": "Robot_Cell_3"}));
@@ -481,7 +481,7 @@ fn default_templates_name_nothing_that_is_not_shipped() {
                 assert!(root.join("helm").join(chart).join(file).is_file(), "helm/{chart} has no {file}");
             }
             assert!(image.contains(&format!("COPY helm/{chart} /usr/share/sparkfleet/charts/{chart}\n")), "{chart}");
-            // A chart that takes none of them ignores what it is told.
+            // A chart that takes none of them ignores what it is given.
             let values = std::fs::read_to_string(root.join("helm").join(chart).join("values.yaml")).unwrap();
             for key in template.values.keys() {
                 assert!(values.lines().any(|line| line.starts_with(&format!("{key}:"))), "{chart}: {key}");

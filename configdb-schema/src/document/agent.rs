@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::JsonObject;
 
-/// Edge Agent config. Nobody between ConfigDB and the agent reads more of it than this.
+/// Edge Agent config. No service between ConfigDB and the agent reads more of it than this.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct AgentConfig {
     /// Schema that the agent goes by.

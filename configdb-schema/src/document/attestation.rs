@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::is_false;
 
-/// Attestation policy of a cluster. Closed. A policy that says nothing admits nobody.
+/// Attestation policy of a cluster. Closed. A policy without rules admits no host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct AttestationPolicy {
@@ -23,7 +23,7 @@ pub struct AttestationPolicy {
     pub boot: Option<BootRules>,
     /// The register that a host extends when it takes its ticket.
     pub lock: PcrLock,
-    /// Members may open their disk by their TPM when nobody answers. None: they may not.
+    /// Members may open their disk by their TPM when no member answers. None: they may not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub local_unlock: Option<LocalUnlock>,
     /// Which TPMs are trusted.
@@ -84,7 +84,7 @@ pub struct PcrRule {
     /// The allowed values, hexadecimal, as long as a digest of the bank. One is enough. None: the register is only observed, which takes `warn_only`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expected: Vec<String>,
-    /// A different value is told and not refused.
+    /// A different value is reported and not refused.
     #[serde(default, skip_serializing_if = "is_false")]
     pub warn_only: bool,
 }
@@ -127,7 +127,7 @@ pub struct PcrLock {
     pub after: Option<String>,
 }
 
-/// A second key for a member's disk, which its TPM gives out without being asked by anybody.
+/// A second key for a member's disk, which its TPM gives out without a request from another host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct LocalUnlock {

@@ -58,7 +58,7 @@ pub enum RecoveryDecision {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PodSecurity {
-    /// Everything: directories and devices of the host, its network, all its rights. Whoever may write a release has the host.
+    /// Everything: directories and devices of the host, its network, all its rights. A user who may write a release controls the host.
     Privileged,
     /// Nothing by which a pod gets at its host.
     #[default]

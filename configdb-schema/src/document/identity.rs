@@ -125,11 +125,11 @@ pub struct IdentityAlert {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum IdentityAlertKind {
-    /// Somebody else than its first user used a token.
+    /// A token was used by another than its first user.
     TokenReused,
     /// An expired certificate asks for renewal and waits for approval.
     RenewalWaits,
-    /// Somebody else than who renewed a certificate shows that certificate again.
+    /// A renewed certificate was shown again by another than its renewer.
     RenewalReused,
 }
 

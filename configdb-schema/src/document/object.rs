@@ -67,7 +67,7 @@ impl Info {
     }
 }
 
-/// Somebody to ask.
+/// A person to ask.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Contact {
     /// Name.

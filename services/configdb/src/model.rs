@@ -2,7 +2,7 @@
 //! [`Model::apply`] returns.
 //!
 //! A request is validated as a whole before anything changes; a refused one changes nothing. An applied one yields a [`crate::store::Transaction`] (what must be stored) and a [`Publication`]
-//! (what readers must be told).
+//! (what must be published to readers).
 
 mod apply;
 mod classes;
@@ -125,17 +125,17 @@ impl Model {
         }
         for (application, slug) in &snapshot.applications {
             if !model.objects.contains_key(application) {
-                return Err(Inconsistent(format!("application {application} is no object")));
+                return Err(Inconsistent(format!("application {application} is not an object")));
             }
             model.put_application(*application, slug.clone());
         }
         for (object, application, entry) in &snapshot.entries {
             let Some(owner) = model.objects.get_mut(object) else {
-                return Err(Inconsistent(format!("an entry belongs to {object}, which is no object")));
+                return Err(Inconsistent(format!("an entry belongs to {object}, which is not an object")));
             };
             if !model.applications.contains_key(application) {
                 return Err(Inconsistent(format!(
-                    "object {object} has an entry under {application}, which is no application"
+                    "object {object} has an entry under {application}, which is not an application"
                 )));
             }
             owner.entries.insert(*application, entry.clone());

@@ -126,7 +126,7 @@ struct Service<S> {
 impl<S: Store> Service<S> {
     async fn serve(&mut self, first: Vec<Effect>, shutdown: &Shutdown) -> anyhow::Result<()> {
         let mut effects = first;
-        self.tell_store();
+        self.report_store();
         loop {
             let mut waiting = self.execute(effects, shutdown).await?;
             if waiting.is_empty() {
@@ -170,10 +170,10 @@ impl<S: Store> Service<S> {
         let cause = std::error::Error::source(error).map(ToString::to_string);
         tracing::error!(error = %error, cause, requests = answers.len(), "nothing can be stored; writes are refused until there is room");
         let stored = self.store.load().await?;
-        // A disk that fails while it syncs may have taken what it refused. Only a fresh process tells readers of that.
+        // A disk that fails while it syncs may have taken what it refused. Only a fresh process publishes that to readers.
         anyhow::ensure!(before.is_none_or(|before| before == stored.revision), "a transaction was stored that failed");
         self.state.roll_back(&stored, answers, &error.to_string(), self.clock.now())?;
-        self.tell_store();
+        self.report_store();
         Ok(self.state.take_turn().effects.nothing_to_save().into_iter().collect())
     }
 
@@ -195,7 +195,7 @@ impl<S: Store> Service<S> {
         if self.state.read_only().is_some() && self.store.probe().await.is_ok() {
             tracing::info!("there is room again; writes are carried out");
             self.state.set_writable(self.clock.now());
-            self.tell_store();
+            self.report_store();
         }
         let full = self.state.read_only().map(|reason| format!("{reason}: writes are refused; make room"));
         self.state.set_alert(full.or(low));
@@ -215,7 +215,7 @@ impl<S: Store> Service<S> {
         self.next_look = self.clock.now().mono + PRUNE_PAUSE;
     }
 
-    fn tell_store(&self) {
+    fn report_store(&self) {
         match self.state.read_only() {
             Some(reason) => self.health.component("store", false, format!("{reason}: read-only")),
             None => self.health.component("store", true, "loaded"),

@@ -1,4 +1,4 @@
-//! The service's decisions: a command becomes a transaction and what readers are told of it, or a refusal.
+//! The service's decisions: a command becomes a transaction and a publication to readers, or a refusal.
 //!
 //! All that comes in between two calls of [`State::take_turn`] is one turn: its transactions are committed together, then its effects are executed. In them, data of objects comes
 //! first, then the revision it adds up to, then the answers. A request whose id was answered before gets the same answer and changes nothing.
@@ -61,7 +61,7 @@ pub struct State {
     commit: Commit,
     data: Vec<Effect>,
     answers: Vec<Effect>,
-    /// Revision and number of objects that readers were told last.
+    /// Revision and number of objects that were published last.
     published: Option<(u64, usize)>,
     /// Objects born in this turn, those that died in it again included.
     births: usize,
@@ -119,7 +119,7 @@ impl State {
         births::node_metrics(&self.model, self.requests.last(), self.alert.clone())
     }
 
-    /// Tells readers what an operator has to do something about, and when that is over.
+    /// Publishes what an operator has to act on, and when that is over.
     pub fn set_alert(&mut self, alert: Option<String>) {
         if self.alert != alert {
             let metrics = vec![births::alert_metric(alert.as_deref())];

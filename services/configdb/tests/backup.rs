@@ -73,7 +73,7 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_live_store_is_copied_with_what_tells_it_from_others() {
+async fn a_live_store_is_copied_with_its_identity() {
     let (root, state) = directory();
     let mut running = Running::start(&state).await;
     running.write().await;
@@ -158,7 +158,7 @@ async fn a_restore_needs_a_stopped_configdb_and_keeps_what_it_replaces() {
     assert_eq!((present.store, present.revision), (backed_up.store, backed_up.revision + 1));
     assert!(
         SqliteStore::open(&state.join(STORE_FILE)).await.is_err(),
-        "nobody takes the store between question and answer"
+        "no other process takes the store between question and answer"
     );
     let kept = restore.finish("then").unwrap().unwrap();
     assert_eq!(kept, state.join("configdb.sqlite.replaced-then"));
@@ -193,7 +193,7 @@ async fn a_restore_into_an_empty_directory_replaces_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_no_backup_is_refused_and_nothing_changes() {
+async fn a_file_that_is_not_a_backup_is_refused_and_nothing_changes() {
     let (root, state) = directory();
     let mut running = Running::start(&state).await;
     running.write().await;

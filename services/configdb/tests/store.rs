@@ -160,7 +160,7 @@ async fn history_is_kept_with_time_writer_and_request_and_is_read_in_pages() {
     }
     let all = ReplayRequest::new("r", object, 0);
     let history = store.history(&all).await.unwrap();
-    assert_eq!(history, memory.history_now(&all), "both stores tell the same");
+    assert_eq!(history, memory.history_now(&all), "both stores hold the same");
     assert_eq!(history.len(), 2 + 1 + 5 + 1);
     let last = history.last().unwrap();
     assert_eq!((last.time, &*last.writer, &*last.request, &last.json, last.etag), (106, "unknown", "d", &None, None));

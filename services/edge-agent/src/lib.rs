@@ -32,7 +32,7 @@ use uuid::Uuid;
 
 const MQTT: &str = "mqtt";
 
-/// Reads, publishes, and returns when it is told to stop; NDEATH is out then.
+/// Reads, publishes, and returns at the stop signal; NDEATH is out then.
 ///
 /// # Errors
 /// The configuration is not usable, the host cannot be read at the start, or the stored bdSeq cannot be read.

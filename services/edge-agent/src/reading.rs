@@ -65,7 +65,7 @@ impl Reading {
         })
     }
 
-    /// The hottest of the texts of `/sys/class/thermal/thermal_zone*/temp` (thousandths of a degree Celsius); those that are no numbers are left out, because a sensor may fail alone.
+    /// The hottest of the texts of `/sys/class/thermal/thermal_zone*/temp` (thousandths of a degree Celsius); those that are not numbers are left out, because a sensor may fail alone.
     #[must_use]
     pub(crate) fn hottest<'a>(zones: impl IntoIterator<Item = &'a str>) -> Option<f64> {
         let read = zones.into_iter().filter_map(|text| text.trim().parse::<i32>().ok());
@@ -130,15 +130,15 @@ mod tests {
     }
 
     #[test]
-    fn disk_and_temperature_are_told_where_they_are_known() {
+    fn disk_and_temperature_are_published_where_they_are_known() {
         let mut reading = Reading::of("0.52 1.00 12.5", MEMINFO, "1.0").unwrap();
         reading.disk = Some(Room { total: 100, available: 7 });
         reading.temperature = Some(55.5);
         let metrics = reading.metrics();
-        let told: Vec<_> = metrics[6..].iter().map(|metric| (&*metric.name, metric.value.clone())).collect();
+        let published: Vec<_> = metrics[6..].iter().map(|metric| (&*metric.name, metric.value.clone())).collect();
         let wanted =
             [("Disk/Total", 100u64.into()), ("Disk/Available", 7u64.into()), ("Host/Temperature", 55.5.into())];
-        assert_eq!(told, wanted.map(|(name, value): (&str, Value)| (name, Some(value))));
+        assert_eq!(published, wanted.map(|(name, value): (&str, Value)| (name, Some(value))));
     }
 
     #[test]

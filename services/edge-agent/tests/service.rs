@@ -85,7 +85,7 @@ impl Scene {
 
     /// The first event of the node for which there is an answer.
     async fn until<T>(&mut self, what: &str, answer: impl Fn(&HostEvent) -> Option<T>) -> T {
-        let heard = async {
+        let received = async {
             loop {
                 let event = self.host.recv().await.expect("the host application runs");
                 if let Some(found) = answer(&event) {
@@ -93,7 +93,7 @@ impl Scene {
                 }
             }
         };
-        let Ok(found) = tokio::time::timeout(PATIENCE, heard).await else { panic!("waited too long for {what}") };
+        let Ok(found) = tokio::time::timeout(PATIENCE, received).await else { panic!("waited too long for {what}") };
         found
     }
 
@@ -130,7 +130,7 @@ fn metric<'a>(metrics: &'a [Metric], name: &str) -> &'a Metric {
 }
 
 #[tokio::test]
-async fn a_host_is_born_with_units_tells_its_changes_and_is_born_again_when_asked() {
+async fn a_host_is_born_with_units_publishes_its_changes_and_is_born_again_when_asked() {
     let mut scene = Scene::start();
     let _agent = scene.agent();
     let (_, node, device) = scene.births().await;
@@ -161,7 +161,7 @@ async fn a_host_is_born_with_units_tells_its_changes_and_is_born_again_when_aske
             _ => None,
         })
         .await;
-    assert_eq!(changed.len(), 1, "what has not changed is told: {changed:?}");
+    assert_eq!(changed.len(), 1, "what has not changed is published: {changed:?}");
     assert_eq!(metric(&changed, "Load/1_min").value, Some(4.5.into()));
 
     let node = EdgeNodeDescriptor::parse("ACME-Paint", "Oven_1").unwrap();
@@ -173,7 +173,7 @@ async fn a_host_is_born_with_units_tells_its_changes_and_is_born_again_when_aske
 }
 
 #[tokio::test]
-async fn a_killed_agent_dies_by_its_will_and_the_next_one_goes_on_counting_its_sessions() {
+async fn a_killed_agent_dies_by_its_will_and_the_next_one_continues_counting_its_sessions() {
     let mut scene = Scene::start();
     let agent = scene.agent();
     let (first, ..) = scene.births().await;

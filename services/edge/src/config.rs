@@ -1,4 +1,4 @@
-//! One file for both services: what they share stands once, at the top; what only one of them has stands in its own section.
+//! One file for both services: what they share is written once, at the top; what only one of them has is in its own section.
 
 use edge_monitor::config::ReloadConfig;
 use edge_sync::config::{ClusterConfig, IdentityConfig, KubernetesConfig, SealingConfig, SyncConfig};

@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     let arguments = match arguments::parse(std::env::args_os().skip(1)) {
         Ok(ParsedArgs::Run(arguments)) => arguments,
         Ok(ParsedArgs::Print(text)) => {
-            // Whoever closes the pipe early has read enough.
+            // A reader that closes the pipe early has read enough.
             let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
             return ExitCode::SUCCESS;
         }

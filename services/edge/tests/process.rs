@@ -95,12 +95,12 @@ async fn both_nodes_are_born_are_ready_and_die_when_the_process_is_asked_to_end(
             }
         }
     };
-    tokio::time::timeout(PATIENCE, deaths).await.expect("both deaths are told");
+    tokio::time::timeout(PATIENCE, deaths).await.expect("both deaths are published");
     cluster.stop().await;
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_told_in_one_line_and_by_the_exit_code() {
+async fn what_is_wrong_is_reported_in_one_line_and_by_the_exit_code() {
     type Case = (&'static [&'static str], &'static [(&'static str, &'static str)], i32, &'static str);
     let table: [Case; 4] = [
         (&["--verbose"], &[], 2, "sparkfleet: unknown argument \"--verbose\""),

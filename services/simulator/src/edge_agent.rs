@@ -62,7 +62,7 @@ pub struct AgentsOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// Its name cannot be a Sparkplug id.
-    #[error("the deployment's name is no Edge Node id")]
+    #[error("the deployment's name is not an Edge Node id")]
     Name(#[from] NameError),
     #[error("cannot listen on the loopback interface, or write to the temporary directory")]
     Io(#[from] io::Error),
@@ -235,7 +235,7 @@ impl AgentChart {
 
 fn uuid_of(release: &Release) -> Result<Uuid, ChartError> {
     let text = release.values["uuid"].as_str().unwrap_or_default();
-    text.parse().map_err(|_| ChartError(format!("values.uuid: {text:?} is no UUID")))
+    text.parse().map_err(|_| ChartError(format!("values.uuid: {text:?} is not a UUID")))
 }
 
 impl Chart for AgentChart {

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! It says of itself that it is simulated (`/version`), and has no authentication, no TLS, no admission webhooks and no protobuf: it must never listen on anything but the loopback
-//! interface, and [`Kubernetes::serve`] does not. Whoever reaches it may do everything, but on an address that it is served on to one account ([`Kubernetes::serve_as`]).
+//! interface, and [`Kubernetes::serve`] does not. A client that reaches it may do everything, except on an address that it is served on to one account ([`Kubernetes::serve_as`]).
 
 pub mod access;
 pub mod admission;
@@ -288,7 +288,7 @@ impl Kubernetes {
         locked(&self.inner.faults).clear();
     }
 
-    /// Replaces what users are told that they may not do.
+    /// Replaces the list of what is denied to users.
     pub fn deny(&self, denied: Vec<Denied>) {
         *locked(&self.inner.denied) = denied;
     }

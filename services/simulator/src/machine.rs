@@ -16,7 +16,7 @@ pub struct Tag {
     pub datatype: DataType,
 }
 
-/// What a machine can tell.
+/// What a machine can measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
     /// `idle`, `running`, `blocked` or `fault`.
@@ -29,7 +29,7 @@ pub enum Signal {
     CycleTime,
     /// Whether there is a fault.
     Fault,
-    /// A slow wave with noise, for values without a meaning here; the number tells two of them apart.
+    /// A slow wave with noise, for values without a meaning here; the number distinguishes two of them.
     Wave(u16),
 }
 
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_tells_the_same_story_and_another_does_not() {
+    fn the_same_seed_gives_the_same_values_and_another_does_not() {
         assert_eq!(run(7, 200), run(7, 200));
         assert_ne!(run(7, 200), run(8, 200));
     }

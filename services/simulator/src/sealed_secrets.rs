@@ -24,7 +24,7 @@ const MANAGER: &str = "sealed-secrets-controller";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnsealError {
     /// The text is not what a sealing client makes.
-    #[error("value {key:?} is no sealed value")]
+    #[error("value {key:?} is not a sealed value")]
     Form {
         /// Name of the value.
         key: String,

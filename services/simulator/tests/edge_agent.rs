@@ -248,8 +248,8 @@ async fn a_muted_agent_is_silent_but_connected_and_a_pulled_one_dies_and_comes_b
         drop(event);
     }
     story.reload().await;
-    let heard = tokio::time::timeout(Duration::from_secs(4), story.host.recv()).await;
-    assert!(heard.is_err(), "{heard:?}");
+    let received = tokio::time::timeout(Duration::from_secs(4), story.host.recv()).await;
+    assert!(received.is_err(), "{received:?}");
 
     assert!(story.agents.set_link(agent, LinkMode::Down).await);
     story.until("the will", |e| matches!(e, HostEvent::NodeDeath { .. }).then_some(())).await;

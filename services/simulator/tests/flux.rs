@@ -160,7 +160,7 @@ async fn a_chart_that_fails_says_so_and_an_unknown_one_is_a_plain_deployment() {
 }
 
 #[tokio::test]
-async fn a_release_that_is_told_to_fail_fails_as_an_upgrade_is_tried_again_on_request_and_recovers() {
+async fn a_release_that_is_set_to_fail_fails_as_an_upgrade_is_tried_again_on_request_and_recovers() {
     let cluster = cluster(Charts::new()).await;
     let api = cluster.kubernetes();
     let repository = charts(&["charts/reader"]);
@@ -215,8 +215,8 @@ async fn a_failed_release_stays_failed_unless_its_strategy_says_otherwise_and_it
         |o: Option<&Value>| o.is_some_and(|o| o.pointer("/status/lastHandledReconcileAt") == Some(&json!("again")));
     until(api, HELM, "HelmRelease", "reader", handled).await;
     assert!(counted(Some(&api.get(HELM, "HelmRelease", "fplus-edge", "reader").unwrap())).unwrap().contains("after 1"));
-    let anew = json!({"metadata": {"annotations": {"reconcile.fluxcd.io/requestedAt": "anew", "reconcile.fluxcd.io/resetAt": "anew"}}});
-    api.merge("test", &place("HelmRelease", "reader"), anew).unwrap();
+    let reset = json!({"metadata": {"annotations": {"reconcile.fluxcd.io/requestedAt": "reset", "reconcile.fluxcd.io/resetAt": "reset"}}});
+    api.merge("test", &place("HelmRelease", "reader"), reset).unwrap();
     until(api, HELM, "HelmRelease", "reader", |o| counted(o).is_some_and(|why| why.contains("after 2"))).await;
 
     api.apply("sync", with_strategy(failing(), &json!({"name": "RetryOnFailure", "retryInterval": "20ms"}))).unwrap();
@@ -227,7 +227,7 @@ async fn a_failed_release_stays_failed_unless_its_strategy_says_otherwise_and_it
 }
 
 #[tokio::test]
-async fn helm_waits_for_a_pod_that_has_no_host_unless_it_is_told_not_to() {
+async fn helm_waits_for_a_pod_that_has_no_host_unless_it_is_set_not_to() {
     let cluster = cluster(Charts::new()).await;
     let api = cluster.kubernetes();
     let repository = charts(&["charts/reader"]);

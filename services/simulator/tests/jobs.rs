@@ -1,4 +1,4 @@
-//! Jobs: the hook does the work, the status tells how it went.
+//! Jobs: the hook does the work, the status says how it went.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::sync::Arc;
@@ -50,13 +50,13 @@ async fn a_job_is_repeated_up_to_its_limit_and_says_how_it_ended() {
     let counted = Arc::clone(&runs);
     let hook: Hook = Arc::new(move |job: Job| {
         let run = counted.fetch_add(1, Ordering::SeqCst);
-        let is_told =
+        let is_as_set =
             job.arguments() == ["enrol"] && job.environment()["NAME"] == "Paint_Shop" && job.environment().len() == 1;
         Box::pin(async move {
             match run {
                 0..=2 => Err(format!("attempt {run}")),
-                _ if is_told => Ok(()),
-                _ => Err("it was told something else".to_owned()),
+                _ if is_as_set => Ok(()),
+                _ => Err("it got something else".to_owned()),
             }
         })
     });

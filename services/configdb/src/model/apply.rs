@@ -38,7 +38,7 @@ impl Refusal {
     }
 }
 
-/// What readers must be told.
+/// What must be published to readers.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Publication {
     Nothing,
@@ -55,7 +55,7 @@ pub enum Publication {
 pub struct Applied {
     /// What must be stored; None if everything was as requested already.
     pub transaction: Option<Transaction>,
-    /// What readers must be told.
+    /// What must be published to readers.
     pub publication: Publication,
     /// The object exists that did not before.
     pub is_birth: bool,
@@ -99,7 +99,7 @@ impl Model {
                 let text =
                     |etag: Option<Uuid>| etag.map_or_else(|| "no entry".to_owned(), |etag| format!("ETag {etag}"));
                 let reason = format!(
-                    "there is {}, but the request expects {}; read the entry again and decide anew",
+                    "there is {}, but the request expects {}; read the entry again and decide again",
                     text(actual),
                     text(*expected)
                 );

@@ -244,7 +244,7 @@ impl Model {
         if touched && entry.is_some() && !is_application {
             return Err(Refusal::new(
                 slug(),
-                format!("object {} is no application; only applications have a schema", draft.uuid),
+                format!("object {} is not an application; only applications have a schema", draft.uuid),
             ));
         }
         if !is_application || !(touched || becomes) {
@@ -276,7 +276,7 @@ fn patched(old: Option<&Value>, patch: &Value) -> Result<Value, String> {
     let mut value = match old {
         None => Value::Object(serde_json::Map::new()),
         Some(Value::Object(members)) => Value::Object(members.clone()),
-        Some(_) => return Err("the entry is no object and cannot be patched; put it as a whole".to_owned()),
+        Some(_) => return Err("the entry is not an object and cannot be patched; put it as a whole".to_owned()),
     };
     json_patch::merge(&mut value, patch);
     Ok(value)

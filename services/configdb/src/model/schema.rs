@@ -15,7 +15,7 @@ use uuid::Uuid;
 const PARTS_MAX: u64 = 20_000;
 /// Steps that matching one regular expression may go back.
 const BACKTRACK_MAX: usize = 100_000;
-/// Faults that are told of one entry, at most.
+/// Faults that are reported of one entry, at most.
 const FAULTS_MAX: usize = 3;
 
 /// The schema of an application.
@@ -79,7 +79,9 @@ impl Schema {
             .with_pattern_options(PatternOptions::fancy_regex().backtrack_limit(BACKTRACK_MAX))
             .build(schema)
             .map(|validator| Self::Compiled(Arc::new(validator)))
-            .map_err(|error| format!("is no JSON Schema 2020-12 at {}: {error}", place(error.instance_path().as_str())))
+            .map_err(|error| {
+                format!("is not a JSON Schema 2020-12 at {}: {error}", place(error.instance_path().as_str()))
+            })
     }
 
     pub fn check(&self, value: &Value) -> Result<(), SchemaFault> {
@@ -204,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_faults_are_told() {
+    fn only_the_first_faults_are_reported() {
         let schema = Schema::compile(&json!({"items": {"type": "string"}})).unwrap();
         let fault = schema.check(&json!([1, 2, 3, 4, 5])).unwrap_err();
         assert_eq!(fault.reason.matches("keyword type").count(), FAULTS_MAX);
@@ -235,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_schema_is_refused_with_the_place() {
+    fn a_document_that_is_not_a_schema_is_refused_with_the_place() {
         assert!(refusal(json!({"properties": {"a": {"type": "strin"}}})).contains("at /properties/a/type"));
         assert!(refusal(json!({"pattern": "("})).contains("at "));
     }

@@ -328,7 +328,7 @@ fn a_schema_is_tried_on_every_existing_entry_first() {
     apply(&mut model, &put(CLUSTER).entry("Shifts", json!("early")));
     let schema = |schema| put(custom).entry("ConfigSchema", schema);
     refused(&mut model, &schema(json!({"type": "number"})), "ConfigSchema", &format!("object {CLUSTER} has an entry"));
-    refused(&mut model, &schema(json!({"type": "nothing"})), "ConfigSchema", "no JSON Schema");
+    refused(&mut model, &schema(json!({"type": "nothing"})), "ConfigSchema", "not a JSON Schema");
     refused(&mut model, &schema(json!({"$ref": "#"})), "ConfigSchema", "recursive");
     apply(&mut model, &schema(json!({"enum": ["early", "late"]})));
     refused(&mut model, &put(CLUSTER).entry("Shifts", json!("night")), "Shifts", "keyword enum");
@@ -338,7 +338,7 @@ fn a_schema_is_tried_on_every_existing_entry_first() {
         &mut model,
         &put(CLUSTER).entry("ConfigSchema", json!({"type": "object"})),
         "ConfigSchema",
-        "is no application",
+        "is not an application",
     );
 }
 
@@ -425,7 +425,7 @@ fn a_snapshot_gives_the_same_model_with_its_schemas() {
 }
 
 #[test]
-fn a_store_that_fits_no_model_is_told_by_row() {
+fn a_store_that_fits_no_model_is_reported_by_row() {
     let model = fresh(Limits::default());
     let mut snapshot = model.to_snapshot();
     snapshot.objects.retain(|row| row.uuid != application::INFO);

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_with_other_content_is_told_apart() {
+    fn an_id_with_other_content_is_distinguished() {
         let mut log = RequestLog::new(&[], 2);
         log.record(digest(&WriteRequest::put("a", Uuid::nil()).delete("Info")), result("a"));
         assert_eq!(log.find("a", digest(&WriteRequest::put("a", Uuid::nil()).delete("GitConfig"))), Known::Other);

@@ -78,7 +78,7 @@ impl Bench {
         self.request(&cluster(id, object));
     }
 
-    /// Commits; tells what would be published.
+    /// Commits; returns what would be published.
     fn turn(&mut self) -> Vec<Effect> {
         let turn = self.state.take_turn();
         self.disk.commit_now(&turn.commit);
@@ -265,7 +265,7 @@ fn restarted(disk: &MemoryStore) -> Bench {
 }
 
 #[test]
-fn a_command_that_is_no_request_is_answered_if_it_has_an_id() {
+fn a_command_that_is_not_a_request_is_answered_if_it_has_an_id() {
     let mut bench = Bench::new();
     bench.send(CLUSTER, vec![Metric::new(names::REQUEST_ID, "a"), Metric::new("Info", "{")]);
     assert_eq!(bench.lines(), ["a Refused Info"]);
@@ -612,7 +612,7 @@ fn a_turn_that_cannot_be_stored_is_taken_back_and_refused_and_nothing_more_is_wr
 }
 
 #[test]
-fn what_comes_with_the_program_is_written_and_told_when_there_is_room_again() {
+fn what_comes_with_the_program_is_written_and_published_when_there_is_room_again() {
     let mut older = Bench::new().disk.load_now();
     // What an older program has written, and no one has changed.
     let is_schema = |of: &Uuid| *of == known::application::CONFIG_SCHEMA;

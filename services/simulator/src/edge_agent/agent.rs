@@ -96,7 +96,7 @@ impl Agent {
         Ok(Self { spec, handle, loaded, devices: BTreeMap::new(), behaviour, ignored })
     }
 
-    /// Runs until it is told to stop; NDEATH is out when this returns.
+    /// Runs until the stop signal; NDEATH is out when this returns.
     pub(super) async fn run(mut self, stop: CancellationToken) {
         self.bear_devices().await;
         loop {
@@ -203,7 +203,7 @@ pub(super) fn seed_of_agent(seed: u64, uuid: Uuid) -> u64 {
     (seed ^ (bits as u64) ^ ((bits >> 64) as u64)).max(1)
 }
 
-/// The resource that tells the edge monitor about an agent.
+/// The resource by which the edge monitor knows an agent.
 pub(super) fn spark_node(uuid: Uuid, name: &str) -> Json {
     serde_json::json!({
         "apiVersion": "factoryplus.app.amrc.co.uk/v1", "kind": "SparkplugNode", "metadata": { "name": name },

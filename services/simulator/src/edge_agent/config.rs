@@ -40,7 +40,7 @@ pub struct DeviceConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// No JSON of the expected shape.
-    #[error("config.json is no Edge Agent configuration")]
+    #[error("config.json is not an Edge Agent configuration")]
     Json(#[from] serde_json::Error),
     /// A field breaks a rule.
     #[error("{field}: {rule}")]
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_configured_is_no_devices() {
+    fn nothing_configured_makes_no_devices() {
         assert_eq!(parse("{}").unwrap(), AgentConfig::default());
     }
 

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::config::DeviceConfig;
 use crate::machine::Machine;
 
-/// Metric by which an agent is told to read its configuration again.
+/// Metric that makes an agent read its configuration again.
 pub const RELOAD: &str = "Node Control/Reload Edge Agent Config";
 
 /// Metric with the revision of the configuration in force.

@@ -114,8 +114,8 @@ pub fn check_chart(root: &Path, path: &str) -> Result<(), &'static str> {
     }
     let file = std::fs::File::open(root.join(relative).join("Chart.yaml")).map_err(|_| "not found: no Chart.yaml")?;
     let mut text = String::new();
-    file.take(CHART_BYTES_MAX).read_to_string(&mut text).map_err(|_| "has a Chart.yaml that is no text")?;
-    let chart: Value = serde_saphyr::from_str(&text).map_err(|_| "has a Chart.yaml that is no YAML")?;
+    file.take(CHART_BYTES_MAX).read_to_string(&mut text).map_err(|_| "has a Chart.yaml that is not text")?;
+    let chart: Value = serde_saphyr::from_str(&text).map_err(|_| "has a Chart.yaml that is not YAML")?;
     let has = |field: &str| chart[field].as_str().is_some_and(|text| !text.is_empty());
     if has("name") && has("version") { Ok(()) } else { Err("has a Chart.yaml without name or version") }
 }
@@ -132,7 +132,7 @@ impl Release {
     }
 
     /// The `simulated.fails` value: why the installation shall fail, as it would with values that a real chart refuses.
-    pub fn told_to_fail(&self) -> Option<&str> {
+    pub fn failure(&self) -> Option<&str> {
         self.values.pointer("/simulated/fails").and_then(Value::as_str).filter(|reason| !reason.is_empty())
     }
 

@@ -40,7 +40,7 @@ impl Outcome {
     }
 }
 
-/// The status patch that tells an outcome; `lastTransitionTime` only changes with the status.
+/// The status patch of an outcome; `lastTransitionTime` only changes with the status.
 pub fn status(object: &Value, outcome: &Outcome, time: &str) -> Value {
     let value = match outcome.ready {
         _ if outcome.is_progressing => "Unknown",
@@ -89,7 +89,7 @@ pub fn pending_request(object: &Value) -> Option<&str> {
 }
 
 /// Whether the pending request says that what is stalled is to be tried again.
-pub fn asks_anew(object: &Value) -> bool {
+pub fn asks_again(object: &Value) -> bool {
     let annotations = &object["metadata"]["annotations"];
     pending_request(object).is_some_and(|at| [RESET_AT, FORCE_AT].iter().any(|name| annotations[*name] == at))
 }

@@ -87,7 +87,7 @@ pub enum GitError {
         step: &'static str,
         message: String,
     },
-    /// There is no such commit, or no one could tell which.
+    /// There is no such commit, or it cannot be found out which.
     #[error("failed to checkout and determine revision: {0}")]
     Reference(String),
     /// It took too long.

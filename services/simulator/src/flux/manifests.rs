@@ -91,7 +91,7 @@ fn collect(directory: &Path, files: &mut Vec<(std::path::PathBuf, u64)>) -> Resu
 pub fn documents(file: &str, text: &str) -> Result<Vec<Value>, BuildError> {
     let fault = |rule: String| BuildError::File { file: file.to_string(), rule };
     let documents: Vec<Value> =
-        serde_saphyr::from_multiple(text).map_err(|error| fault(format!("is no YAML: {error}")))?;
+        serde_saphyr::from_multiple(text).map_err(|error| fault(format!("is not YAML: {error}")))?;
     let mut objects = Vec::new();
     for document in documents {
         match document {

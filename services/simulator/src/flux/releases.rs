@@ -89,7 +89,7 @@ impl Controllers {
         let is_changed = memory.attempted_generation != generation;
         let is_other = is_changed || memory.attempted_revision.as_ref() != Some(&revision);
         if !is_other
-            && !condition::asks_anew(object)
+            && !condition::asks_again(object)
             && let Some(stalled) = memory.stalled.clone()
         {
             if condition::pending_request(object).is_some() {
@@ -124,7 +124,7 @@ impl Controllers {
         let release = self.release(&key, object);
         let installed = self.charts.find(&release.chart).install(&release).await;
         // What a failing release has made stays.
-        let installed = installed.and_then(|()| match release.told_to_fail() {
+        let installed = installed.and_then(|()| match release.failure() {
             Some(reason) => Err(ChartError(reason.to_owned())),
             None => Ok(()),
         });

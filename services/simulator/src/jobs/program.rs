@@ -63,7 +63,7 @@ fn mount(job: &Job, root: &Path) -> Result<Vec<String>, String> {
         let volumes = list(&pod["volumes"]);
         let volume = volumes.iter().find(|volume| volume["name"] == mount["name"]);
         let name = volume.and_then(|volume| volume["secret"]["secretName"].as_str());
-        let name = name.ok_or_else(|| format!("what is mounted at {path} is no Secret"))?;
+        let name = name.ok_or_else(|| format!("what is mounted at {path} is not a Secret"))?;
         let secret = job.kubernetes.get("v1", "Secret", &job.namespace, name).map_err(|error| error.message)?;
         let directory = root.join(path.trim_start_matches('/'));
         lay_out(&secret, &directory).map_err(|error| format!("Secret {name} cannot be mounted: {error}"))?;

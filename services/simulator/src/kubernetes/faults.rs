@@ -81,7 +81,7 @@ impl Faults {
         self.breaks.send_replace(Some(how));
     }
 
-    /// Tells an open watch when it is to break.
+    /// Signals an open watch when it is to break.
     pub fn breaks(&self) -> watch::Receiver<Option<Break>> {
         let mut receiver = self.breaks.subscribe();
         receiver.mark_unchanged();

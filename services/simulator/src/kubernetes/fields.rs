@@ -30,14 +30,14 @@ pub enum ListKind {
     Atomic,
     /// Items are scalars, each at most once.
     Set,
-    /// Items are objects told apart by these fields.
+    /// Items are objects with these fields as their key.
     Map(Vec<String>),
 }
 
 /// What is known of the type at a path.
 #[derive(Debug, Clone, Copy)]
 pub enum Shape<'a> {
-    /// A built-in type, or `metadata`: told by the name of the field.
+    /// A built-in type, or `metadata`: known by the name of the field.
     Builtin(&'a str),
     /// A node of a custom resource's schema.
     Schema(&'a Value),

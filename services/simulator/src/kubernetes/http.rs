@@ -23,7 +23,7 @@ use super::table::table;
 /// Bodies beyond this are refused, as by the real server (3 MiB).
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// The API as a tower service for one account, or for whoever comes; `axum::serve` gives it a socket.
+/// The API as a tower service for one account, or for every client; `axum::serve` gives it a socket.
 pub fn router(kubernetes: Kubernetes, account: Option<Arc<Account>>) -> Router {
     Router::new().fallback(handle).with_state((kubernetes, account))
 }

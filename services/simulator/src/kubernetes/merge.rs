@@ -43,7 +43,7 @@ pub fn without_directives(patch: &Value) -> Value {
 /// Applies a JSON patch, all of it or nothing.
 pub fn json_patch(target: &mut Value, patch: &Value) -> Result<(), ApiError> {
     let patch: json_patch::Patch = serde_json::from_value(patch.clone())
-        .map_err(|error| ApiError::bad_request(format!("the body is no JSON patch: {error}")))?;
+        .map_err(|error| ApiError::bad_request(format!("the body is not a JSON patch: {error}")))?;
     json_patch::patch(target, &patch).map_err(|error| {
         let mut refused =
             ApiError::bad_request(format!("the server rejected our request due to an error in our request: {error}"));

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn every_single_right_that_was_not_used_is_told() {
+    fn every_single_right_that_was_not_used_is_reported() {
         let account = account();
         account.check(&GET).unwrap();
         account.check(&Wanted { resource: "secrets", name: Some("a"), ..GET }).unwrap();

@@ -101,7 +101,7 @@ fn parse_labels(text: &str) -> Result<Vec<Requirement>, ApiError> {
 }
 
 fn parse_label(part: &str) -> Result<Requirement, ApiError> {
-    let refuse = || ApiError::bad_request(format!("unable to parse requirement: {part:?} is no label requirement"));
+    let refuse = || ApiError::bad_request(format!("unable to parse requirement: {part:?} is not a label requirement"));
     let build = |key: &str, rule: Rule| {
         let key = key.trim();
         if is_label_key(key) { Ok(Requirement { key: key.to_string(), rule }) } else { Err(refuse()) }

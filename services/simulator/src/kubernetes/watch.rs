@@ -1,6 +1,6 @@
 //! The bounded log of changes, and reading it: watches, and lists at an older version. Pure.
 //!
-//! The log is the only buffer there is between a writer and a watch: a reader that falls behind its beginning is told so (410 Gone) and lists again.
+//! The log is the only buffer there is between a writer and a watch: a reader that falls behind its beginning gets 410 Gone and lists again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_behind_the_log_is_told_so() {
+    fn a_reader_behind_the_log_gets_an_error() {
         let mut log = EventLog::new(2, 0);
         for version in 1..=4 {
             log.push(entry(version, Change::Modified, Some("x"), "x"));

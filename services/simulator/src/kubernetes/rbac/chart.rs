@@ -127,7 +127,7 @@ subjects: [{ kind: ServiceAccount, name: me, namespace: {{ .Release.Namespace }}
         let [Grant { namespace, rule }] = &found[..] else { panic!("{found:?}") };
         assert_eq!(namespace.as_deref(), Some("kube-system"));
         assert_eq!(rule.resource_names, ["s", "http:s:http"]);
-        assert_eq!(grants(&[TEMPLATE], &values, "edge", "somebody"), Ok(Vec::new()));
+        assert_eq!(grants(&[TEMPLATE], &values, "edge", "someone"), Ok(Vec::new()));
     }
 
     #[test]

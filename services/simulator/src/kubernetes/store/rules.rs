@@ -31,7 +31,7 @@ pub(super) fn specification(object: &Value) -> Value {
 /// The object must be what its URL says; what it leaves out is filled in.
 pub(super) fn check_identity(kind: &Kind, object: &mut Value, namespace: &str, name: &str) -> Result<(), ApiError> {
     if !object.is_object() {
-        return Err(ApiError::bad_request("the body is no JSON object"));
+        return Err(ApiError::bad_request("the body is not a JSON object"));
     }
     if object["kind"].as_str().is_some_and(|k| k != kind.kind)
         || object["apiVersion"].as_str().is_some_and(|v| v != kind.api_version())

@@ -115,7 +115,7 @@ fn an_update_from_an_old_version_is_a_conflict() {
 }
 
 #[test]
-fn a_write_that_changes_nothing_is_no_write() {
+fn a_write_that_changes_nothing_is_not_a_write() {
     let mut store = store();
     let made = config_map(&mut store, "a");
     let same = merge(&mut store, "configmaps", "a", json!({"data": {"k": "v"}})).unwrap();
