@@ -64,7 +64,7 @@ impl Recorder {
     /// Connects to the server at that address (`host:port`); returns when everything from then on is received.
     ///
     /// # Panics
-    /// The server does not let it in.
+    /// The server does not accept its subscription.
     pub async fn start(address: std::net::SocketAddr) -> Self {
         static COUNTER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = COUNTER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

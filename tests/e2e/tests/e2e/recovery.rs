@@ -1,4 +1,4 @@
-//! ConfigDB is restored from a backup, or lost, while clusters live: nothing is deleted that no one asked to delete, it shows, and an operator's decision ends it.
+//! ConfigDB is restored from a backup, or lost, while clusters live: nothing is deleted without a request, the clusters show as held, and an operator's decision ends the hold.
 
 use std::fs;
 use std::path::{Path, PathBuf};

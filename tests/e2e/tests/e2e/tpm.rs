@@ -39,7 +39,7 @@ async fn set_policy(site: &Site, model: &Machine, machines: &[&Machine]) {
         .iter()
         .flat_map(|machine| authorities.map(|file| String::from_utf8(machine.tpm.file(file)).unwrap()))
         .collect();
-    // Someone has to be enrolled, or no one could fulfil it.
+    // The list of enrolled hosts must not be empty, or no host could satisfy the policy.
     let enrolled = [json!({ "ek": hex::encode(hash(b"a machine elsewhere")), "host": "elsewhere" })];
     let policy = json!({ "bank": "sha256", "pcrs": registers, "lock": { "pcr": LOCK },
         "endorsement": { "require": "both", "manufacturers": manufacturers, "enrolled": enrolled } });
