@@ -19,6 +19,9 @@ KERBEROS := sparkfleet/kerberos,cluster-manager/kerberos,krb-keys/kerberos,kerbe
 # For `make packages ARCH=...`: Rust's name of a Debian architecture.
 TRIPLE_amd64 := x86_64-unknown-linux-gnu
 TRIPLE_arm64 := aarch64-unknown-linux-gnu
+# What compiles and links for it, and where the TPM libraries of that architecture are.
+TOOLS_arm64 := aarch64-linux-gnu-gcc libtss2:arm64
+CROSS_arm64 := CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc PKG_CONFIG_SYSROOT_DIR=/ PKG_CONFIG_PATH=/usr/lib/aarch64-linux-gnu/pkgconfig
 
 # Tools that the tests start beside cargo: the reference broker and its clients, Python and Node clients where tests use them.
 PYTHON_TESTS := $(wildcard tests/*/requirements.txt tests/*/*/requirements.txt)
@@ -72,9 +75,10 @@ lab: ## stories of real machines in QEMU: firmware, TPM, measured boot, encrypte
 	@[ "$$(id -u)" -eq 0 ] || { echo "make lab: only root can make a host's root file system (mmdebstrap, chroot): sudo make lab"; exit 1; }
 	$(CARGO) test --locked -p lab --test lab -- --ignored --nocapture --test-threads=1 $(ARGS)
 
-packages: ## Debian package of the bootstrapper into target/packages (ARCH=arm64 with its cross toolchain: docs/bootstrapper.md)
-	@.ci/tools cargo cc libtss2 dpkg-shlibdeps
-	$(CARGO) build --locked --profile edge -p bootstrapper --features bootstrapper/tpm $(if $(ARCH),--target $(TRIPLE_$(ARCH)))
+packages: ## Debian package of the bootstrapper into target/packages (ARCH=arm64: for that architecture, docs/bootstrapper.md)
+	@.ci/tools cargo cc dpkg-shlibdeps $(if $(TOOLS_$(ARCH)),$(TOOLS_$(ARCH)),libtss2)
+	$(if $(TRIPLE_$(ARCH)),rustup target add $(TRIPLE_$(ARCH)))
+	$(CROSS_$(ARCH)) $(CARGO) build --locked --profile edge -p bootstrapper --features bootstrapper/tpm $(if $(ARCH),--target $(TRIPLE_$(ARCH)))
 	@.ci/packages --binary "$${CARGO_TARGET_DIR:-target}/$(if $(ARCH),$(TRIPLE_$(ARCH))/)edge/sparkfleet-bootstrapper" --architecture $(or $(ARCH),amd64)
 
 check: fmt clippy tidy doc package semver shellcheck deny ## format, lints, rules of the repository, documentation, packages, scripts, dependencies
