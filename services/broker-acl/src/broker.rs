@@ -35,7 +35,7 @@ pub struct ConfigFile {
     pub text: String,
 }
 
-/// The files that build the walls of a site on a server, the one that the server starts with first.
+/// The files that set up the access control of a site on a server, the one that the server starts with first.
 #[must_use]
 pub fn configuration(broker: Broker, site: &Site) -> Vec<ConfigFile> {
     match broker {
@@ -60,7 +60,7 @@ fn host_grants(site: &Site, user: &str) -> Vec<Grant> {
 /// Name of the role of hosts with credentials of their own, where a server has roles.
 const HOST_ROLE: &str = "joining-host";
 
-/// The lines `pattern read|write` of Mosquitto's format, which VerneMQ reads as well, of hosts with credentials of their own. A pattern is for everyone; the name of any other user is no
+/// The lines `pattern read|write` of Mosquitto's format, which VerneMQ reads as well, of hosts with credentials of their own. A pattern is for everyone; the name of any other user is not a
 /// UUID, and no join service listens to a node that is none.
 fn host_patterns(site: &Site) -> String {
     let grants = host_grants(site, "%u");
@@ -85,7 +85,7 @@ const fn verb(action: Action) -> &'static str {
 
 /// The lines `user` and `topic read|write` of Mosquitto's format, which VerneMQ reads as well, of the grants that `is_listed` takes.
 fn access_list(site: &Site, is_listed: impl Fn(&Grant) -> bool) -> String {
-    let mut text = String::from("# Who may say what. Whoever is not named here may do nothing.\n");
+    let mut text = String::from("# Who may say what. A user who is not named here may do nothing.\n");
     for (user, grants) in users(site) {
         text.push_str(&format!("\nuser {user}\n"));
         for Grant { action, filter, .. } in grants.iter().filter(|grant| is_listed(grant)) {

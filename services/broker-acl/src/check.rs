@@ -26,10 +26,10 @@ pub fn probes(site: &Site, principal: &Principal) -> Vec<Probe> {
     let groups = groups(site, principal);
     let levels = ["NBIRTH", "NDATA", "NDEATH", "NCMD"].map(|kind| format!("{kind}/{NODE}"));
     let below = ["DBIRTH", "DDATA", "DDEATH", "DCMD"].map(|kind| format!("{kind}/{NODE}/{NODE}"));
-    let in_group = |group: &String| -> Vec<String> {
+    let topics_of = |group: &String| -> Vec<String> {
         levels.iter().chain(&below).map(|rest| format!("spBv1.0/{group}/{rest}")).collect()
     };
-    let mut said: Vec<String> = groups.iter().flat_map(in_group).collect();
+    let mut said: Vec<String> = groups.iter().flat_map(topics_of).collect();
     said.push(format!("spBv1.0/STATE/{NODE}"));
     // An empty command to a service that keeps a cluster does nothing, but a cluster's own certificate may not send it.
     said.extend(
@@ -41,8 +41,8 @@ pub fn probes(site: &Site, principal: &Principal) -> Vec<Probe> {
     let publishes = said.into_iter().map(|topic| (Action::Publish, topic));
     // Who tries it sends commands for others to receive, and that to the groups of clusters only.
     let enrol = site.organisation().enrol_group();
-    let hears = groups.iter().filter(|group| **group != enrol);
-    let subscribes = hears.map(|group| (Action::Subscribe, format!("spBv1.0/{group}/NCMD/{NODE}")));
+    let commanded = groups.iter().filter(|group| **group != enrol);
+    let subscribes = commanded.map(|group| (Action::Subscribe, format!("spBv1.0/{group}/NCMD/{NODE}")));
     let probe = |(action, topic): (Action, String)| Probe { action, may: allows(site, &user, action, &topic), topic };
     publishes.chain(subscribes).map(probe).collect()
 }

@@ -1,11 +1,11 @@
-//! Who may say what on the broker, and how its access control is told.
+//! Who may say what on the broker, and how its access control is configured.
 //!
 //! ```text
 //!   site: organisation, clusters ── principals ──> rules: the one table ──> grants ──> broker/{mosquitto, dynamic_security, emqx, hivemq, vernemq}
 //!                                                                             └──> filter: does a grant cover this topic?
 //! ```
 //!
-//! A Sparkplug group is a trust domain, so a user of the broker is a group: whoever has the credentials of `ACME-Paint_Shop` is that cluster, and reaches no other one's topics. A server
+//! A Sparkplug group is a trust domain, so a user of the broker is a group: a client with the credentials of `ACME-Paint_Shop` is that cluster, and reaches no other one's topics. A server
 //! takes the common name of a client certificate as the user's name. What is not granted is refused. A host that waits is a user of its own, who is one Edge Node: servers bind it by its name.
 //!
 //! Everything here is a function of its arguments. What a server does with a file is tested on Mosquitto in `tests/e2e`; for the others the form of the files is checked.

@@ -33,7 +33,7 @@ const STATES: &str = "spBv1.0/STATE/+";
 /// Where an aware server keeps births; below it their topics. No one may publish there: the certificates are the server's word.
 const CERTIFICATES: &str = "$sparkplug/certificates";
 /// The services that keep a cluster as the control plane wants it. Edge agents share their user, and none of them commands these.
-const COMMANDED_BY_CENTRE: [&str; 3] = [SYNC_NODE, JOIN_NODE, MONITOR_NODE];
+const COMMANDED_BY_CONTROL_PLANE: [&str; 3] = [SYNC_NODE, JOIN_NODE, MONITOR_NODE];
 
 /// Everything that a principal may do.
 // long: one table, an arm a kind of principal.
@@ -43,7 +43,7 @@ pub fn grants(site: &Site, principal: &Principal) -> Vec<Grant> {
     let own = site.user(principal);
     let mut table = Table::default();
     match principal {
-        Principal::Centre => {
+        Principal::ControlPlane => {
             table.follows("spBv1.0/#");
             table.reports(&own, &DEVICE_REPORTS);
             table.commands(&own);
@@ -90,10 +90,10 @@ pub fn grants(site: &Site, principal: &Principal) -> Vec<Grant> {
             let joining = organisation.join_group(name);
             table.follows(&format!("spBv1.0/{own}/#"));
             table.follows(&format!("spBv1.0/{joining}/#"));
-            table.hears(STATES);
+            table.subscribes(STATES);
             table.reports(&own, &DEVICE_REPORTS);
             // The monitor asks edge agents for rebirth; the join service answers hosts.
-            table.commands_except(&own, &COMMANDED_BY_CENTRE);
+            table.commands_except(&own, &COMMANDED_BY_CONTROL_PLANE);
             table.commands(&joining);
             for node in [MONITOR_NODE, JOIN_NODE] {
                 table.state(&format!("{own}.{node}"));
@@ -102,10 +102,10 @@ pub fn grants(site: &Site, principal: &Principal) -> Vec<Grant> {
         Principal::JoiningHost(_) => return grants_of_host(site, &own),
         Principal::JoiningHosts(_) | Principal::EnrollingClusters => {
             table.reports(&own, &[]);
-            table.hears(&format!("spBv1.0/{own}/NCMD/+"));
+            table.subscribes(&format!("spBv1.0/{own}/NCMD/+"));
             // No one commands devices here, but an Edge Node asks for both, and some servers refuse who asks for too much.
-            table.hears(&format!("spBv1.0/{own}/DCMD/+/+"));
-            table.hears(STATES);
+            table.subscribes(&format!("spBv1.0/{own}/DCMD/+/+"));
+            table.subscribes(STATES);
         }
     }
     table.0
@@ -117,8 +117,8 @@ pub fn grants_of_host(site: &Site, user: &str) -> Vec<Grant> {
     let mut table = Table::default();
     for group in site.clusters().map(|cluster| site.organisation().join_group(cluster)) {
         NODE_REPORTS.into_iter().for_each(|kind| table.says(format!("spBv1.0/{group}/{kind}/{user}")));
-        table.hears(&format!("spBv1.0/{group}/NCMD/{user}"));
-        table.hears(&format!("spBv1.0/{group}/DCMD/{user}/+"));
+        table.subscribes(&format!("spBv1.0/{group}/NCMD/{user}"));
+        table.subscribes(&format!("spBv1.0/{group}/DCMD/{user}/+"));
     }
     table.0
 }
@@ -144,14 +144,14 @@ pub fn permits(grants: &[Grant], action: Action, topic: &str) -> bool {
 struct Table(Vec<Grant>);
 
 impl Table {
-    fn hears(&mut self, filter: &str) {
+    fn subscribes(&mut self, filter: &str) {
         self.0.push(Grant { action: Action::Subscribe, filter: filter.to_owned(), except: Vec::new() });
     }
 
     /// Everything there, and the certificates of the births there, which say no more than the births did.
     fn follows(&mut self, filter: &str) {
-        self.hears(filter);
-        self.hears(&format!("{CERTIFICATES}/{filter}"));
+        self.subscribes(filter);
+        self.subscribes(&format!("{CERTIFICATES}/{filter}"));
     }
 
     fn says(&mut self, filter: String) {

@@ -6,7 +6,7 @@ use configdb_schema::address::{CONSOLE_NODE, ClusterName, Organisation};
 use sparkplug::HostId;
 use uuid::Uuid;
 
-/// What the walls are built for.
+/// What the access control is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Site {
     organisation: Organisation,
@@ -21,7 +21,7 @@ pub struct Site {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Principal {
     /// ConfigDB, cluster manager and central monitor.
-    Centre,
+    ControlPlane,
     /// The command line, and Host Applications that may command.
     Operator,
     /// The web console: it commands as the command line does, and is an Edge Node of the control plane.
@@ -120,7 +120,7 @@ impl Site {
     #[must_use]
     pub fn principals(&self) -> Vec<Principal> {
         let everywhere = [
-            Principal::Centre,
+            Principal::ControlPlane,
             Principal::Operator,
             Principal::Console,
             Principal::Viewer,
@@ -139,7 +139,7 @@ impl Site {
     pub fn user(&self, principal: &Principal) -> String {
         let organisation = &self.organisation;
         match principal {
-            Principal::Centre => organisation.central_group(),
+            Principal::ControlPlane => organisation.central_group(),
             Principal::Operator => format!("{}-Operator", organisation.central_group()),
             Principal::Console => format!("{}-{CONSOLE_NODE}", organisation.central_group()),
             Principal::Viewer => format!("{}-Viewer", organisation.central_group()),

@@ -6,7 +6,7 @@ use std::path::Path;
 use broker_acl::{Broker, Site, configuration};
 use configdb_schema::address::{ClusterName, Organisation};
 
-use crate::wire::{Server, connect, heard, publish, settle, subscribe};
+use crate::wire::{Server, connect, next_topic, publish, settle, subscribe};
 
 const HOST: &str = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
 const OTHER: &str = "6ba7b811-9dad-11d1-80b4-00c04fd430c8";
@@ -37,11 +37,11 @@ fn gets_through(socket: &Path, user: &str, topics: &[String]) -> Vec<String> {
     }
     let last = topic("NCMD", "last");
     publish(&mut join, &last, "x");
-    std::iter::repeat_with(|| heard(&mut join)).take_while(|topic| *topic != last).collect()
+    std::iter::repeat_with(|| next_topic(&mut join)).take_while(|topic| *topic != last).collect()
 }
 
 #[test]
-fn a_host_speaks_and_hears_as_itself_and_only_who_shares_credentials_speaks_for_others() {
+fn a_host_publishes_and_receives_as_itself_and_only_with_shared_credentials_for_others() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("mqtt");
     let site = Site::new(Organisation::new("ACME").unwrap(), [ClusterName::new("Paint").unwrap()], [], []).unwrap();
@@ -59,8 +59,8 @@ fn a_host_speaks_and_hears_as_itself_and_only_who_shares_credentials_speaks_for_
     fs::remove_file(&socket).unwrap();
     let _own = server(directory.path(), &site.with_own_hosts());
     assert_eq!(gets_through(&socket, HOST, &all), own);
-    for nobody in [SHARED, "nobody"] {
-        assert_eq!(gets_through(&socket, nobody, &all), Vec::<String>::new(), "{nobody}");
+    for stranger in [SHARED, "unknown"] {
+        assert_eq!(gets_through(&socket, stranger, &all), Vec::<String>::new(), "{stranger}");
     }
     // A host receives what is said to it, whatever it asks for.
     let mut host = connect(&socket, "host", Some(HOST));
@@ -71,5 +71,5 @@ fn a_host_speaks_and_hears_as_itself_and_only_who_shares_credentials_speaks_for_
     for topic in [&commands[1], &own[0], &commands[0]] {
         publish(&mut join, topic, "x");
     }
-    assert_eq!(heard(&mut host), commands[0]);
+    assert_eq!(next_topic(&mut host), commands[0]);
 }

@@ -5,5 +5,5 @@ mod files;
 mod flood;
 mod hosts;
 mod revoked;
-mod walls;
+mod rules;
 mod wire;

@@ -73,7 +73,7 @@ impl Drop for Client {
 }
 
 impl Client {
-    fn heard(&self) -> String {
+    fn received(&self) -> String {
         fs::read_to_string(&self.1).unwrap_or_default()
     }
 }
@@ -133,14 +133,14 @@ impl Running {
     }
 
     fn subscribe(&self, who: &str, id: &str) -> Client {
-        let path = self.pki.path(&format!("{id}.heard"));
+        let path = self.pki.path(&format!("{id}.received"));
         let mut command = self.command("mosquitto_sub", who);
         command.args(["-i", id, "-t", TOPIC]).stdout(fs::File::create(&path).unwrap());
         let client = Client(command.spawn().expect("mosquitto_sub"), path);
-        // It hears when it is subscribed.
+        // It receives when it is subscribed.
         until("a subscription", || {
             self.publish("hello");
-            client.heard().contains("hello")
+            client.received().contains("hello")
         });
         client
     }
@@ -151,7 +151,7 @@ impl Running {
     }
 
     /// Whether a client gets a session.
-    fn is_let_in(&self, who: &str) -> bool {
+    fn is_admitted(&self, who: &str) -> bool {
         let mut command = self.command("mosquitto_pub", who);
         command.args(["-i", "late", "-t", "spBv1.0/ACME-Paint/NDATA/Robot", "-m", "x"]).stdout(Stdio::null());
         command.status().unwrap().success()
@@ -177,19 +177,19 @@ fn a_revoked_certificate_opens_no_session_and_leaving_its_cluster_out_of_the_acc
     let stolen = site.subscribe("old", "stolen");
     site.pki.revoke("old");
     site.reload();
-    assert!(!site.is_let_in("old") && site.is_let_in("new"));
+    assert!(!site.is_admitted("old") && site.is_admitted("new"));
     // The list is looked at when a session opens: the guide says so.
     site.publish("still");
-    until("the open session hears", || stolen.heard().contains("still"));
+    until("the open session receives", || stolen.received().contains("still"));
     write_files(&site.pki, Broker::Mosquitto, false, port);
     site.reload();
     site.publish("after");
-    // What it was to hear has come when what follows has.
+    // The message that it must not get would have come before this one.
     write_files(&site.pki, Broker::Mosquitto, true, port);
     site.reload();
     site.publish("back");
-    until("the open session hears again", || stolen.heard().contains("back"));
-    assert!(!stolen.heard().contains("after"), "{}", stolen.heard());
+    until("the open session receives again", || stolen.received().contains("back"));
+    assert!(!stolen.received().contains("after"), "{}", stolen.received());
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn with_dynamic_security_disabling_a_user_ends_its_sessions_and_only_certificate
     }
     until("the cluster is back", || {
         site.publish("after");
-        own.heard().contains("after")
+        own.received().contains("after")
     });
-    assert!(!stolen.heard().contains("after"), "{}", stolen.heard());
+    assert!(!stolen.received().contains("after"), "{}", stolen.received());
 }

@@ -80,7 +80,7 @@ pub fn settle(stream: &mut UnixStream) {
 }
 
 /// The topic of the next message.
-pub fn heard(stream: &mut UnixStream) -> String {
+pub fn next_topic(stream: &mut UnixStream) -> String {
     let mut byte = [0];
     stream.read_exact(&mut byte).unwrap();
     assert_eq!(byte[0] & 0xf0, 0x30);

@@ -52,7 +52,7 @@ const MQTT_5: u8 = 5;
 /// Client ids of which the user is remembered; more are refused. Beside those with a session these are the ones whose CONNECT is being answered.
 const HOLDERS_MAX: usize = 100_000;
 
-/// Longest time from a CONNECT to the session. Of a connection that came to nothing before no one tells the end.
+/// Longest time from a CONNECT to the session. The end of a connection that came to nothing before is not reported.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(60);
 
 /// Longest time that [`Broker::stop`] waits for the sessions to end.
@@ -417,7 +417,7 @@ impl AuthProvider for Door {
                         return Ok(AuthResult::fail(reason));
                     }
                 };
-                // Whoever is taken over would be sent a DISCONNECT of MQTT 5, which 3.1.1 does not have: there the connection just ends, and the will is published.
+                // A client that is taken over would be sent a DISCONNECT of MQTT 5, which 3.1.1 does not have: there the connection just ends, and the will is published.
                 if before.is_some_and(|version| version < MQTT_5) {
                     self.router.disconnect_client(&connect.client_id).await;
                 }
@@ -443,7 +443,7 @@ impl AuthProvider for Door {
     }
 }
 
-/// Finds out in the operating system's own terms why the address cannot be had. The library tells it only as text.
+/// Finds out in the operating system's own terms why the address cannot be had. The library gives it only as text.
 async fn try_listen(listen: SocketAddr) -> Result<(), BrokerError> {
     match tokio::net::TcpListener::bind(listen).await {
         Ok(_) => Ok(()),
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_taken_port_is_told_with_the_address_and_the_way_out() {
+    async fn a_taken_port_is_reported_with_the_address_and_the_way_out() {
         let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = taken.local_addr().unwrap();
         let error = Broker::start(loopback(address.port())).await.unwrap_err();

@@ -20,7 +20,7 @@ use uuid::Uuid;
 use crate::host::Home;
 use crate::joining::{Joining, RunningMachines};
 
-/// Where tickets say that the API is; no one goes there.
+/// The address of the API in tickets; no client connects to it.
 const SIMULATED_SERVER: &str = "https://127.0.0.1:6443";
 
 /// What a simulated edge cluster is made from: what a person carries to the edge when bootstrapping a real one.

@@ -53,7 +53,7 @@ pub struct Factory {
     broker: Option<Broker>,
     mqtt: Reach,
     places: Places,
-    centre: Shutdown,
+    central: Shutdown,
     edge_shutdown: Shutdown,
     services: Mutex<JoinSet<anyhow::Error>>,
     edges: Arc<Mutex<BTreeMap<Uuid, SimulatedEdge>>>,
@@ -100,11 +100,11 @@ impl Factory {
     pub async fn start(arguments: &UpArguments, shutdown: &Shutdown) -> anyhow::Result<Self> {
         let (broker, reach) = broker(arguments).await?;
         let url = reach.mqtt.servers.concat();
-        let mqtt = reach.login(&Principal::Centre)?;
+        let mqtt = reach.login(&Principal::ControlPlane)?;
         // The edge stops first and the control plane last, so that the control plane still receives the deaths of the edge.
-        let (centre, edge_shutdown) = (Shutdown::new(), shutdown.child());
+        let (central, edge_shutdown) = (Shutdown::new(), shutdown.child());
         let health = Health::new();
-        let http = service_runtime::health::serve(arguments.http, health.clone(), centre.clone())
+        let http = service_runtime::health::serve(arguments.http, health.clone(), central.clone())
             .await
             .context("--http")
             .map_err(|error| exit::with_code(exit::UNAVAILABLE, error))?;
@@ -122,7 +122,7 @@ impl Factory {
             mqtt: mqtt.clone(),
             ..configdb::Config::default()
         };
-        spawn(&mut services, "configdb", configdb::run(configdb, centre.clone(), health.clone()));
+        spawn(&mut services, "configdb", configdb::run(configdb, central.clone(), health.clone()));
         let manager = cluster_manager::Config {
             organisation: organisation.clone(),
             state_dir: manager_state.clone().into(),
@@ -135,7 +135,7 @@ impl Factory {
             },
             ..cluster_manager::Config::default()
         };
-        spawn(&mut services, "cluster manager", cluster_manager::run(manager, centre.clone(), health.clone()));
+        spawn(&mut services, "cluster manager", cluster_manager::run(manager, central.clone(), health.clone()));
         let monitor = edge_monitor::Config {
             organisation: organisation.clone(),
             mode: edge_monitor::config::Mode::Central,
@@ -143,13 +143,13 @@ impl Factory {
             mqtt: mqtt.clone(),
             ..edge_monitor::Config::default()
         };
-        spawn(&mut services, "central monitor", edge_monitor::run(monitor, centre.clone(), health.clone()));
-        spawn(&mut services, "console", console::serve(console, console_listener, centre.clone(), health));
+        spawn(&mut services, "central monitor", edge_monitor::run(monitor, central.clone(), health.clone()));
+        spawn(&mut services, "console", console::serve(console, console_listener, central.clone(), health));
         Ok(Self {
             broker,
             mqtt: reach,
             places: Places { broker: url, console: console_address, git, http },
-            centre,
+            central,
             edge_shutdown,
             services: Mutex::new(services),
             edges: Arc::default(),
@@ -199,7 +199,7 @@ impl Factory {
     pub async fn stop(mut self) {
         let edges = std::mem::take(&mut *self.edges.lock().await);
         futures::future::join_all(edges.into_values().map(SimulatedEdge::stop)).await;
-        self.centre.trigger();
+        self.central.trigger();
         let mut services = self.services.lock().await;
         while services.join_next().await.is_some() {}
         drop(services);

@@ -1,4 +1,4 @@
-//! The walls of the embedded broker. Each service of the factory logs in as who it is and is held to the table of [`broker_acl`], as on a broker of a site.
+//! Access control of the embedded broker. Each service of the factory logs in as who it is and is held to the table of [`broker_acl`], as on a broker of a site.
 //!
 //! Who shows no name, or one that the gate did not give out, comes from this machine and may do everything: the command line, and whatever someone wants to try the factory with.
 //! Many tools insist on a name.
@@ -109,19 +109,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_who_shows_a_name_is_held_to_it_and_a_cluster_is_commanded_once_it_is_known() {
+    fn every_client_that_shows_a_name_is_held_to_it_and_a_cluster_is_commanded_once_it_is_known() {
         let gate = Gate::new(Organisation::new("ACME").unwrap(), HostId::new("table").unwrap());
-        let centre = gate.login(&Principal::Centre, &MqttConfig::default()).unwrap();
+        let central = gate.login(&Principal::ControlPlane, &MqttConfig::default()).unwrap();
         let paint = Principal::Cluster(ClusterName::new("Paint_Shop").unwrap());
         let sync = gate.login(&paint, &MqttConfig::default()).unwrap();
         assert_eq!(
-            (centre.username.as_deref(), sync.username.as_deref()),
+            (central.username.as_deref(), sync.username.as_deref()),
             (Some("ACME-Central"), Some("ACME-Paint_Shop"))
         );
         let password = |user: &str| gate.inside.read().unwrap().users[user].password.expose_secret().to_owned();
-        let (of_centre, of_paint) = (password("ACME-Central"), password("ACME-Paint_Shop"));
-        assert_ne!(of_centre, of_paint);
-        assert!(gate.admits(Some("ACME-Central"), of_centre.as_bytes()));
+        let (of_central, of_paint) = (password("ACME-Central"), password("ACME-Paint_Shop"));
+        assert_ne!(of_central, of_paint);
+        assert!(gate.admits(Some("ACME-Central"), of_central.as_bytes()));
         assert!(!gate.admits(Some("ACME-Central"), of_paint.as_bytes()));
         assert!(gate.admits(Some("node-red"), b"any") && gate.may_subscribe(Some("node-red"), "#"));
         gate.login(&paint, &MqttConfig::default()).unwrap();

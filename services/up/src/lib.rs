@@ -31,10 +31,10 @@ use factory::Factory;
 /// How often the table is drawn at most.
 const REDRAW: Duration = Duration::from_millis(500);
 
-/// Columns and rows of a terminal that does not tell.
+/// Columns and rows of a terminal that does not report its size.
 const SIZE_UNKNOWN: (usize, usize) = (120, 50);
 
-/// Runs the factory until it is told to stop.
+/// Runs the factory until the stop signal.
 ///
 /// # Errors
 /// With [`exit::UNAVAILABLE`] for a port that is taken, [`exit::CONFIG`] for arguments or files that cannot be used.
@@ -88,9 +88,9 @@ async fn show(
         tokio::select! {
             event = host.recv() => {
                 let event: HostEvent = event.context("the session of the table has ended")?;
-                let heard = fleet.on_event(&event);
+                let changes = fleet.on_event(&event);
                 let now = clock.now();
-                for request in first_content.on_changes(&fleet, &heard, now)? {
+                for request in first_content.on_changes(&fleet, &changes, now)? {
                     host.request(request).await?;
                 }
                 edges.follow(&fleet).await;
@@ -125,7 +125,7 @@ fn size() -> (usize, usize) {
 fn print_now(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // A table that no one reads any more is no reason to stop the factory.
+        // A table that no one reads any more is not a reason to stop the factory.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         other => other.context("standard output"),
     }

@@ -44,7 +44,7 @@ pub fn draw(fleet: &Fleet, header: &[String], hints: &[String], now: u64, size: 
     text
 }
 
-/// Hosts that the join services know and that are no members: members stand in the table of hosts.
+/// Hosts that the join services know and that are not members: members are in the table of hosts.
 fn outside(fleet: &Fleet) -> Vec<JoiningHostRow> {
     fleet.joining_hosts(None).into_iter().filter(|row| row.state != HostState::Member).collect()
 }

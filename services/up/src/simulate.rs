@@ -15,7 +15,7 @@ use sparkfleet_cli::client::{Client, Scope, mqtt_config};
 use sparkfleet_cli::input::read;
 use sparkfleet_cli::look_up;
 
-/// Runs the cluster until it is told to stop.
+/// Runs the cluster until the stop signal.
 ///
 /// # Errors
 /// As documented for the exit codes.
@@ -51,7 +51,7 @@ pub async fn run(arguments: SimulateArguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs the host until it is told to stop. Its TPM and its disk stay.
+/// Runs the host until the stop signal. Its TPM and its disk stay.
 ///
 /// # Errors
 /// As documented for the exit codes.

@@ -121,24 +121,24 @@ fn is_alive(socket: &mut TcpStream) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_shows_a_name_is_let_in_where_nobody_guards_the_door() {
+async fn any_name_is_admitted_where_no_access_control_is_set() {
     let broker = started().await;
     let address = broker.local_addr();
     for version in [4, 5] {
-        tokio::task::spawn_blocking(move || raw_client(address, version, "node-red", Some("somebody"))).await.unwrap();
+        tokio::task::spawn_blocking(move || raw_client(address, version, "node-red", Some("someone"))).await.unwrap();
     }
     broker.stop().await;
 }
 
 /// The standard gives MQTT 5 a DISCONNECT with a reason for it, and 3.1.1 nothing but the end of the connection; in both the will is published.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_is_taken_over_hears_what_its_version_of_mqtt_has_for_it() {
+async fn a_client_that_is_taken_over_receives_what_its_version_of_mqtt_has_for_it() {
     let broker = started().await;
     let address = broker.local_addr();
     let mut reader =
         spawn_listener(vec![("will".to_owned(), QoS::AtMostOnce)], &mqtt(&broker.url()), Clock::new()).unwrap();
     assert_eq!(soon("reader", reader.recv()).await, Some(ListenerEvent::Online));
-    for (first, second, heard) in [(4, 4, 0), (4, 5, 0), (5, 4, 0xe0), (4, 4, 0)] {
+    for (first, second, received) in [(4, 4, 0), (4, 5, 0), (5, 4, 0xe0), (4, 4, 0)] {
         let (said, last) = tokio::task::spawn_blocking(move || {
             let mut old = raw_client(address, first, "same", None);
             let new = raw_client(address, second, "same", None);
@@ -148,7 +148,7 @@ async fn a_client_that_is_taken_over_hears_what_its_version_of_mqtt_has_for_it()
         })
         .await
         .unwrap();
-        assert_eq!(said.first().copied().unwrap_or_default(), heard, "{first} taken over by {second}: {said:?}");
+        assert_eq!(said.first().copied().unwrap_or_default(), received, "{first} taken over by {second}: {said:?}");
         let will = soon("the will", reader.recv()).await;
         assert!(matches!(will, Some(ListenerEvent::Message { ref topic, .. }) if topic == "will"), "{will:?}");
         drop(last);
@@ -160,7 +160,7 @@ async fn a_client_that_is_taken_over_hears_what_its_version_of_mqtt_has_for_it()
 
 /// 0x85 of MQTT 5, Client Identifier not valid, and 2 of 3.1.1, Identifier rejected.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_client_id_of_a_session_is_refused_to_every_other_user_and_the_session_goes_on() {
+async fn the_client_id_of_a_session_is_refused_to_every_other_user_and_the_session_continues() {
     let broker = started().await;
     let address = broker.local_addr();
     tokio::task::spawn_blocking(move || {
@@ -246,7 +246,7 @@ impl Guard for Careless {
 }
 
 /// The next messages of a listener: topic, payload and whether the server had it stored.
-async fn heard(listener: &mut ListenerHandle, messages: usize) -> BTreeMap<String, (Vec<u8>, bool)> {
+async fn next_messages(listener: &mut ListenerHandle, messages: usize) -> BTreeMap<String, (Vec<u8>, bool)> {
     let mut all = BTreeMap::new();
     while all.len() < messages {
         match soon("a message", listener.recv()).await {
@@ -287,13 +287,13 @@ async fn the_latest_births_are_kept_byte_by_byte_as_retained_certificates() {
         witness.publish(topic.to_owned(), Bytes::from(payload)).await.unwrap();
     }
     // The births themselves go their way.
-    let all = heard(&mut witness, 8).await;
+    let all = next_messages(&mut witness, 8).await;
     assert_eq!(all["spBv1.0/G/NBIRTH/E"], (b"second".to_vec(), false));
     let node = "$sparkplug/certificates/spBv1.0/G/NBIRTH/E".to_owned();
     let device = "$sparkplug/certificates/spBv1.0/G/DBIRTH/E/D".to_owned();
     let mut late = listener(&broker, CERTIFICATES, None).await;
     let kept = BTreeMap::from([(node, (b"second".to_vec(), true)), (device, (b"device".to_vec(), true))]);
-    assert_eq!(heard(&mut late, 2).await, kept, "deaths and data leave them, and are none");
+    assert_eq!(next_messages(&mut late, 2).await, kept, "deaths and data leave them, and are none");
     // Who listened all the time received each when its birth came.
     for payload in ["first", "device", "second"] {
         let message = soon("a certificate", early.recv()).await;
@@ -329,7 +329,7 @@ async fn no_client_forges_a_certificate() {
     // What its group may publish is certified; nothing came before it.
     member.publish("spBv1.0/G/NBIRTH/Own".to_owned(), Bytes::from("own")).await.unwrap();
     let own = BTreeMap::from([("$sparkplug/certificates/spBv1.0/G/NBIRTH/Own".to_owned(), (b"own".to_vec(), false))]);
-    assert_eq!(heard(&mut early, 1).await, own);
+    assert_eq!(next_messages(&mut early, 1).await, own);
     // The ghost's will is published, if it ever is, before its client id is free for another user.
     tokio::task::spawn_blocking(move || {
         while connect(address, 5, "ghost", Some("other"), true).1 != 0 {
@@ -340,7 +340,7 @@ async fn no_client_forges_a_certificate() {
     .unwrap();
     let mut late = listener(&broker, CERTIFICATES, None).await;
     member.publish("spBv1.0/G/NBIRTH/Last".to_owned(), Bytes::from("last")).await.unwrap();
-    let all = heard(&mut late, 2).await;
+    let all = next_messages(&mut late, 2).await;
     let topics: Vec<&str> = all.keys().filter_map(|topic| topic.strip_prefix("$sparkplug/certificates/")).collect();
     assert_eq!(topics, ["spBv1.0/G/NBIRTH/Last", "spBv1.0/G/NBIRTH/Own"], "what was stored comes before what is new");
     for listener in [early, member, late] {

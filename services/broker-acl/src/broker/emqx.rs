@@ -17,7 +17,7 @@ listeners.ssl.sparkfleet {
   }
 }
 mqtt.peer_cert_as_username = cn
-# Whoever names the client id of another user has a session of its own and takes nobody's over. EMQX has this since 5.8.3: with an older one leave it out.
+# A client that names the client id of another user has a session of its own and takes no other over. EMQX has this since 5.8.3: with an older one leave it out.
 mqtt.clientid_override = "concat([username, '-', clientid])"
 authorization {
   no_match = deny

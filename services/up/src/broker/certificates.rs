@@ -1,7 +1,7 @@
 //! Birth certificates: what makes the server a Sparkplug Aware one (Sparkplug 3.0, 10.1.4). The latest birth of each Edge Node and device is kept, retained, below
 //! `$sparkplug/certificates/`, byte by byte as it came.
 //!
-//! A certificate says how someone was born, and neither that it lives nor what its values are now. Only the server writes them: whoever may publish a birth gets that birth certified, and
+//! A certificate says how someone was born, and neither that it lives nor what its values are now. Only the server writes them: a client that may publish a birth gets that birth certified, and
 //! no one may publish to the certificates themselves. A member may be born under any name of its own group, so what a group keeps is bounded, and its oldest certificate gives way.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -163,7 +163,7 @@ mod tests {
         assert!(is_reserved("$sparkplug") && !is_reserved("$sparkplugged/x") && !is_reserved("x/$sparkplug"));
     }
 
-    /// Whoever is born under ten thousand names crowds out no one but the own group.
+    /// A client that is born under ten thousand names crowds out only its own group.
     #[test]
     fn a_group_that_has_its_share_gives_up_its_oldest_and_no_other_groups() {
         let bounds = Bounds { of_group: 3, bytes_of_group: 100, bytes: 150 };
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(certificates.keep("paint", "f", 99), ["d", "b", "e"]);
         assert_eq!(certificates.keep("paint", "g", 100), ["f", "g"]);
         assert!(!certificates.groups.contains_key("paint"));
-        // Over all: the group that takes most gives way, whoever came last.
+        // Over all: the group that takes most gives way, whichever came last.
         assert!(certificates.keep("paint", "h", 49).is_empty() && certificates.keep("paint", "i", 39).is_empty());
         assert_eq!(certificates.keep("press", "p", 59), ["h"]);
         assert_eq!(certificates.bytes, 10 + 40 + 60);

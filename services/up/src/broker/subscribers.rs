@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use mqtt5::QoS;
 use mqtt5::validation::topic_matches_filter;
 
-/// A topic stays in the router for so long after a client has begun to publish to it, also when that client goes on to another topic: of a client that takes its own session over two
+/// A topic stays in the router for so long after a client has begun to publish to it, also when that client turns to another topic: of a client that takes its own session over two
 /// connections may publish.
 const KEPT_MIN: Duration = Duration::from_secs(1);
 

@@ -123,7 +123,7 @@ impl Bench {
         }
     }
 
-    /// Whoever has a filter that fits receives the message, at the highest QoS and once, as far as its filters have no options.
+    /// A client with a filter that fits receives the message, at the highest QoS and once, as far as its filters have no options.
     fn check(&self, topic: &str) {
         let routed = self.router.route(topic);
         for (client, wanted) in &self.wanted {

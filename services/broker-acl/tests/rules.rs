@@ -1,4 +1,4 @@
-//! The walls, looked at from the other side: what no one may do, said without the table.
+//! The access rules from the other side: what no user may do, written without the table.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use broker_acl::filter::{covers, overlap};
@@ -38,10 +38,11 @@ fn topics() -> impl Strategy<Value = String> {
     let kind = level(KINDS.map(str::to_owned).to_vec());
     let nodes = ["Sync", "Monitor", "Join", "Console", "Press", "ACME-Paint", &HOST.to_string(), OTHER_HOST];
     let id = level(nodes.map(str::to_owned).to_vec());
-    let in_group = (group, kind, prop::collection::vec(id, 0..4), any::<bool>()).prop_map(|(group, kind, ids, all)| {
-        let levels: Vec<String> = ["spBv1.0".to_owned(), group, kind].into_iter().chain(ids).collect();
-        if all { format!("{}/#", levels.join("/")) } else { levels.join("/") }
-    });
+    let below_group =
+        (group, kind, prop::collection::vec(id, 0..4), any::<bool>()).prop_map(|(group, kind, ids, all)| {
+            let levels: Vec<String> = ["spBv1.0".to_owned(), group, kind].into_iter().chain(ids).collect();
+            if all { format!("{}/#", levels.join("/")) } else { levels.join("/") }
+        });
     let state = prop::sample::select(vec![
         "spBv1.0/STATE/ACME-Paint.Monitor",
         "spBv1.0/STATE/ACME-Paint_Shop.Monitor",
@@ -61,7 +62,7 @@ fn topics() -> impl Strategy<Value = String> {
         "$SYS/#",
         "$CONTROL/dynamic-security/v1",
     ]);
-    prop_oneof![8 => in_group, 2 => state.prop_map(str::to_owned)]
+    prop_oneof![8 => below_group, 2 => state.prop_map(str::to_owned)]
 }
 
 /// What a wall keeps out, by the user's kind: true if no one of that kind may do it.
@@ -111,11 +112,11 @@ fn is_walled_off(site: &Site, principal: &Principal, action: Action, topic: &str
                 && !topic.contains("/NCMD/")
                 && !topic.contains("/DCMD/")
         }
-        (Principal::Centre, Action::Publish) => {
+        (Principal::ControlPlane, Action::Publish) => {
             let reports = overlap(&group(&own), topic) || topic.starts_with("spBv1.0/STATE/ACME-Central.");
             !reports && !topic.contains("/NCMD/") && !topic.contains("/DCMD/")
         }
-        (Principal::Centre | Principal::Operator | Principal::Console | Principal::Viewer, Action::Subscribe) => {
+        (Principal::ControlPlane | Principal::Operator | Principal::Console | Principal::Viewer, Action::Subscribe) => {
             !covers("spBv1.0/#", topic) && !covers("$sparkplug/certificates/spBv1.0/#", topic)
         }
     }
@@ -126,7 +127,7 @@ proptest! {
 
     /// Invariant `group-is-a-wall`.
     #[test]
-    fn nobody_reaches_beyond_the_wall(topic in topics(), publishes in any::<bool>()) {
+    fn no_user_reaches_beyond_its_groups(topic in topics(), publishes in any::<bool>()) {
         let site = site();
         let action = if publishes { Action::Publish } else { Action::Subscribe };
         let own = site.clone().with_own_hosts();
@@ -172,7 +173,7 @@ fn two_clusters_share_no_topic_but_the_states_of_hosts() {
 
 /// What the services, the command line and other people's hosts subscribe to and publish.
 #[test]
-fn everybody_can_do_their_work() {
+fn every_user_can_do_its_work() {
     use Action::{Publish, Subscribe};
     let site = site();
     let disk = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
@@ -236,16 +237,16 @@ fn a_host_with_credentials_of_its_own_is_that_edge_node_and_no_other() {
     assert!(!allows(&site, &own.replace('-', ""), Publish, &birth), "a name is written in one way");
 }
 
-/// An edge agent has the certificate of its cluster, and so has whoever took it over.
+/// An edge agent has the certificate of its cluster, and so has an attacker who took it over.
 #[test]
-fn the_services_that_keep_a_cluster_are_commanded_by_nobody_in_it() {
+fn the_services_that_keep_a_cluster_are_not_commanded_from_inside_it() {
     let site = site();
     for topic in ["NCMD/Sync", "NCMD/Join", "NCMD/Monitor", "DCMD/Sync/x", "DCMD/Join/x", "DCMD/Monitor/x"] {
         let topic = format!("spBv1.0/ACME-Paint/{topic}");
         for (user, may) in [("ACME-Central", true), ("ACME-Central-Operator", true), ("ACME-Paint", false)] {
             assert_eq!(allows(&site, user, Action::Publish, &topic), may, "{user} {topic}");
         }
-        assert!(allows(&site, "ACME-Paint", Action::Subscribe, &topic), "they hear it themselves: {topic}");
+        assert!(allows(&site, "ACME-Paint", Action::Subscribe, &topic), "they receive it themselves: {topic}");
     }
     assert!(allows(&site, "ACME-Paint", Action::Publish, "spBv1.0/ACME-Paint/DCMD/Press/Sync"));
 }
