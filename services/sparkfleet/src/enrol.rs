@@ -28,7 +28,7 @@ use crate::arguments::EnrolArguments;
 /// Enrols the cluster; returns when its Secrets are written.
 ///
 /// # Errors
-/// A refusal and everything else that ends it; [`exit::CONFIG`] for unusable arguments, [`exit::TIMEOUT`] when nobody answered in time.
+/// A refusal and everything else that ends it; [`exit::CONFIG`] for unusable arguments, [`exit::TIMEOUT`] when no answer came in time.
 pub async fn run(arguments: EnrolArguments) -> anyhow::Result<()> {
     logging::init(LogFormat::Human, "info").map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let unusable = |error: anyhow::Error| exit::with_code(exit::CONFIG, error);

@@ -119,7 +119,7 @@ pub fn services() -> Vec<(&'static str, Vec<ConfigKey>)> {
         ("edge-monitor", edge_monitor::Config::keys()),
         ("join-service", join_service::Config::keys()),
         ("console", console::Config::keys()),
-        // The last one, so that its chapter can be told from the others by a program that is built without it.
+        // The last one, so that its chapter can be separated from the others by a program that is built without it.
         #[cfg(feature = "kerberos")]
         ("krb-keys", krb_keys::Config::keys()),
     ]

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_store_is_described_by_what_tells_it_from_others() {
+    fn a_store_is_described_by_what_distinguishes_it() {
         let info = StoreInfo {
             store: uuid::Uuid::from_u128(7),
             epoch: 2,

@@ -155,8 +155,8 @@ async fn without_a_broker_it_ends_with_the_code_for_that() {
     let ended =
         Command::new(env!("CARGO_BIN_EXE_sparkfleet")).args(["watch", "--broker", &url]).output().await.unwrap();
     assert_eq!(ended.status.code(), Some(4));
-    let told = String::from_utf8(ended.stderr).unwrap();
-    assert!(told.contains(&url) && told.contains("cannot reach"), "{told}");
+    let errors = String::from_utf8(ended.stderr).unwrap();
+    assert!(errors.contains(&url) && errors.contains("cannot reach"), "{errors}");
 }
 
 fn sparkfleet(broker: &Broker, arguments: &[&str]) -> Command {
@@ -186,11 +186,11 @@ async fn what_was_recorded_is_decoded_shown_as_a_tree_and_replayed_for_others() 
     node.update(set("Temperature", 21.5)).await.unwrap();
     while !recording.line().await.contains("NDATA") {}
     assert_eq!(recording.process.wait().await.unwrap().code(), Some(0));
-    // Where the node lives itself nobody speaks for it.
-    let (code, _, told) = ran(sparkfleet(&source, &["replay", file, "--speed", "max"])).await;
-    assert_eq!(code, Some(5), "{told}");
-    assert!(told.contains("ACME-Plant/Press lives on this broker"), "{told}");
-    assert!(told.contains("0 messages replayed"), "{told}");
+    // Where the node itself is alive, a replay does not publish for it.
+    let (code, _, errors) = ran(sparkfleet(&source, &["replay", file, "--speed", "max"])).await;
+    assert_eq!(code, Some(5), "{errors}");
+    assert!(errors.contains("ACME-Plant/Press lives on this broker"), "{errors}");
+    assert!(errors.contains("0 messages replayed"), "{errors}");
     node.stop().await;
     source.stop().await;
 
@@ -207,7 +207,7 @@ async fn what_was_recorded_is_decoded_shown_as_a_tree_and_replayed_for_others() 
     assert_eq!((press[1], press[5], press[6], press[7]), ("alive", "2", "1", "0"), "{tree}");
 
     // A listener there sees the birth and the data of another group, and the death that ends the replay.
-    let mut heard = watch(
+    let mut watched = watch(
         &other,
         &[
             "--group",
@@ -226,13 +226,13 @@ async fn what_was_recorded_is_decoded_shown_as_a_tree_and_replayed_for_others() 
     );
     let replay = async {
         loop {
-            let (code, _, told) =
+            let (code, _, errors) =
                 ran(sparkfleet(&other, &["replay", file, "--speed", "max", "--group-prefix", "Replay-"])).await;
-            assert_eq!(code, Some(0), "{told}");
-            assert!(told.contains("2 messages replayed, 1 left out; 1 nodes"), "{told}");
+            assert_eq!(code, Some(0), "{errors}");
+            assert!(errors.contains("2 messages replayed, 1 left out; 1 nodes"), "{errors}");
         }
     };
-    let messages = async { [heard.json().await, heard.json().await, heard.json().await] };
+    let messages = async { [watched.json().await, watched.json().await, watched.json().await] };
     let messages = tokio::select! {
         messages = messages => messages,
         () = replay => unreachable!(),
@@ -260,14 +260,14 @@ async fn a_metric_is_written_by_the_datatype_of_its_birth_and_the_report_is_awai
             }
         }
     };
-    let (code, _, told) = tokio::select! {
+    let (code, _, errors) = tokio::select! {
         written = written => written,
         () = obey => unreachable!(),
     };
-    assert_eq!(code, Some(0), "{told}");
-    assert!(told.contains("Temperature is written as Float"), "{told}");
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(errors.contains("Temperature is written as Float"), "{errors}");
 
-    for (arguments, code, told_part) in [
+    for (arguments, code, part) in [
         (["ACME-Plant/Press", "Temprature", "1"], 7, "did you mean \"Temperature\"?"),
         (["ACME-Plant/Press", "Temperature", "warm"], 2, "\"warm\" is not a value of datatype Float"),
         (["ACME-Plant", "Temperature", "1"], 2, "is not GROUP/NODE or GROUP/NODE/DEVICE"),
@@ -276,9 +276,9 @@ async fn a_metric_is_written_by_the_datatype_of_its_birth_and_the_report_is_awai
         let timeout = if code == 6 { "1s" } else { "1m" };
         let mut command = sparkfleet(&broker, &["write", "--timeout", timeout]);
         command.args(arguments);
-        let (ended, _, told) = ran(command).await;
-        assert_eq!(ended, Some(code), "{told}");
-        assert!(told.contains(told_part), "{told}");
+        let (ended, _, errors) = ran(command).await;
+        assert_eq!(ended, Some(code), "{errors}");
+        assert!(errors.contains(part), "{errors}");
     }
     node.stop().await;
     broker.stop().await;
