@@ -89,7 +89,11 @@ fn images(value: &serde_json::Value) -> Vec<&str> {
 fn the_dockerfile_makes_every_image_that_a_chart_asks_for() {
     let dockerfile = std::fs::read_to_string(root().join("compose/Dockerfile")).unwrap();
     let stages: Vec<&str> = dockerfile.lines().filter(|line| line.starts_with("FROM ")).collect();
-    assert_eq!(stages.last(), Some(&"FROM central-services"), "what is built without --target is the image of the central services");
+    assert_eq!(
+        stages.last(),
+        Some(&"FROM central-services"),
+        "what is built without --target is the image of the central services"
+    );
     for chart in ["edge-agent", "edge-cluster", "sparkfleet"] {
         let text = std::fs::read_to_string(root().join("helm").join(chart).join("values.yaml")).unwrap();
         let value: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
