@@ -16,7 +16,7 @@
 //! | [`edge`] | a simulated Kubernetes API whose Flux starts edge sync and edge monitor as processes |
 //! | [`end_state`] | what must be equal after every way that leads there |
 //! | [`git_backend`] | another git server than the cluster manager's |
-//! | [`shell`] | someone with a shell, kubectl and curl |
+//! | [`shell`] | a user's shell with kubectl and curl |
 //! | [`joining`] | what hosts with real TPMs join |
 //! | [`wait`] | waiting for a state, with a bound and a diagnosis |
 #![warn(missing_docs)]

@@ -40,7 +40,7 @@ impl Mosquitto {
     /// Mosquitto is not installed or does not start.
     #[must_use]
     pub fn with(lines: &str, prepare: impl Fn(&Path)) -> Self {
-        // The free port may be taken by someone else before Mosquitto binds it; then another one is tried.
+        // Another process may take the free port before Mosquitto binds it; then another one is tried.
         for _ in 0..5 {
             let directory = tempfile::tempdir().expect("the temporary directory can be written");
             let address = port::free();

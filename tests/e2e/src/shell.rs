@@ -1,4 +1,4 @@
-//! Someone with a shell: a directory that holds sh, kubectl and curl and nothing else, and an environment that says where the cluster is.
+//! A user's shell: a directory that holds sh, kubectl and curl and nothing else, and an environment that says where the cluster is.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::os::unix::fs::symlink;
@@ -121,7 +121,7 @@ impl Shell {
         Self::ended(self.command(arguments, environment), input).await
     }
 
-    /// Runs a script as `curl ... | sh` does on a terminal, where someone replies.
+    /// Runs a script as `curl ... | sh` does on a terminal, where a user replies.
     pub async fn asked(&self, script: &str, reply: &str) -> Ended {
         let file = self.path().join("bootstrap.sh");
         std::fs::write(&file, script).unwrap();

@@ -19,7 +19,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Takes one that no one has.
+    /// Takes one that is free.
     ///
     /// # Panics
     /// All that were tried are taken.

@@ -21,7 +21,7 @@ static STARTER: LazyLock<Mutex<Sender<Request>>> = LazyLock::new(|| {
     let (sender, requests) = mpsc::channel::<Request>();
     std::thread::spawn(move || {
         for (mut command, reply) in requests {
-            // No one waits any more only when the caller panicked; the child is dropped, and the kernel ends it with this process.
+            // The receiver is gone only when the caller panicked; the child is dropped, and the kernel ends it with this process.
             let _ = reply.send(command.spawn());
         }
     });

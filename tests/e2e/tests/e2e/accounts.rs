@@ -73,7 +73,7 @@ async fn a_principal_has_an_account_as_long_as_its_resource_and_its_cluster() {
     let reason = site.until_is("KerberosKey", "stranger", "Refused").await;
     assert!(reason.contains("is not a class that an edge may use"), "{reason}");
 
-    // The keeper of keys goes, and nothing with it.
+    // krb-keys stops, and no account is deleted.
     running.stop().await;
     let running = Running::start(config);
     site.apply_key("robot", key("nd1/Test/Robot", json!({ "class": AGENT, "name": "Robot 2" })));
@@ -90,7 +90,7 @@ async fn a_principal_has_an_account_as_long_as_its_resource_and_its_cluster() {
     central.processes.restart("cluster-manager");
     until_entry(&cli, &uuid, "EdgeAccount", false).await;
 
-    // The accounts of a cluster go with it.
+    // The accounts of a cluster are deleted with it.
     site.apply_key("robot", key("nd1/Test/Robot", account));
     site.until_in_step("robot").await;
     running.stop().await;

@@ -25,7 +25,7 @@ use crate::lifecycle::wait_for;
 const NAME: &str = "Paint_Shop";
 const NAMESPACE: &str = "fplus-edge";
 
-/// A control plane, a Kubernetes cluster that knows nothing of it, and someone with a shell.
+/// Central services, a Kubernetes cluster that is not connected to them, and a user's shell.
 struct Place {
     recorder: Recorder,
     central: CentralServices,

@@ -1,4 +1,5 @@
-//! The access control that `sparkfleet acl generate` writes, on a Mosquitto that asks for certificates, and that of the embedded broker: who gets through and who does not, and that the whole factory works behind it.
+//! The ACL that `sparkfleet acl generate` writes, on a Mosquitto that asks for certificates, and that of the embedded broker. The tests check which messages it passes and which it refuses, and
+//! that the whole factory works with it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -96,7 +97,7 @@ async fn probe(
     client.stop().await;
 }
 
-/// Everyone publishes to every topic and receives what it may. What arrives where must be what the table says, message by message.
+/// Every user publishes to every topic and receives what it may. Each message must arrive at exactly the users that the table of the ACL names.
 async fn what_arrives_is_what_the_table_says(reach: Reach<'_>, filters: impl Fn(&str) -> Vec<String>) {
     let (site, topics) = (site(), topics());
     let mut clients = Vec::new();
@@ -122,7 +123,7 @@ async fn what_arrives_is_what_the_table_says(reach: Reach<'_>, filters: impl Fn(
             }
         }
     }
-    // Everything is delivered that will be; the operator's word is received by all, and last.
+    // The operator's message is the last one, and all clients receive it: the messages before it have been delivered.
     clients[1].1.publish(LAST.to_owned(), Bytes::from_static(b"last")).await.unwrap();
     for (user, client, received) in &mut clients {
         loop {
@@ -206,7 +207,7 @@ fn granted_filters(user: &str) -> Vec<String> {
     subscribes.map(|grant| grant.filter).collect()
 }
 
-/// The broker of `sparkfleet up`, where each service logs in as who it is.
+/// The broker of `sparkfleet up`, where each service logs in with its own name.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_embedded_broker_keeps_clusters_apart() {
     let site = site();
@@ -251,7 +252,7 @@ async fn the_dynamic_security_plugin_keeps_clusters_apart() {
     curious.stop().await;
 }
 
-/// Every service with the certificate of its group, and an operator who creates a cluster: what they need to say and receive is what they may.
+/// Every service with the certificate of its group, and an operator who creates a cluster: the ACL allows what they need to publish and receive.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_whole_factory_works_with_the_shipped_acl() {
     let server = with_shipped_acl("mosquitto", "sparkfleet.acl", "/etc/mosquitto/sparkfleet.acl").await;

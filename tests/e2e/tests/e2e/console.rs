@@ -1,4 +1,4 @@
-//! The console's page: what is committed is what its sources make, and it does in a real browser what people expect of it.
+//! The console's page: what is committed is what its sources make, and it works in a real browser as users expect.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The disk of ConfigDB is full: writes are refused with the cause, everything can be read, also after a restart, and writes go on when there is room again.
+//! The disk of ConfigDB is full: writes are refused with the cause, everything can be read, also after a restart, and writes are accepted again when there is room.
 
 use std::fs;
 use std::io::{Read as _, Write as _};

@@ -12,7 +12,7 @@ pub fn git(directory: &Path, arguments: &[&str]) -> (bool, String) {
     let output = Command::new("git")
         .current_dir(directory)
         .args(arguments)
-        // Never ask anyone, and take nothing from the machine's own configuration.
+        // Never prompt, and take nothing from the machine's own configuration.
         .envs([("GIT_TERMINAL_PROMPT", "0"), ("GIT_CONFIG_NOSYSTEM", "1"), ("GIT_ASKPASS", "true")])
         .env("HOME", directory)
         .output()

@@ -11,7 +11,7 @@ use crate::factory::{Up, word_after};
 /// Every wait ends here.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The answer to a command, as soon as that is true of it.
+/// The answer to a command, as soon as `found` accepts it.
 async fn until(cli: &Cli, arguments: &[&str], found: impl Fn(&Value) -> bool) -> Value {
     let deadline = tokio::time::Instant::now() + LIMIT;
     loop {

@@ -126,7 +126,7 @@ async fn templates_with_unknown_placeholders(site: &Site) {
     cli.run(&["deployment", "create", "Mixer_1", "--cluster", NAME, "--chart", chart, "--wait"])
         .await
         .refused(5, "colour");
-    // Corrected, it is deployed without anyone asking again.
+    // After the correction it is deployed without another request.
     let template = json!({ "chart": "edge-agent", "values": { "name": "{{name}}", "uuid": "{{uuid}}" } });
     cli.json_with(&put, &template.to_string()).await;
     site.until("the corrected deployment to be applied", |reader| {
@@ -175,7 +175,7 @@ fn garbage() -> Vec<Vec<u8>> {
         nested = [vec![0x12], varint(outer.len()), outer].concat();
     }
     all.push(nested);
-    // A table of a million empty rows, a value of each wrong type, an alias that no one gave.
+    // A table of a million empty rows, a value of each wrong type, an alias that no birth defines.
     let rows = vec![vec![None]; 100_000];
     let table = DataSet { columns: vec![("c".into(), DataType::Int8)], rows };
     all.push(command(vec![Metric::new("Desired/Index", sparkplug::Value::DataSet(table.into()))]));

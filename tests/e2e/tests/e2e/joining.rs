@@ -49,7 +49,7 @@ impl Machine {
     }
 }
 
-/// What `host list` says of a host, as soon as `found` likes it.
+/// What `host list` says of a host, as soon as `found` accepts it.
 async fn host(up: &Up, name: &str, what: &str, found: impl Fn(&Value) -> bool) -> Value {
     listed(&up.cli, &up.process, name, what, found).await
 }
@@ -106,7 +106,7 @@ async fn a_factory_comes_up_with_hosts_that_joined_and_a_further_one_is_approved
     }
     let approved = up.cli.json(&["host", "approve", "body-shop-4"]).await;
     judged_by(&up, approved["revision"].as_u64().unwrap()).await;
-    // A host that was refused rests for a minute, unless the join service asks it again.
+    // A host that was refused waits for a minute, unless the join service asks it again.
     let approved_at = std::time::Instant::now();
     in_state(&up, "body-shop-4", "member").await;
     assert!(approved_at.elapsed() < std::time::Duration::from_secs(45), "it was asked again");
@@ -320,7 +320,7 @@ async fn forge(forger: &Recorder, policy: Option<&Value>, origin: Option<&str>) 
     forger.publish(&format!("spBv1.0/ACME-{CLUSTER}/NCMD/Join"), payload).await;
 }
 
-/// What `policy show` says of the join service, as soon as `found` likes it.
+/// What `policy show` says of the join service, as soon as `found` accepts it.
 async fn at_cluster(up: &Up, what: &str, found: impl Fn(&Value) -> bool) {
     let deadline = std::time::Instant::now() + wait::PATIENCE;
     loop {

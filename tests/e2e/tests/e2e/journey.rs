@@ -75,7 +75,7 @@ struct Blow {
     service: &'static str,
 }
 
-/// Everything that is said, as the operator receives it; and what is done on hearing it.
+/// Every message, as the operator receives it, and the action that it triggers.
 #[derive(Debug, Clone, Default)]
 struct Record {
     messages: Arc<Mutex<Vec<Message>>>,
@@ -127,7 +127,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The control plane, the edge and the person there.
+/// The central services, the edge and the user there.
 struct Journey {
     /// Services are killed on the way.
     is_disturbed: bool,
@@ -137,7 +137,7 @@ struct Journey {
     record: Record,
     /// What must be nowhere.
     secrets: Vec<String>,
-    /// What was shown to people, and said by programs that are gone.
+    /// What was shown to users, and printed by programs that have ended.
     shown: String,
 }
 
@@ -229,7 +229,7 @@ impl Journey {
         self.record.birth("Oven_1", 0, &self.site, &self.edge).await;
     }
 
-    /// Someone puts a secret over HTTP; it opens in the cluster.
+    /// A user puts a secret over HTTP; it opens in the cluster.
     async fn seal(&mut self) {
         let made = self.site.cli.json(&["token", "create", "press", "--scope", "operator"]).await;
         let token = made["token"].as_str().unwrap().to_owned();
@@ -251,7 +251,7 @@ impl Journey {
         self.secrets.extend([token, VALUE.to_owned()]);
     }
 
-    /// In time edge sync asks for another certificate, and the services go on under it.
+    /// In time edge sync asks for another certificate, and the services continue with it.
     async fn rotate(&mut self, before: &str, from: usize) {
         let another =
             || Some(self.secret("sparkfleet-identity", "tls.crt")).filter(|certificate| certificate != before);
@@ -311,7 +311,7 @@ impl Journey {
         }
     }
 
-    /// With another line it is admitted again, with another key; its services take it up by themselves when the files change.
+    /// With another bootstrap command it is admitted again, with another key. Its services use the key as soon as the files change.
     async fn enrol_again(&mut self) {
         let before = self.secret("sparkfleet-identity", "tls.key");
         let from = self.record.messages().len();

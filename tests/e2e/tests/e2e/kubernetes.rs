@@ -94,7 +94,7 @@ impl Cluster {
     }
 }
 
-/// Who says what is wanted.
+/// The sender of the desired state.
 struct Sender {
     host: HostHandle,
     sync: EdgeNodeDescriptor,

@@ -14,7 +14,7 @@ use crate::factory::Up;
 const CONFIGDB: &str = "another ConfigDB of ACME-Central is on this MQTT server: instance ";
 const ADVICE: &str = "; stop it, or displace it with mqtt.take_over = true (sparkfleet up --take-over)";
 
-/// What an operator reads who asked the ConfigDB that ends: nothing is acknowledged.
+/// What an operator reads whose write went to the ConfigDB that ends: nothing is acknowledged.
 const AGAIN: &str = "another ConfigDB with another store speaks on this MQTT server now";
 
 /// How long a factory that has to end may take: shorter than any wait, so that both logs can be shown.

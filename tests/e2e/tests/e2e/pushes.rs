@@ -1,4 +1,4 @@
-//! People push with git, and another server is mirrored: what arrives where, and what is refused with which words.
+//! Users push with git, and another server is mirrored: what arrives where, and what is refused with which message.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::site::{NAME, Site};
 const PRINTER: &str =
     "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: printer\n  namespace: fplus-edge\ndata:\n  paper: a4\n";
 
-/// Someone with a directory to clone into.
+/// A user with a directory to clone into.
 struct Person<'a> {
     site: &'a Site,
     user: String,

@@ -36,7 +36,7 @@ impl Factory {
         let edge = Edge::start("Alpha", 1, &link, &password, broker.address()).await;
         let factory = Self { cli, central, edge, recorder, _broker: broker };
         factory.deploy("Oven_1").await;
-        // ConfigDB and everyone who writes to it go on meanwhile.
+        // ConfigDB and its writers continue meanwhile.
         let (file, state) = (factory.backup(), factory.central.state_dir("configdb"));
         let made = factory.cli.json(&["config", "backup", path(&file), "--state", path(&state)]).await;
         assert!(made["backup"]["revision"].as_u64() > Some(0), "{made:#}");

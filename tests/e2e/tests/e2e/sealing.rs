@@ -45,7 +45,7 @@ async fn a_secret_sealed_on_the_command_line_opens_in_its_cluster_and_is_readabl
     nowhere.refused(7, "there is no cluster \"Nowhere\"");
 }
 
-/// Base64, by the program that everyone has.
+/// Base64, decoded by the program `base64`.
 fn decoded(value: &Value) -> String {
     let text = value.as_str().unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();

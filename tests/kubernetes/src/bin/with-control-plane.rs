@@ -1,7 +1,7 @@
 //! Starts a control plane, runs a command with KUBECONFIG set to it, and ends with the command's exit code.
 //!
 //! `with-control-plane cargo test -p edge-sync --test kubernetes` brings the definitions of Flux, Sealed Secrets and our chart, and one host without pods.
-//! `with-control-plane --pods target/debug bash` is a fresh cluster for a person: three hosts that run pods as processes, of programs in the given directory. Nothing is
+//! `with-control-plane --pods target/debug bash` is a fresh cluster for a user: three hosts that run pods as processes, of programs in the given directory. Nothing is
 //! installed. `FLUX_EXPORT` names the file that installs Flux, and `PATH` has its kubectl and helm.
 
 use std::path::Path;

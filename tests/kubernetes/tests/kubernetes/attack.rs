@@ -1,5 +1,5 @@
-//! What someone gets who has the token of edge sync's account, or the control plane that edge sync obeys: nothing outside of the cluster's namespace. With Flux' real controllers, limited as the
-//! bootstrap script limits them.
+//! An attacker who has the token of edge sync's account, or controls the central services that edge sync obeys, reaches nothing outside of the cluster's namespace. The tests run Flux' real
+//! controllers, limited as the bootstrap script limits them.
 
 use std::time::Duration;
 
@@ -126,7 +126,7 @@ fn with_token(edge: &Edge<'_>, account: &str) -> String {
     path.display().to_string()
 }
 
-/// What an account may do in a namespace beyond what everyone may, one rule a line.
+/// What an account may do in a namespace beyond the rights of every account, one rule a line.
 fn rights(edge: &Edge<'_>, kubeconfig: &str, namespace: &str) -> Vec<String> {
     let listed = ["--kubeconfig", kubeconfig, "--namespace", namespace, "auth", "can-i", "--list", "--no-headers"];
     let rules = run(edge.plane, "kubectl", &listed, "").unwrap();

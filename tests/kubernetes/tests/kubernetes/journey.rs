@@ -51,7 +51,7 @@ const UNUSED: [&str; 9] = [
     "patch secrets sparkfleet-identity",
 ];
 
-/// Of the rights over Secrets, the one that a renewal does not use: someone may have deleted the keys to begin again.
+/// Of the rights over Secrets, the one that a renewal does not use: an operator may have deleted the keys to start again.
 const UNUSED_TO_RENEW: [&str; 1] = ["create secrets sparkfleet-enrolment-keys"];
 
 /// An edge cluster; two of them can be on one Kubernetes, in namespaces of their own.
@@ -269,7 +269,7 @@ async fn pushed(factory: &Factory, clone: &Clone, prefix: &str, count: usize) {
     took(&format!("{count} taken out to pruned"), asked);
 }
 
-/// Where the charts go on the site's own git server, for who may push.
+/// Where the charts go on the site's own git server, for a user who may push.
 fn charts_at(there: &There) -> String {
     format!("{}/factory/shared-helm.git", there.url.replace("://", &format!("://{PUSHER}@")))
 }
@@ -315,7 +315,7 @@ async fn pushed_there(factory: &Factory, there: &There) {
     took("pushed to the site's git server, to applied", asked);
 }
 
-/// Every token of a service account is void at once. What is asked for meanwhile waits, the edge says what is wrong, and when the kubelets have renewed the tokens it continues without a restart.
+/// Every token of a service account becomes invalid at once. Requests wait meanwhile, the edge reports what is wrong, and when the kubelets have renewed the tokens it continues without a restart.
 async fn outlives_its_token(factory: &mut Factory) {
     let edge = factory.processes(&program::named("sparkfleet-edge"));
     factory.plane.void_tokens();
@@ -418,7 +418,7 @@ async fn outlives_the_api_server(factory: &mut Factory) {
     factory.plane.start_api_server().await;
     took("API server started again", started);
 
-    // What someone changes by hand is put right: edge sync sees it by its watch.
+    // A change by hand is corrected: edge sync sees it by its watch.
     let healthy = Instant::now();
     let place = (RELEASES.0, RELEASES.1, NAMESPACE);
     let name = oven_release(factory).await;
@@ -487,7 +487,7 @@ async fn rolled_out(factory: &Factory) {
     took("a template that heals, to ready in both waves", asked);
 }
 
-/// In time the edge asks for another certificate, and its services go on under it.
+/// In time the edge asks for another certificate, and its services continue with it.
 async fn renewed(factory: &Factory, from: usize) {
     let edge = factory.processes(&program::named("sparkfleet-edge"));
     let asked = Instant::now();
@@ -541,7 +541,7 @@ async fn a_cluster_lives_from_the_pasted_line_to_its_removal() {
     took("all of it", started);
 }
 
-// long: two clusters on one control plane, and what befalls them one after the other
+// long: two clusters on one control plane, with one test step after the other
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs real Kubernetes: make kubernetes"]
 async fn two_clusters_live_through_a_bad_chart_an_api_server_that_ends_and_a_thousand_objects() {
@@ -559,7 +559,7 @@ async fn two_clusters_live_through_a_bad_chart_an_api_server_that_ends_and_a_tho
     took("all of it", started);
 }
 
-// long: one factory, and what befalls its credentials one after the other
+// long: one factory, and its credentials, with one test step after the other
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs real Kubernetes: make kubernetes"]
 async fn a_cluster_that_follows_the_site_s_git_server_outlives_its_tokens_and_certificates() {
