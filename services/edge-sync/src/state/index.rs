@@ -35,6 +35,8 @@ pub struct AcceptedIndex {
     must_load: bool,
     /// The highest version above the accepted one that was seen on an object.
     later_seen: u64,
+    /// `later_seen` when the load that is under way began: what was stored after that it may not have read.
+    load_is_for: u64,
     /// No version up to this one is of a later index than that of the record.
     later_ruled_out: u64,
     store_error: Option<String>,
@@ -56,6 +58,7 @@ impl AcceptedIndex {
             busy: Busy::No,
             must_load: true,
             later_seen: 0,
+            load_is_for: 0,
             later_ruled_out: 0,
             store_error: None,
             retry,
@@ -136,8 +139,9 @@ impl AcceptedIndex {
     pub fn on_loaded(&mut self, stored: StoredRecord) -> bool {
         self.busy = Busy::No;
         self.is_loaded = true;
-        self.must_load = false;
-        self.later_ruled_out = self.later_seen;
+        self.later_ruled_out = self.load_is_for;
+        let read = stored.record.as_ref().map_or(0, |record| record.index.version);
+        self.must_load = self.later_seen > self.load_is_for.max(read);
         self.settled();
         self.resource_version = stored.resource_version;
         self.unreadable = stored.unreadable;
@@ -202,6 +206,7 @@ impl AcceptedIndex {
         }
         if self.must_load {
             self.busy = Busy::Loading;
+            self.load_is_for = self.later_seen;
             return Some(Effect::LoadIndex);
         }
         let index = self.waiting.clone().filter(|_| may_save)?;

@@ -512,6 +512,37 @@ fn what_another_process_has_applied_by_a_later_index_is_not_deleted_and_that_ind
 }
 
 #[test]
+fn a_later_index_that_is_seen_while_the_record_is_read_has_it_read_again() {
+    let mut bench = Bench::born();
+    let mut other = Bench::born();
+    for bench in [&mut bench, &mut other] {
+        bench.run_on(index_command(&index(1, &[])));
+    }
+    other.deploy(2, &[(1, &manifests(2, 1, &["x"]))]);
+    let seen = other.cluster.observed(&key("x")).unwrap();
+    let marked = |version: u64| ObservedObject {
+        version: Some(version),
+        resource_version: format!("{version}"),
+        ..seen.clone()
+    };
+    let stored = |version| StoredRecord {
+        record: Some(IndexRecord::following(None, index(version, &[]))),
+        resource_version: Some(format!("{version}")),
+        unreadable: None,
+    };
+    let changed = |version| Event::Objects(config_map(), Observation::Changed(marked(version)));
+    let loads = |effects: &[String]| effects.iter().filter(|effect| *effect == "load").count();
+    assert_eq!(loads(&bench.on(changed(2))), 1);
+    assert_eq!(loads(&bench.on(changed(3))), 0, "one load at a time");
+    assert_eq!(loads(&bench.on(Event::IndexLoaded(Ok(stored(2))))), 1, "the answer may be older than what was seen");
+    assert_eq!(loads(&bench.on(Event::IndexLoaded(Ok(stored(3))))), 0);
+    assert_eq!(bench.published.node.as_ref().unwrap().desired_version, 3);
+    // The record that is read may say it already.
+    assert_eq!((loads(&bench.on(changed(4))), loads(&bench.on(changed(5)))), (1, 0));
+    assert_eq!(loads(&bench.on(Event::IndexLoaded(Ok(stored(5))))), 0);
+}
+
+#[test]
 fn manifests_of_a_later_index_are_not_replaced_by_older_ones_unless_the_record_knows_of_none() {
     let mut bench = Bench::born();
     let mut other = Bench::born();
