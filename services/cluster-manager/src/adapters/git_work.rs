@@ -219,10 +219,11 @@ fn carry_out_git(hosted: &Hosted, cluster: Uuid, action: GitAction) -> GitOutcom
                 Err(error) => failed(&error),
             }
         }
-        GitAction::Close => match (repositories.close(cluster), passwords.forget(cluster)) {
-            (Ok(()), Ok(())) => GitOutcome::Closed,
-            (Err(error), _) => failed(&error),
-            (_, Err(error)) => failed(&error),
+        // The record is removed last: as long as it is there, a start finds the repository open and the tear-down goes on. Without it a password that stayed would count again for the
+        // next cluster of this UUID.
+        GitAction::Close => match passwords.forget(cluster) {
+            Ok(()) => repositories.close(cluster).map_or_else(|error| failed(&error), |()| GitOutcome::Closed),
+            Err(error) => failed(&error),
         },
     }
 }
@@ -326,6 +327,29 @@ fn wall() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_repository_is_closed_only_when_its_password_is_gone() {
+        let state_dir = tempfile::tempdir().unwrap();
+        let repositories = Repositories::load(state_dir.path()).unwrap();
+        let passwords = ClusterPasswords::load(state_dir.path(), []).unwrap();
+        let hosted = Hosted { repositories: repositories.clone(), passwords: passwords.clone(), external: None };
+        let cluster = Uuid::from_u128(0xC1);
+        let place = Place { path: "cluster/Paint".to_owned(), kind: Kind::Cluster, store: Uuid::nil() };
+        repositories.write(cluster, &place, &RepositoryFiles::default(), 1).unwrap();
+        passwords.ensure(cluster).unwrap();
+        // A directory in place of the file cannot be removed as one.
+        let file = super::super::passwords::password_file(state_dir.path(), cluster);
+        let password = fs::read_to_string(&file).unwrap();
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        assert!(matches!(carry_out_git(&hosted, cluster, GitAction::Close), GitOutcome::Failed { .. }));
+        assert!(repositories.by_uuid(cluster).is_some(), "a start finds it, and closes it again");
+        assert!(!passwords.is_password(cluster, &password), "the password does not count in any case");
+        fs::remove_dir(&file).unwrap();
+        assert_eq!(carry_out_git(&hosted, cluster, GitAction::Close), GitOutcome::Closed);
+        assert!(repositories.by_uuid(cluster).is_none());
+    }
 
     #[test]
     fn the_shared_repository_is_made_once_and_follows_the_directory_of_charts() {

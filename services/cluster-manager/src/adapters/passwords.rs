@@ -5,7 +5,7 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -110,19 +110,23 @@ impl ClusterPasswords {
         bool::from(expected.expose_secret().as_bytes().ct_eq(password.as_bytes()))
     }
 
-    /// Makes a password for a cluster that has none. Blocks.
+    /// Makes a password for a cluster that has none, and the file of one that has lost it. Blocks.
     ///
     /// # Errors
     /// The disk; doing it again continues from there.
     pub fn ensure(&self, cluster: Uuid) -> Result<(), PasswordError> {
-        if self.get(cluster).is_some() {
-            return Ok(());
+        let stored = self.stored(cluster)?;
+        match (self.get(cluster), stored) {
+            (Some(_), Some(_)) => {}
+            (None, Some(stored)) => self.insert(cluster, stored),
+            // Without its file the cluster would get another password at the next start, and its Flux would be locked out.
+            (Some(known), None) => self.store(cluster, &known)?,
+            (None, None) => {
+                let password = Self::generate()?;
+                self.store(cluster, &password)?;
+                self.insert(cluster, password);
+            }
         }
-        let password = match self.stored(cluster)? {
-            Some(password) => password,
-            None => self.create(cluster)?,
-        };
-        self.insert(cluster, password);
         Ok(())
     }
 
@@ -134,8 +138,12 @@ impl ClusterPasswords {
         self.known.write().unwrap_or_else(PoisonError::into_inner).remove(&cluster);
         let path = self.file(cluster);
         match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(PasswordError::disk("remove", &path)(error)),
-            _ => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(PasswordError::disk("remove", &path)(error)),
+            // A loss of power must not bring it back.
+            Ok(()) => File::open(&self.directory)
+                .and_then(|directory| directory.sync_all())
+                .map_err(PasswordError::disk("sync", &self.directory)),
         }
     }
 
@@ -156,12 +164,15 @@ impl ClusterPasswords {
         }
     }
 
-    fn create(&self, cluster: Uuid) -> Result<Secret, PasswordError> {
+    fn generate() -> Result<Secret, PasswordError> {
         let mut bytes = [0_u8; 32];
         SystemRandom::new().fill(&mut bytes).map_err(|_| PasswordError::Random)?;
-        let password = Secret::from(BASE64_URL_SAFE_NO_PAD.encode(bytes));
+        Ok(Secret::from(BASE64_URL_SAFE_NO_PAD.encode(bytes)))
+    }
+
+    fn store(&self, cluster: Uuid, password: &Secret) -> Result<(), PasswordError> {
         atomic_file::write(&self.file(cluster), password.expose_secret().as_bytes(), Some(OWNER_ONLY))?;
-        Ok(password)
+        Ok(())
     }
 }
 
@@ -187,6 +198,9 @@ mod tests {
         passwords.ensure(CLUSTER).unwrap();
         let again = ClusterPasswords::load(state_dir.path(), [CLUSTER, Uuid::nil()]).unwrap();
         assert!(again.is_password(CLUSTER, &password) && again.get(Uuid::nil()).is_none());
+        fs::remove_file(&file).unwrap();
+        passwords.ensure(CLUSTER).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), password, "a lost file is made again");
         // One that was there already, of a repository that was not open at the start.
         let later = ClusterPasswords::load(state_dir.path(), []).unwrap();
         assert!(later.get(CLUSTER).is_none());
