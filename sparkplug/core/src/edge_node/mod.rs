@@ -29,7 +29,7 @@ use primary_host::PrimaryHost;
 use queue::{OutputQueue, Waiting};
 use rebirth::RebirthPacer;
 use session::Leave;
-pub use speaker::{BirthNotReceived, ECHO_TIME, OBJECTION_TIME, OtherSpeaker, Speaker};
+pub use speaker::{BirthNotReceived, CONTESTED, CONTESTED_TIME, ECHO_TIME, OBJECTION_TIME, OtherSpeaker, Speaker};
 use speaker::{HeldCommands, OwnClaim};
 
 use crate::backoff::Backoff;

@@ -37,12 +37,19 @@ pub(super) const PREFIX: &str = "Speaker/";
 /// Bytes of commands that wait, as they were received.
 const HELD_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Names, types, timestamps and the values of fixed size.
-const METRICS_BYTES: usize = 240;
+const METRICS_BYTES: usize = 280 + CONTESTED_TEXT_MAX;
 const INSTANCE: &str = "Speaker/Instance";
 const HOST: &str = "Speaker/Host";
 const SINCE: &str = "Speaker/Since";
 const ESTABLISHED: &str = "Speaker/Established";
 const TAKES_OVER: &str = "Speaker/Takes Over";
+/// Metric of NBIRTH, String: another process was born under this id, and gave way or was told to; its timestamp is the moment. There is none when no one was for [`CONTESTED_TIME`].
+pub const CONTESTED: &str = "Speaker/Contested";
+
+/// So long births say that another process was born under the id.
+pub const CONTESTED_TIME: Duration = Duration::from_secs(3600);
+/// Bytes of that text at most: who forges a birth chooses the names in it.
+const CONTESTED_TEXT_MAX: usize = 400;
 
 /// Who a process says that it is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -112,6 +119,15 @@ struct Echo {
     wait: Duration,
 }
 
+/// Another process was born under the id.
+#[derive(Debug)]
+struct Contest {
+    text: String,
+    /// Since when, UTC ms.
+    at: u64,
+    until: Duration,
+}
+
 /// What decides between two processes; the greater one goes on.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Claim {
@@ -139,11 +155,33 @@ pub(super) struct OwnClaim {
     echo: Option<Echo>,
     /// The application knows that births are not received.
     is_unheard: bool,
+    contest: Option<Contest>,
 }
 
 impl OwnClaim {
     pub(super) const fn new(speaker: Speaker, now: Now) -> Self {
-        Self { speaker, since: now.wall, established_at: None, was_established: false, echo: None, is_unheard: false }
+        Self {
+            speaker,
+            since: now.wall,
+            established_at: None,
+            was_established: false,
+            echo: None,
+            is_unheard: false,
+            contest: None,
+        }
+    }
+
+    fn contested(&mut self, other: &OtherSpeaker, now: Now) {
+        let mut text = other.to_string();
+        let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
+        text.truncate(ends.take_while(|end| *end <= CONTESTED_TEXT_MAX).last().unwrap_or_default());
+        let at = self.contest.take().map_or(now.wall, |contest| contest.at);
+        self.contest = Some(Contest { text, at, until: now.mono + CONTESTED_TIME });
+    }
+
+    /// True: births no longer say that another process was born.
+    fn contest_is_over(&mut self, mono: Duration) -> bool {
+        self.contest.take_if(|contest| contest.until <= mono).is_some()
     }
 
     pub(super) fn session_ended(&mut self, mono: Duration) {
@@ -189,7 +227,8 @@ impl OwnClaim {
             Metric::new(ESTABLISHED, claim.established),
             Metric::new(TAKES_OVER, claim.takes_over),
         ];
-        metrics.map(|metric| metric.at(now.wall)).to_vec()
+        let contest = self.contest.iter().map(|contest| Metric::new(CONTESTED, &*contest.text).at(contest.at));
+        metrics.map(|metric| metric.at(now.wall)).into_iter().chain(contest).collect()
     }
 }
 
@@ -261,9 +300,11 @@ impl EdgeNode {
         self.speaker.as_ref().filter(|_| !self.held.commands.is_empty())?.established_at
     }
 
-    /// When the own NBIRTH has to be received.
+    /// When the own NBIRTH has to be received, or need no longer say that another process was born.
     pub(super) fn echo_due(&self) -> Option<Duration> {
-        self.speaker.as_ref()?.echo.map(|echo| echo.due)
+        let own = self.speaker.as_ref()?;
+        let contest = own.contest.as_ref().map(|contest| contest.until);
+        own.echo.map(|echo| echo.due).into_iter().chain(contest).min()
     }
 
     /// Says once in a session that births are not received, and repeats them: access rules change while a session lasts.
@@ -271,6 +312,10 @@ impl EdgeNode {
         let Some(own) = self.speaker.as_mut().filter(|_| matches!(self.phase, Phase::Birthing | Phase::Born)) else {
             return;
         };
+        if own.contest_is_over(now.mono) {
+            self.request_rebirth();
+            return;
+        }
         let Some(echo) = own.echo.filter(|echo| now.mono >= echo.due) else { return };
         let wait = (echo.wait * 2).min(ECHO_TIME_MAX);
         own.echo = Some(Echo { due: now.mono + wait, wait });
@@ -316,6 +361,7 @@ impl EdgeNode {
             self.outputs.event(NodeEvent::Displaced(other));
             self.stop(now);
         } else {
+            own.contested(&other, now);
             self.outputs.event(NodeEvent::Contested(other));
             self.request_rebirth();
         }

@@ -425,3 +425,44 @@ fn what_waits_has_a_bound_and_beyond_it_is_refused_visibly() {
     let released = commands(&bench.outputs()).len();
     assert!(refused > 0 && released > 50 && refused + released == 100, "{refused} {released}");
 }
+
+#[test]
+fn births_say_for_an_hour_that_another_process_was_born_whoever_it_was() {
+    let mut bench = Bench::new(speaker("a", false), node_metrics());
+    bench.go_online();
+    bench.outputs();
+    let told = |bench: &mut Bench| -> Vec<Option<Metric>> {
+        let publishes = bench.outputs().into_iter().filter_map(|output| match output {
+            NodeOutput::Transport(TransportAction::Publish(publish)) if publish.topic == BIRTH => Some(publish),
+            _ => None,
+        });
+        publishes
+            .map(|publish| {
+                let metrics = read(&publish).metrics;
+                let contested = metrics.into_iter().find(|m| m.name.as_deref() == Some(CONTESTED))?;
+                let Some(Value::String(text)) = contested.value else { panic!("a text") };
+                Some(Metric::new(CONTESTED, &*text).at(contested.timestamp.unwrap()))
+            })
+            .collect()
+    };
+    // A forged birth that names no process, and one with a name that is much too long.
+    let forged = |host: &str| {
+        let metrics =
+            vec![Metric::new("bdSeq", 0_i64), Metric::new("Speaker/Instance", "z"), Metric::new("Speaker/Host", host)];
+        let metrics = if host.is_empty() { vec![Metric::new("bdSeq", 0_i64)] } else { metrics };
+        encode(&Payload { metrics, ..Payload::default() }, &EncodeOptions::new(Form::Birth))
+    };
+    bench.pass(Duration::from_secs(10));
+    bench.outputs();
+    let at = bench.now.wall;
+    bench.receive(BIRTH, forged(""));
+    bench.pass(Duration::from_secs(30));
+    let text = "another E of G is on this MQTT server";
+    assert_eq!(told(&mut bench).pop().unwrap(), Some(Metric::new(CONTESTED, text).at(at)));
+    bench.receive(BIRTH, forged(&"ä".repeat(5_000)));
+    bench.pass(Duration::from_secs(30));
+    let long = told(&mut bench).pop().unwrap().unwrap();
+    assert_eq!((long.timestamp, long.as_str().unwrap().len()), (Some(at), 400));
+    bench.pass(CONTESTED_TIME);
+    assert_eq!(told(&mut bench).pop().unwrap(), None, "the last births do not say it");
+}
