@@ -19,6 +19,7 @@ use sparkplug::session::QoS;
 use sparkplug_mqtt::{Clock, ListenerEvent, ListenerHandle, MqttConfig, spawn_listener};
 use tokio::time::{Instant, timeout, timeout_at};
 use uuid::Uuid;
+use x509_parser::pem::parse_x509_pem;
 
 use super::acl_site;
 use crate::arguments::AclCheckArguments;
@@ -96,7 +97,7 @@ pub async fn run(arguments: &AclCheckArguments) -> anyhow::Result<()> {
         rows.iter_mut().filter(|row| row.user == user).for_each(|row| row.deviations.push(deviation.clone()));
     }
     witness.stop().await;
-    rows.extend(revoked(&own, &arguments.credentials.join("revoked")).await?);
+    rows.extend(revoked(&site, &own, &arguments.credentials.join("revoked")).await?);
     output::print(arguments.options.presentation.output, || table(&rows).lines(), &json!(rows))?;
     let wrong: usize = rows.iter().map(|row| row.deviations.len()).sum();
     if wrong == 0 {
@@ -150,8 +151,14 @@ fn credentials(own: &MqttConfig, directory: &Path, user: &str) -> anyhow::Result
 
 /// A session with that subscription, or why there is none.
 async fn online(mqtt: &MqttConfig, filter: &str) -> Result<ListenerHandle, String> {
-    let filters = vec![(filter.to_owned(), QoS::AtLeastOnce)];
-    let mut listener = spawn_listener(filters, mqtt, Clock::new()).map_err(|error| error.to_string())?;
+    connected(opening(mqtt, filter).map_err(|error| format!("{error:#}"))?).await
+}
+
+fn opening(mqtt: &MqttConfig, filter: &str) -> anyhow::Result<ListenerHandle> {
+    Ok(spawn_listener(vec![(filter.to_owned(), QoS::AtLeastOnce)], mqtt, Clock::new())?)
+}
+
+async fn connected(mut listener: ListenerHandle) -> Result<ListenerHandle, String> {
     let reason = match timeout(PATIENCE, listener.recv()).await {
         Ok(Some(ListenerEvent::Online)) => return Ok(listener),
         Ok(Some(ListenerEvent::Offline { reason })) => reason,
@@ -266,8 +273,9 @@ async fn collected_within(
     }
 }
 
-/// Certificates that the server must refuse, one row each.
-async fn revoked(own: &MqttConfig, directory: &Path) -> anyhow::Result<Vec<UserRow>> {
+/// Certificates that the server must refuse, one row each. A session is enough to find one: each asks for what its user may receive, so that a server is not taken for strict because it
+/// refused a subscription.
+async fn revoked(site: &Site, own: &MqttConfig, directory: &Path) -> anyhow::Result<Vec<UserRow>> {
     let mut rows = Vec::new();
     let Ok(files) = std::fs::read_dir(directory) else { return Ok(rows) };
     let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
@@ -275,15 +283,20 @@ async fn revoked(own: &MqttConfig, directory: &Path) -> anyhow::Result<Vec<UserR
     names.sort();
     for name in names {
         let Some(mqtt) = credentials(own, directory, &name)? else { continue };
-        let found = match online(&mqtt, &format!("spBv1.0/STATE/{NODE}")).await {
+        let user = subject(&directory.join(format!("{name}.pem")))?;
+        let principal = site.principals().into_iter().find(|principal| site.user(principal) == user);
+        let filter = principal.and_then(|principal| own_filter(site, &principal));
+        let filter = filter.unwrap_or_else(|| format!("spBv1.0/STATE/{NODE}"));
+        // A key that does not fit would look like a refusal.
+        let opened = opening(&mqtt, &filter).with_context(|| format!("revoked/{name}.pem and {name}.key"));
+        let found = match connected(opened.map_err(|error| exit::with_code(exit::CONFIG, error))?).await {
             Ok(session) => {
                 session.stop().await;
-                Some("it is revoked, and can")
+                Some(format!("it is revoked, and can connect and subscribe to {filter}"))
             }
             Err(_) => None,
         };
-        let deviation =
-            found.map(|found| Deviation { action: "connect", topic: name.clone(), found: found.to_owned() });
+        let deviation = found.map(|found| Deviation { action: "connect", topic: name.clone(), found });
         rows.push(UserRow {
             user: format!("revoked/{name}"),
             tried: Some(1),
@@ -291,4 +304,14 @@ async fn revoked(own: &MqttConfig, directory: &Path) -> anyhow::Result<Vec<UserR
         });
     }
     Ok(rows)
+}
+
+/// Whose certificate that is: its common name, which the server takes for the user.
+fn subject(file: &Path) -> anyhow::Result<String> {
+    let wrong = |error: anyhow::Error| exit::with_code(exit::CONFIG, error.context(file.display().to_string()));
+    let pem = std::fs::read(file).map_err(|error| wrong(error.into()))?;
+    let (_, pem) = parse_x509_pem(&pem).map_err(|_| wrong(anyhow!("is no PEM")))?;
+    let certificate = pem.parse_x509().map_err(|_| wrong(anyhow!("is no certificate")))?;
+    let name = certificate.subject().iter_common_name().next().and_then(|name| name.as_str().ok());
+    Ok(name.unwrap_or_default().to_owned())
 }

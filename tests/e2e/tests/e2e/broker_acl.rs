@@ -184,8 +184,8 @@ async fn the_command_that_tries_it_finds_the_same(server: &Mosquitto) {
     // A cluster that was created since, and a certificate that the server should refuse.
     let revoked = server.directory().join("revoked");
     fs::create_dir_all(&revoked).unwrap();
-    for ending in ["pem", "key"] {
-        let name = format!("stranger.{ending}");
+    // The second may not subscribe to what a stranger is tried with.
+    for name in ["stranger", "ACME-Weld_Shop"].iter().flat_map(|name| [format!("{name}.pem"), format!("{name}.key")]) {
         fs::copy(server.directory().join(&name), revoked.join(&name)).unwrap();
     }
     let outcome = cli.run(&[&check[..], &["--cluster", "Body_Shop"]].concat()).await;
@@ -193,6 +193,7 @@ async fn the_command_that_tries_it_finds_the_same(server: &Mosquitto) {
     for message in [
         "publish spBv1.0/ACME-Body_Shop/NCMD/acl-check: it may, and cannot",
         "connect stranger: it is revoked, and can",
+        "connect ACME-Weld_Shop: it is revoked, and can connect and subscribe to spBv1.0/",
         "write its files again (sparkfleet acl generate)",
     ] {
         assert!(outcome.stdout.contains(message) || outcome.stderr.contains(message), "{message}: {outcome:#?}");
