@@ -169,6 +169,8 @@ config_table! {
         authority_key_file: Option<PathBuf>;
         /// Seconds that a cluster's certificate lives.
         lifetime_s: u64 = 30 * 24 * 3600, in 60..=31_622_400;
+        /// PEM files of revocation lists that MQTT servers read, such as the one of `sparkfleet acl crl`; an alert is active when one is past half of its validity. The manager's own list is watched without it.
+        crl_files: Vec<PathBuf>;
     }
     tables {
         /// The site's KDC.

@@ -12,6 +12,7 @@
 //! | [`enrolment`] | which certificates clusters are issued, and which are revoked |
 //! | [`flux_sources`] | which commits each cluster's Sync is sent |
 //! | [`principals`] | which principals of the clusters' own accounts the KDC knows |
+//! | [`revocation_lists`] | when the watched revocation lists are read, and whether one is an alert |
 //! | [`setups`] | which step of its set-up or tear-down each cluster takes next, and its status entry |
 //! | [`shared_repositories`] | which shared repositories are served, and pulled from elsewhere |
 
@@ -24,6 +25,7 @@ pub mod deployments;
 pub mod enrolment;
 pub mod flux_sources;
 pub mod principals;
+pub mod revocation_lists;
 pub mod setups;
 pub mod shared_repositories;
 

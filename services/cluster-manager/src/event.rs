@@ -38,6 +38,8 @@ pub enum Event {
     Principals(PrincipalsResult),
     /// By the git server: the Flux of this cluster has asked for a repository.
     Polled(Uuid),
+    /// By the authority: how writing the list of what is void ended, or what stands in the watched lists.
+    Revocations(RevocationsReport),
     /// By the clock: a deadline has passed.
     DeadlineReached,
 }
@@ -72,13 +74,37 @@ pub enum Effect {
     Script(Option<Arc<SiteScript>>),
     /// By the authority, and then by the Host Application: the answer to a cluster that enrols.
     Enrol(Box<IssueCertificate>),
-    /// By the authority: the list of certificates that are void.
+    /// By the authority: read the watched revocation lists; answered by one [`Event::Revocations`].
+    ReadRevocations,
+    /// By the authority: the list of certificates that are void; answered by one [`Event::Revocations`].
     Revocations {
         /// Serial numbers, with the ends of the certificates.
         void: BTreeMap<String, String>,
         /// UTC ms.
         at: u64,
     },
+}
+
+/// How the revocation lists stand on the disk.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RevocationsReport {
+    /// The manager's own list was written; Err: why not, for people. None: only read.
+    pub written: Option<Result<(), String>>,
+    /// The watched lists.
+    pub lists: Vec<Result<RevocationList, String>>,
+}
+
+/// A revocation list that MQTT servers judge certificates by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RevocationList {
+    /// Where it stands.
+    pub file: String,
+    /// Whose it is.
+    pub issuer: String,
+    /// UTC ms from which it counts.
+    pub begins: u64,
+    /// UTC ms at which it ends; None: it does not say.
+    pub ends: Option<u64>,
 }
 
 /// What to answer to a cluster that enrols.

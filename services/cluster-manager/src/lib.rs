@@ -93,7 +93,7 @@ use adapters::quarantine::QuarantineFiles;
 use adapters::sparkplug::Sessions;
 use api::Asked;
 use bootstrap::FluxSource;
-use event::{Effect, Event, SharedAction, SharedOutcome, SharedResult, SharedWork};
+use event::{Effect, Event, RevocationsReport, SharedAction, SharedOutcome, SharedResult, SharedWork};
 use git_address::GitAddress;
 use identity_provider::{Limits, Provider};
 use state::{ClusterManager, PersistedRepositories, PersistedRepository, Settings};
@@ -358,7 +358,15 @@ impl ServiceIo for Io {
     }
 
     async fn execute(&mut self, effect: Effect) -> anyhow::Result<()> {
-        let Some(effect) = certify(&self.authority, &self.passwords, effect).await else { return Ok(()) };
+        let effect = match certify(&self.authority, &self.passwords, effect).await {
+            Certified::Other(effect) => effect,
+            Certified::Done => return Ok(()),
+            Certified::Lists { written } => {
+                let authority = Arc::clone(&self.authority);
+                drop(self.calls.spawn(async move { Event::Revocations(report_lists(authority, written).await) }));
+                return Ok(());
+            }
+        };
         match self.sessions.execute(effect).await.context("Sparkplug session")? {
             Some(Effect::Git(git)) => self.waiting.push_back(git_work::Work::Git(git)),
             Some(Effect::Secret(secret)) => self.waiting.push_back(git_work::Work::Secret(secret)),
@@ -399,29 +407,51 @@ async fn carry_out_pull(pulls: Pulls, repository: Uuid, branch: String, pull: Pu
     Event::Shared(SharedResult { repository, branch: Some(branch), outcome })
 }
 
-/// The authority's part of an effect: an answer becomes the command that carries it. None: nothing is left to do.
-async fn certify(authority: &Arc<Authority>, passwords: &ClusterPasswords, effect: Effect) -> Option<Effect> {
+/// What is left of an effect after the authority's part.
+enum Certified {
+    /// All of it; or the command that carries an answer.
+    Other(Effect),
+    /// Nothing.
+    Done,
+    /// The revocation lists are to be read.
+    Lists {
+        /// How the own one was written; None: it was not to be.
+        written: Option<Result<(), String>>,
+    },
+}
+
+/// The authority's part of an effect: an answer becomes the command that carries it.
+async fn certify(authority: &Arc<Authority>, passwords: &ClusterPasswords, effect: Effect) -> Certified {
     match effect {
         Effect::Enrol(order) => match authority.answer(&order, passwords) {
-            Ok(command) => Some(Effect::Host(command)),
+            Ok(command) => Certified::Other(Effect::Host(command)),
             Err(error) => {
                 let error = format!("{:#}", anyhow::Error::new(error));
                 tracing::warn!(cluster_id = %order.opened.cluster, error, "a cluster that enrols cannot be answered");
-                None
+                Certified::Done
             }
         },
         Effect::Revocations { void, at } => {
             let authority = Arc::clone(authority);
             // One list after the other, and none is left out; only a panic in it would not come back.
-            let written = tokio::task::spawn_blocking(move || authority.revoke(void, at)).await.ok()?;
-            if let Err(error) = written {
-                let error = format!("{:#}", anyhow::Error::new(error));
+            let Ok(written) = tokio::task::spawn_blocking(move || authority.revoke(void, at)).await else {
+                return Certified::Done;
+            };
+            let written = written.map_err(|error| format!("{:#}", anyhow::Error::new(error)));
+            if let Err(error) = &written {
                 tracing::error!(error, "the list of void certificates cannot be written");
             }
-            None
+            Certified::Lists { written: Some(written) }
         }
-        other => Some(other),
+        Effect::ReadRevocations => Certified::Lists { written: None },
+        other => Certified::Other(other),
     }
+}
+
+async fn report_lists(authority: Arc<Authority>, written: Option<Result<(), String>>) -> RevocationsReport {
+    let lists = tokio::task::spawn_blocking(move || authority.lists()).await;
+    let lists = lists.unwrap_or_else(|error| vec![Err(format!("revocation lists cannot be read: {error}"))]);
+    RevocationsReport { written, lists }
 }
 
 /// The same numbers for Prometheus as on the wire.
@@ -437,6 +467,11 @@ fn count(totals: &NodeMetrics) {
     }
     for (state, number) in [("all", totals.deployments_total), ("refused", totals.deployments_refused)] {
         metrics::gauge!("sparkfleet_deployments", "state" => state).set(f64::from(number));
+    }
+    let alert = totals.revocations_alert.is_some();
+    metrics::gauge!("sparkfleet_revocation_lists_alert").set(f64::from(u8::from(alert)));
+    if let Some(ends) = totals.revocations_next_update.and_then(|ends| u32::try_from(ends / 1000).ok()) {
+        metrics::gauge!("sparkfleet_revocation_lists_next_update_seconds").set(f64::from(ends));
     }
 }
 

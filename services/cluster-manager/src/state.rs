@@ -37,6 +37,7 @@ use crate::controllers::deployments::DeploymentsController;
 use crate::controllers::enrolment::EnrolmentController;
 use crate::controllers::flux_sources::FluxSourcesController;
 use crate::controllers::principals::PrincipalsController;
+use crate::controllers::revocation_lists::RevocationListsController;
 use crate::controllers::setups::SetupsController;
 use crate::controllers::shared_repositories::{self, SharedRepositoriesController};
 use crate::devices::ClusterDevices;
@@ -113,6 +114,7 @@ pub struct ClusterManager {
     enrolment: EnrolmentController,
     flux_sources: FluxSourcesController,
     principals: PrincipalsController,
+    revocation_lists: RevocationListsController,
     setups: SetupsController,
     shared: SharedRepositoriesController,
     clusters: BTreeMap<Uuid, Cluster>,
@@ -166,6 +168,7 @@ impl ClusterManager {
             enrolment: EnrolmentController::new(settings.identity.clone()),
             flux_sources: FluxSourcesController::new(pacing),
             principals: PrincipalsController::new(settings.realm.clone(), pacing),
+            revocation_lists: RevocationListsController::new(settings.identity.is_some()),
             setups: SetupsController::new(pacing),
             shared: SharedRepositoriesController::new(shared, left.shared),
             clusters: BTreeMap::new(),
@@ -227,6 +230,12 @@ impl ClusterManager {
                 self.principals.on_result(result, now);
             }
             Event::Shared(result) => self.on_shared_result(result, now),
+            Event::Revocations(report) => {
+                if matches!(report.written, Some(Err(_))) {
+                    self.enrolment.on_not_written(now);
+                }
+                self.revocation_lists.on_report(report);
+            }
             Event::DeadlineReached => {
                 self.requests.on_deadline(now);
                 self.take_writer_outputs(now);
@@ -239,6 +248,8 @@ impl ClusterManager {
         self.effects.extend(self.shared.reconcile(&self.fleet, now));
         self.run_controllers(now);
         self.effects.extend(self.enrolment.publish_revocations(&self.fleet, now));
+        self.effects.extend(self.revocation_lists.reconcile(now));
+        self.revocation_lists.report(&mut self.totals, now);
         self.publish_totals();
     }
 
@@ -247,7 +258,8 @@ impl ClusterManager {
     pub fn next_deadline(&self) -> Option<Duration> {
         let cluster = self.deadlines.first().map(|(at, _)| *at);
         let shared = self.shared.next_deadline(&self.fleet);
-        let own = [self.requests.next_deadline(), self.enrolment.next_deadline(), shared];
+        let lists = self.revocation_lists.next_deadline();
+        let own = [self.requests.next_deadline(), self.enrolment.next_deadline(), shared, lists];
         cluster.into_iter().chain(own.into_iter().flatten()).min()
     }
 

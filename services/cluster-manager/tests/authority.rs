@@ -68,3 +68,26 @@ fn the_list_of_void_certificates_grows_and_forgets_what_has_ended() {
     authority.revoke([].into(), NOW + 30 * 24 * 3600 * 1000).unwrap();
     assert_eq!(listed(), [true, false]);
 }
+
+#[test]
+fn the_watched_lists_are_the_own_one_and_the_configured_files() {
+    let (own, site) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    load(site.path(), &IdentityConfig::default()).unwrap().revoke([].into(), NOW - 9 * 24 * 3600 * 1000).unwrap();
+    let list = site.path().join("identity/revoked.pem");
+    let both = site.path().join("both.pem");
+    fs::write(&both, [fs::read(&list).unwrap(), fs::read(&list).unwrap()].concat()).unwrap();
+    let (authority, missing) = (site.path().join("identity/authority.pem"), site.path().join("missing.pem"));
+    let crl_files = vec![both, missing, authority];
+    let config = IdentityConfig { crl_files, ..IdentityConfig::default() };
+    let authority = load(own.path(), &config).unwrap();
+    assert_eq!(authority.lists().len(), 4, "there is no own one yet");
+    authority.revoke([].into(), NOW).unwrap();
+    let lists = authority.lists();
+    let ends: Vec<_> = lists.iter().flatten().map(|list| list.ends.unwrap()).collect();
+    let day = 24 * 3600 * 1000;
+    assert_eq!(ends, [NOW + 30 * day, NOW + 21 * day, NOW + 21 * day]);
+    assert_eq!(lists[0].as_ref().unwrap().begins, NOW - 3_600_000);
+    let errors: Vec<_> = lists.iter().filter_map(|list| list.as_ref().err()).collect();
+    assert!(errors[0].contains("missing.pem cannot be read"), "{errors:?}");
+    assert!(errors[1].ends_with("holds something else than revocation lists in PEM"), "{errors:?}");
+}

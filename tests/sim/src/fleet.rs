@@ -230,7 +230,7 @@ fn manager_actions(state: &mut ClusterManager) -> Vec<Action> {
             ManagerEffect::BootstrapGrant { .. } | ManagerEffect::Script(_) => None,
             ManagerEffect::Enrol(order) => enrolment::answer(&order).map(Action::Host),
             // No server reads the list.
-            ManagerEffect::Revocations { .. } => None,
+            ManagerEffect::Revocations { .. } | ManagerEffect::ReadRevocations => None,
             // This site has no KDC.
             ManagerEffect::Principals(_) => None,
             ManagerEffect::Shared(_) => unreachable!("that of the charts is the only shared repository"),

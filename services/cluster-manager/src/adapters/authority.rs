@@ -32,12 +32,16 @@ use service_runtime::config::ExposeSecret;
 use sparkplug::host::HostRequest;
 use time::OffsetDateTime;
 use x509_parser::extensions::ParsedExtension;
+use x509_parser::pem::Pem;
+use x509_parser::prelude::FromDer as _;
+use x509_parser::revocation_list::CertificateRevocationList;
+use x509_parser::time::ASN1Time;
 use zeroize::Zeroizing;
 
 use super::passwords::ClusterPasswords;
 use crate::authority::{self, Terms};
 use crate::config::IdentityConfig;
-use crate::event::IssueCertificate;
+use crate::event::{IssueCertificate, RevocationList};
 
 /// How long an authority lives that is made here.
 const AUTHORITY_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -104,6 +108,8 @@ pub struct Authority {
     key_identifier: KeyIdMethod,
     manager: Arc<Manager>,
     terms: Arc<Terms>,
+    /// Revocation lists that are watched beside the own one.
+    watched: Vec<PathBuf>,
 }
 
 impl std::fmt::Debug for Authority {
@@ -163,7 +169,17 @@ impl Authority {
             authority_ends_ms: ends,
             lifetime: Duration::from_secs(config.lifetime_s),
         });
-        Ok(Self { directory, organisation: organisation.clone(), issuer, chain, key_identifier, manager, terms })
+        let watched = config.crl_files.clone();
+        Ok(Self {
+            directory,
+            organisation: organisation.clone(),
+            issuer,
+            chain,
+            key_identifier,
+            manager,
+            terms,
+            watched,
+        })
     }
 
     /// What the state enrols with.
@@ -265,6 +281,14 @@ impl Authority {
         tracing::info!(certificates = all.len(), "the list of void certificates is written");
         Ok(())
     }
+
+    /// The own revocation list, if it was ever written, and the watched ones; Err: what is wrong with a file, for people. Blocks.
+    #[must_use]
+    pub fn lists(&self) -> Vec<Result<RevocationList, String>> {
+        let own = self.directory.join("revoked.pem");
+        let own = Some(&own).filter(|own| own.exists());
+        own.into_iter().chain(&self.watched).flat_map(|file| read_lists(file)).collect()
+    }
 }
 
 /// The key of a cluster that enrols: a point of P-256.
@@ -282,6 +306,30 @@ impl PublicKeyData for EnrolledKey<'_> {
 
 fn moment(wall_ms: u64) -> Option<OffsetDateTime> {
     OffsetDateTime::from_unix_timestamp(i64::try_from(wall_ms / 1000).ok()?).ok()
+}
+
+/// The revocation lists in a PEM file.
+fn read_lists(file: &Path) -> Vec<Result<RevocationList, String>> {
+    let name = file.display().to_string();
+    let pem = match fs::read(file) {
+        Ok(pem) => pem,
+        Err(error) => return vec![Err(format!("the revocation list {name} cannot be read: {error}"))],
+    };
+    let lists: Vec<_> = Pem::iter_from_buffer(&pem)
+        .map(|block| {
+            let wrong = || format!("{name} holds something else than revocation lists in PEM");
+            let block = block.map_err(|_| wrong())?;
+            let (_, list) = CertificateRevocationList::from_der(&block.contents).map_err(|_| wrong())?;
+            let millis = |time: ASN1Time| u64::try_from(time.timestamp()).unwrap_or(0).saturating_mul(1000);
+            Ok(RevocationList {
+                file: name.clone(),
+                issuer: list.issuer().to_string(),
+                begins: millis(list.last_update()),
+                ends: list.next_update().map(millis),
+            })
+        })
+        .collect();
+    if lists.is_empty() { vec![Err(format!("{name} holds no revocation list in PEM"))] } else { lists }
 }
 
 fn read(path: &Path) -> Result<String, AuthorityError> {

@@ -79,7 +79,7 @@ impl Sessions {
             | Effect::BootstrapGrant { .. }
             | Effect::Script(_) => Ok(Some(effect)),
             // The authority's work comes first; what it makes of it is a command.
-            Effect::Enrol(_) | Effect::Revocations { .. } => Ok(None),
+            Effect::Enrol(_) | Effect::Revocations { .. } | Effect::ReadRevocations => Ok(None),
         }
     }
 

@@ -24,6 +24,8 @@ use crate::fleet::FleetView;
 const ASKING_MAX: usize = 1024;
 /// How often the list of revoked certificates is made again, so that it never gets old.
 const REVOCATIONS_EVERY: Duration = Duration::from_secs(24 * 3600);
+/// How long after a failure it is tried again: until then a revoked certificate counts.
+const REVOCATIONS_RETRY: Duration = Duration::from_secs(60);
 
 /// What the manager enrols with.
 #[derive(Debug, Clone)]
@@ -272,6 +274,12 @@ impl EnrolmentController {
         revocations.due = Some(now.mono + REVOCATIONS_EVERY);
         revocations.published = Some(void.clone());
         Some(Effect::Revocations { void, at: now.wall })
+    }
+
+    /// The list of what is revoked could not be written.
+    pub fn on_not_written(&mut self, now: Now) {
+        let retry = now.mono + REVOCATIONS_RETRY;
+        self.revocations.due = Some(self.revocations.due.map_or(retry, |due| due.min(retry)));
     }
 
     /// `Now::mono` at which what is revoked is published again.

@@ -29,7 +29,10 @@ mod shared_repositories;
 
 use super::*;
 use crate::bootstrap::{BootstrapGrant, OfferedToken};
-use crate::event::{GitAction, GitOutcome, GitResult, GitWork, IssueCertificate, PrincipalsResult, PrincipalsWork};
+use crate::event::{
+    GitAction, GitOutcome, GitResult, GitWork, IssueCertificate, PrincipalsResult, PrincipalsWork, RevocationList,
+    RevocationsReport,
+};
 use crate::git_address::GitAddress;
 use access::rate::Rate;
 use git_hosting::repositories::RepositoryFiles;
@@ -536,6 +539,10 @@ struct World {
     enrolling: Option<HostEvent>,
     orders: Vec<IssueCertificate>,
     void: Option<BTreeMap<String, String>>,
+    /// The watched revocation lists.
+    lists: Vec<Result<RevocationList, String>>,
+    /// The disk takes no list.
+    is_full: bool,
     /// Principals, and whether they get tickets.
     kdc: BTreeMap<String, bool>,
     kdc_is_away: bool,
@@ -571,6 +578,8 @@ impl World {
             enrolling: None,
             orders: Vec::new(),
             void: None,
+            lists: Vec::new(),
+            is_full: false,
             kdc: BTreeMap::new(),
             kdc_is_away: false,
             shared: shared_repositories::SharedDisk::default(),
@@ -745,7 +754,19 @@ impl World {
             }
             Effect::Host(other) => panic!("{other:?}"),
             Effect::Enrol(order) => self.orders.push(*order),
-            Effect::Revocations { void, .. } => self.void = Some(void),
+            Effect::Revocations { void, .. } => {
+                let is_full = self.is_full;
+                if !is_full {
+                    self.void = Some(void);
+                }
+                let written = Some(if is_full { Err("no space left".to_owned()) } else { Ok(()) });
+                let report = RevocationsReport { written, lists: self.lists.clone() };
+                self.manager.on_event(Event::Revocations(report), self.now);
+            }
+            Effect::ReadRevocations => {
+                let report = RevocationsReport { written: None, lists: self.lists.clone() };
+                self.manager.on_event(Event::Revocations(report), self.now);
+            }
         }
     }
 

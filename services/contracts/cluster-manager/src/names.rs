@@ -42,6 +42,11 @@ pub const SCRIPT_SITE: &str = "site";
 /// String or null, of the node: why the `BootstrapScript` entry cannot be used.
 pub const BOOTSTRAP_REASON: &str = "Bootstrap/Reason";
 
+/// Node metric: when the first of the watched revocation lists ends.
+pub const REVOCATIONS_NEXT_UPDATE: &str = "Revocations/Next_Update";
+/// Node metric: what an operator has to do about a revocation list.
+pub const REVOCATIONS_ALERT: &str = "Revocations/Alert";
+
 /// UUID: object of the cluster in ConfigDB.
 pub const CLUSTER_UUID: &str = "Cluster/UUID";
 /// String: name of the cluster, as recorded by its set-up; before that as configured.

@@ -27,7 +27,8 @@ pub struct AlertRow {
     /// Which node it is about; None: the cluster as a whole.
     pub node: Option<String>,
     /// `Offline`, `Will_Not_Reload`, `Held` (the edge waits for an operator's decision), `Identity` (someone should look at the cluster's certificates and tokens), `Locked_Out` (a member was refused its keys), `Moved_Disk` (a machine
-    /// has the state disk of another host), or `Store` (ConfigDB's disk).
+    /// has the state disk of another host), `Store` (ConfigDB's disk),
+    /// `Revocations` (a revocation list that is not renewed or cannot be written), or `Second_Speaker` (another process, or someone who forges births, speaks for a service's Edge Node).
     pub alert: &'static str,
     /// Since when, UTC ms; None: not known.
     pub since: Option<u64>,
@@ -113,6 +114,8 @@ impl Fleet {
         }
         rows.extend(self.joining_hosts(None).iter().filter_map(|row| self.joining_alert(row)));
         rows.extend(self.store_alert());
+        rows.extend(self.revocations_alert());
+        rows.extend(self.contested_alerts());
         self.note_acknowledgements(&mut rows);
         rows.sort_by(|a, b| (a.since, &a.cluster, &a.node, a.alert).cmp(&(b.since, &b.cluster, &b.node, b.alert)));
         rows
@@ -144,6 +147,38 @@ impl Fleet {
             reason,
             monitor: node.to_string(),
             acknowledged: None,
+        })
+    }
+
+    /// What the cluster manager says of revocation lists.
+    fn revocations_alert(&self) -> Option<AlertRow> {
+        let reason = self.manager.revocations_alert()?.to_owned();
+        let node = self.manager.node();
+        Some(AlertRow {
+            cluster: None,
+            node: Some(node.edge_node.to_string()),
+            alert: "Revocations",
+            since: None,
+            reason,
+            monitor: node.to_string(),
+            acknowledged: None,
+        })
+    }
+
+    /// What services say of others that were born under their ids.
+    fn contested_alerts(&self) -> impl Iterator<Item = AlertRow> {
+        let central = self.organisation().central_group();
+        self.contested.iter().filter_map(move |(node, (reason, since))| {
+            let cluster = self.organisation().cluster_of_group(node.group.as_str());
+            (cluster.is_some() || node.group.as_str() == central).then(|| AlertRow {
+                cluster: cluster.map(|name| name.as_str().to_owned()),
+                node: Some(node.edge_node.to_string()),
+                alert: "Second_Speaker",
+                since: Some(*since),
+                reason: reason.clone(),
+                monitor: node.to_string(),
+                acknowledged: None,
+            })
         })
     }
 

@@ -34,6 +34,7 @@ pub struct Bench {
     objects: BTreeMap<Uuid, Vec<Metric>>,
     clusters: BTreeMap<Uuid, ClusterDevice>,
     revision: u64,
+    revocations_alert: Option<String>,
 }
 
 impl Default for Bench {
@@ -47,8 +48,14 @@ impl Bench {
     #[must_use]
     pub fn new() -> Self {
         let fleet = Fleet::new(Organisation::new("ACME").unwrap()).unwrap();
-        let mut bench =
-            Self { fleet, events: Vec::new(), objects: BTreeMap::new(), clusters: BTreeMap::new(), revision: 1 };
+        let mut bench = Self {
+            fleet,
+            events: Vec::new(),
+            objects: BTreeMap::new(),
+            clusters: BTreeMap::new(),
+            revision: 1,
+            revocations_alert: None,
+        };
         bench.publish();
         bench
     }
@@ -92,6 +99,12 @@ impl Bench {
     /// Takes an object away.
     pub fn forget(&mut self, object: Uuid) {
         self.objects.remove(&object);
+        self.publish();
+    }
+
+    /// What the manager says of revocation lists.
+    pub fn revocations(&mut self, alert: Option<&str>) {
+        self.revocations_alert = alert.map(str::to_owned);
         self.publish();
     }
 
@@ -141,6 +154,11 @@ impl Bench {
         for (uuid, device) in deployments {
             self.device(&address, SyncDevice::deployment_id(*uuid), device.to_metrics());
         }
+    }
+
+    /// The edge sync of a cluster is born with more metrics than its own.
+    pub fn sync_with(&mut self, name: &str, node: &SyncNode, more: &[Metric]) {
+        self.born(&at(name, address::SYNC_NODE), [&node.to_metrics(), more].concat());
     }
 
     /// The monitor of a cluster is born; each of these nodes is offline.
@@ -209,7 +227,12 @@ impl Bench {
         }
         let manager = central(address::CLUSTER_MANAGER_NODE);
         let clusters_total = u32::try_from(self.clusters.len()).unwrap();
-        let node = NodeMetrics { clusters_total, version: "1.2.3".to_owned(), ..NodeMetrics::default() };
+        let node = NodeMetrics {
+            clusters_total,
+            version: "1.2.3".to_owned(),
+            revocations_alert: self.revocations_alert.clone(),
+            ..NodeMetrics::default()
+        };
         self.born(&manager, node.to_metrics());
         for (uuid, device) in self.clusters.clone() {
             let device = ClusterDevice { uuid, ..device };

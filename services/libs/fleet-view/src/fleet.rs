@@ -12,17 +12,32 @@ use edge_monitor_contract::{MonitorReplica, Presence};
 use edge_sync_contract::{DeploymentDevice, SyncReplica};
 use join_service_contract::{HostState, JoinHost, JoinReplica};
 use serde::{Deserialize, Serialize};
+use sparkplug::edge_node::CONTESTED;
 use sparkplug::host::HostEvent;
-use sparkplug::{EdgeNodeDescriptor, NameError};
+use sparkplug::{EdgeNodeDescriptor, Metric, NameError};
 use uuid::Uuid;
 
 /// Of so many nodes it is told that births are missing.
 const MISSING_TOLD_MAX: usize = 5;
 
+/// Edge Nodes of which there is one in each group, and whose births name their process.
+const SINGLE_NODES: [&str; 6] = [
+    address::CONFIGDB_NODE,
+    address::CLUSTER_MANAGER_NODE,
+    address::MONITOR_NODE,
+    address::SYNC_NODE,
+    address::JOIN_NODE,
+    address::KEYS_NODE,
+];
+
 /// State of a deployment that no one wants any more, and that its edge has not reported gone.
 pub const REMOVING: &str = "removing";
 /// State of a deployment whose edge waits for an operator's decision.
 const HELD: &str = "held";
+/// Why a cluster is [`NOT_DESIRED`].
+const UNDESIRED: &str = "this ConfigDB does not have this cluster; its edge keeps what it runs until an operator decides: `sparkfleet recover status`";
+/// Set-up of a cluster that only its edge knows.
+pub const NOT_DESIRED: &str = "not desired";
 
 /// The fleet as far as it was received.
 #[derive(Debug)]
@@ -38,6 +53,8 @@ pub struct Fleet {
     pub monitors: MonitorReplica,
     /// Join node of each cluster that was received, by address.
     pub joins: BTreeMap<EdgeNodeDescriptor, JoinReplica>,
+    /// Services whose births say that another process was born under their id: what they say, and since when, UTC ms.
+    pub(crate) contested: BTreeMap<EdgeNodeDescriptor, (String, u64)>,
 }
 
 /// An edge cluster as it stands.
@@ -49,7 +66,7 @@ pub struct ClusterRow {
     pub name: String,
     /// Sparkplug group.
     pub group: String,
-    /// Setup state as the cluster manager says, `unknown` while it is not received.
+    /// Setup state as the cluster manager says, `unknown` while it is not received, [`NOT_DESIRED`] if only its living edge knows it and not this ConfigDB.
     pub setup: String,
     /// Why it is in that state.
     pub reason: Option<String>,
@@ -312,6 +329,7 @@ impl Fleet {
             syncs: BTreeMap::new(),
             monitors: MonitorReplica::new(),
             joins: BTreeMap::new(),
+            contested: BTreeMap::new(),
         })
     }
 
@@ -325,7 +343,8 @@ impl Fleet {
     pub fn on_event(&mut self, event: &HostEvent) -> Vec<Change> {
         self.manager.on_event(event);
         self.monitors.on_event(event);
-        if let HostEvent::NodeBirth { node, .. } = event {
+        if let HostEvent::NodeBirth { node, metrics, .. } = event {
+            self.note_contest(node, metrics);
             match node.edge_node.as_str() {
                 address::SYNC_NODE => {
                     self.syncs.entry(node.clone()).or_insert_with(|| SyncReplica::new(node.clone()));
@@ -344,6 +363,15 @@ impl Fleet {
         }
         self.config.on_event(event);
         std::iter::from_fn(|| self.config.poll_change()).collect()
+    }
+
+    fn note_contest(&mut self, node: &EdgeNodeDescriptor, metrics: &[Metric]) {
+        let is_service = SINGLE_NODES.contains(&node.edge_node.as_str());
+        let contested = metrics.iter().find(|metric| is_service && &*metric.name == CONTESTED);
+        match contested.and_then(|metric| Some((metric.as_str()?.to_owned(), metric.timestamp?))) {
+            Some(contested) => drop(self.contested.insert(node.clone(), contested)),
+            None => drop(self.contested.remove(node)),
+        }
     }
 
     /// The Sync of the cluster of that name, if it was received.
@@ -403,7 +431,7 @@ impl Fleet {
         self.config.entries(T::slug()).filter_map(|(uuid, entry)| Some((uuid, entry.parse().ok()?)))
     }
 
-    /// Clusters: those of ConfigDB and those that the manager is still tearing down, by name.
+    /// Clusters: those of ConfigDB, those that the manager is still tearing down, and those that only their living edges know, by name.
     #[must_use]
     pub fn clusters(&self) -> Vec<ClusterRow> {
         let mut names: BTreeMap<Uuid, String> =
@@ -420,10 +448,26 @@ impl Fleet {
             count.ready += usize::from(row.ready == Some(true));
             count.total += 1;
         }
+        let undesired = self.undesired().map(|(uuid, name, _)| (uuid, name));
         let mut rows: Vec<ClusterRow> =
-            names.into_iter().map(|(uuid, name)| self.cluster_row(uuid, name, &counts)).collect();
+            names.into_iter().chain(undesired).map(|(uuid, name)| self.cluster_row(uuid, name, &counts)).collect();
         rows.sort_by(|a, b| (&a.name, a.uuid).cmp(&(&b.name, b.uuid)));
         rows
+    }
+
+    /// Clusters whose living edge reports, while a ConfigDB that is known completely does not have them: it was started with a new store, or lost them. With the UUID that the edge
+    /// knows, and its name.
+    pub fn undesired(&self) -> impl Iterator<Item = (Uuid, String, &SyncReplica)> {
+        let is_known = self.config.is_complete() && self.manager.is_complete();
+        let mut names: BTreeSet<String> = self.manager.clusters().map(|(_, cluster)| cluster.name.clone()).collect();
+        names.extend(self.cluster_entries().map(|(_, entry)| entry.name));
+        self.syncs.values().filter(move |sync| is_known && sync.is_alive()).filter_map(move |sync| {
+            let name = self.organisation.cluster_of_group(sync.address().group.as_str())?.as_str().to_owned();
+            let uuid = sync.node()?.cluster_uuid;
+            // An edge that says the UUID of another cluster is not that cluster.
+            let is_taken = names.contains(&name) || self.config.object(uuid).is_some();
+            (!is_taken).then_some((uuid, name, sync))
+        })
     }
 
     /// `counts`: by name of the cluster, its active alerts and its deployments.
@@ -438,13 +482,23 @@ impl Fleet {
         let monitor = EdgeNodeDescriptor::parse(&group, address::MONITOR_NODE).ok();
         let presence = monitor.and_then(|node| self.monitors.monitor(&node)).map(|view| view.presence());
         let (alerts, deployments) = counts.get(name.as_str()).filter(|_| !refused).copied().unwrap_or_default();
+        let is_desired =
+            managed.is_some() || self.config.entry(uuid, EdgeCluster::slug()).is_some() || !self.config.is_complete();
+        let foreign = sync.filter(|_| !is_desired).and_then(SyncReplica::node);
         ClusterRow {
             uuid,
-            setup: managed.map_or_else(|| "unknown".to_owned(), |cluster| cluster.setup.state.to_string()),
+            setup: managed.map_or_else(
+                || if is_desired { "unknown" } else { NOT_DESIRED }.to_owned(),
+                |cluster| cluster.setup.state.to_string(),
+            ),
             reason: managed
                 .and_then(|cluster| cluster.setup.reason.clone().or_else(|| cluster.rollout.reason.clone()))
+                .or_else(|| foreign.map(|_| UNDESIRED.to_owned()))
                 .or_else(|| sync?.node()?.desired_error.clone()),
-            held: managed.and_then(|cluster| cluster.held().map(str::to_owned)),
+            held: match foreign {
+                Some(node) => node.desired_hold_reason.clone().filter(|_| node.desired_held == Some(true)),
+                None => managed.and_then(|cluster| cluster.held().map(str::to_owned)),
+            },
             since: managed.map(|cluster| cluster.setup.since),
             seen: sync.is_some() || self.was_seen(uuid, managed),
             alive: sync.is_some_and(SyncReplica::is_alive),
@@ -521,6 +575,7 @@ impl Fleet {
     /// Deployments that an edge reports and that are not wanted there. While the edge holds what it is sent, nothing of it is removed.
     fn removing(&self, wanted: &[DeploymentRow]) -> Vec<DeploymentRow> {
         let mut rows = Vec::new();
+        let undesired: BTreeSet<String> = self.undesired().map(|(_, name, _)| name).collect();
         let wanted: BTreeSet<(&str, Uuid)> = wanted.iter().map(|row| (row.cluster.as_str(), row.uuid)).collect();
         for sync in self.syncs.values() {
             let Some(cluster) = self.organisation.cluster_of_group(sync.address().group.as_str()) else { continue };
@@ -530,6 +585,10 @@ impl Fleet {
                 let reason = node.desired_hold_reason.as_deref().unwrap_or_default();
                 format!("ConfigDB does not have it, and the edge keeps it until an operator decides: {reason}")
             });
+            // No one removes anything of a cluster that no one manages.
+            let kept =
+                || "ConfigDB does not have its cluster, and the edge keeps it until an operator decides".to_owned();
+            let held = held.or_else(|| undesired.contains(cluster.as_str()).then(kept));
             for (uuid, device) in sync.devices().deployments.iter().filter(|(uuid, _)| !is_wanted(uuid)) {
                 let name = if device.name.is_empty() { uuid.to_string() } else { device.name.clone() };
                 rows.push(DeploymentRow {

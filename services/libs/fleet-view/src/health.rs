@@ -4,7 +4,7 @@ use cluster_manager_contract::SetupState;
 use join_service_contract::HostState;
 use serde::Serialize;
 
-use crate::{AlertRow, ClusterRow, DeploymentRow, Fleet, JoiningHostRow};
+use crate::{AlertRow, ClusterRow, DeploymentRow, Fleet, JoiningHostRow, NOT_DESIRED};
 
 /// The four words, the best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
@@ -69,6 +69,7 @@ pub fn cluster(fleet: &Fleet, row: &ClusterRow, alerts: &[&AlertRow], deployment
         Some(SetupState::Deleting) => findings.add(Health::Working, reason("the cluster is being deleted")),
         Some(SetupState::Ready) => {}
         Some(state) => findings.add(Health::Working, reason(&format!("set-up: {state}"))),
+        None if row.setup == NOT_DESIRED => findings.add(Health::Attention, reason("not desired")),
         None => findings.add(Health::Working, "the cluster manager has not reported this cluster"),
     }
     if let Some(held) = &row.held {

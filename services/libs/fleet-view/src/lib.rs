@@ -26,4 +26,4 @@ pub mod bench;
 mod fleet;
 
 pub use alerts::{Acknowledged, AlertRow};
-pub use fleet::{ClusterRow, Count, DeploymentRow, Fleet, FluxRow, HostRow, JoiningHostRow, REMOVING};
+pub use fleet::{ClusterRow, Count, DeploymentRow, Fleet, FluxRow, HostRow, JoiningHostRow, NOT_DESIRED, REMOVING};

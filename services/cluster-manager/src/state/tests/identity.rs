@@ -172,6 +172,33 @@ fn a_revoked_certificate_is_reported_as_revoked_and_so_are_those_of_a_cluster_th
     assert_eq!(world.void.clone().unwrap().into_keys().collect::<Vec<_>>(), [serial]);
 }
 
+#[test]
+fn a_revocation_list_that_is_not_renewed_or_not_written_is_said_of_the_node_until_it_is() {
+    let mut world = enrolling(Kill::Never);
+    ask(&mut world, &request(1, 5));
+    let list = |begins, ends| {
+        Ok(RevocationList { file: "f".to_owned(), issuer: "CN=site".to_owned(), begins, ends: Some(ends) })
+    };
+    let day = 86_400_000;
+    let now = world.now.wall;
+    world.lists = vec![list(now, now + 4 * day)];
+    world.run(Duration::from_secs(3 * 3600));
+    assert_eq!((world.node.revocations_alert.clone(), world.node.revocations_next_update), (None, Some(now + 4 * day)));
+    world.run(Duration::from_secs(2 * 86_400));
+    assert!(world.node.revocations_alert.clone().unwrap().contains("is past half of its validity"));
+    world.lists = vec![list(world.now.wall, world.now.wall + 4 * day)];
+    world.run(Duration::from_secs(3601));
+    assert_eq!(world.node.revocations_alert, None);
+    // A revocation that no server reads yet.
+    world.is_full = true;
+    world.put(CLUSTER, "EdgeClusterEnrolment", json!({"fence": 1}));
+    world.settle();
+    assert!(world.node.revocations_alert.clone().unwrap().ends_with("no space left"));
+    world.is_full = false;
+    world.run(Duration::from_secs(61));
+    assert_eq!((world.void.clone().unwrap().len(), world.node.revocations_alert.clone()), (1, None));
+}
+
 /// A cluster whose key was certified an hour's life and so long ago; and the serial number.
 fn enrolled_for(kill: Kill, seconds: u64) -> (World, EcdsaKeyPair, String) {
     let (mut world, old) = (enrolling(kill), key());

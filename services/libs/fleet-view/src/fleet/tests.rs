@@ -205,3 +205,44 @@ fn the_central_monitor_is_missed() {
     bench.central_monitor(&[]);
     assert_eq!(bench.fleet.central_monitor_away(), None);
 }
+
+#[test]
+fn an_edge_that_a_new_store_does_not_know_is_listed_as_not_desired_with_what_it_runs() {
+    let mut bench = Bench::with_cluster();
+    let lost = Uuid::from_u128(0x7057);
+    let node = SyncNode { cluster_uuid: lost, cluster_name: "Weld".to_owned(), ..SyncNode::default() };
+    bench.sync("Weld", &node, &[(OVEN, reported("Oven", DeploymentState::Applied, Some(true)))]);
+    let row = |bench: &Bench| bench.fleet.clusters().into_iter().find(|row| row.name == "Weld");
+    let weld = row(&bench).unwrap();
+    assert_eq!((weld.uuid, weld.setup.as_str(), weld.alive, weld.held), (lost, NOT_DESIRED, true, None));
+    assert_eq!((weld.hosts.to_string(), weld.deployments.to_string()), ("1/1".to_owned(), "1/1".to_owned()));
+    assert!(weld.reason.unwrap().contains("`sparkfleet recover status`"));
+    assert!(deployments(&bench)[0].1.starts_with("held, ready (ConfigDB does not have its cluster"));
+    // One that it holds what it is sent, says why.
+    let held = SyncNode { desired_held: Some(true), desired_hold_reason: Some("older".to_owned()), ..node.clone() };
+    bench.sync("Weld", &held, &[]);
+    assert_eq!(row(&bench).unwrap().held.as_deref(), Some("older"));
+    // Without the cluster manager nobody knows whether it is being torn down; a dead edge is not shown.
+    bench.dies("Weld", address::SYNC_NODE);
+    assert_eq!(row(&bench), None);
+    bench.sync("Weld", &node, &[]);
+    bench.cluster(lost, "Weld", |_| {});
+    assert_eq!(row(&bench).unwrap().setup, "ready");
+    assert_eq!(bench.fleet.clusters().len(), 2);
+}
+
+#[test]
+fn a_service_whose_births_say_that_another_was_born_under_its_id_is_an_alert_until_they_do_not() {
+    let mut bench = Bench::with_cluster();
+    let born = |bench: &mut Bench, contested: Option<&str>| {
+        let contested = contested.map(|text| Metric::new(CONTESTED, text).at(7));
+        let node = SyncNode { source_ready: Some(true), ..SyncNode::default() };
+        bench.sync_with(NAME, &node, contested.as_slice());
+    };
+    born(&mut bench, Some("another Sync is on this MQTT server"));
+    let alert = bench.fleet.alerts().pop().unwrap();
+    assert_eq!((alert.alert, alert.subject(), alert.since), ("Second_Speaker", format!("{NAME}/Sync"), Some(7)));
+    assert_eq!(cluster(&bench).alerts, 1);
+    born(&mut bench, None);
+    assert_eq!(bench.fleet.alerts(), []);
+}

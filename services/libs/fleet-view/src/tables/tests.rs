@@ -118,6 +118,18 @@ fn a_member_that_is_locked_out_and_who_has_its_disk_are_two_rows_and_two_alerts(
 }
 
 #[test]
+fn a_revocation_list_that_is_not_renewed_is_an_alert_of_the_central_services() {
+    let mut bench = Bench::with_cluster();
+    assert_eq!(bench.fleet.alerts(), []);
+    bench.revocations(Some("past half"));
+    let alert = bench.fleet.alerts().pop().unwrap();
+    assert_eq!(alert.key(), "/Cluster-Manager/Revocations/ACME-Central/Cluster-Manager");
+    assert_eq!((alert.reason.as_str(), alert.cluster), ("past half", None));
+    bench.revocations(None);
+    assert_eq!(bench.fleet.alerts(), []);
+}
+
+#[test]
 fn a_text_of_a_hostile_node_stays_data_and_is_cut() {
     let mut bench = Bench::with_cluster();
     let hostile = format!("<img src=x onerror=alert(1)>\u{202e}{}", "ä".repeat(TEXT_BYTES_MAX));

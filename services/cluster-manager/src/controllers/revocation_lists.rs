@@ -1,0 +1,153 @@
+//! Whether the revocation lists that MQTT servers read are renewed in time.
+//!
+//! A server refuses every certificate whose authority has a list that has ended. So a list past half of its validity is an alert while there is still time.
+
+use std::time::Duration;
+
+use cluster_manager_contract::NodeMetrics;
+use sparkplug::Now;
+
+use crate::authority;
+use crate::event::{Effect, RevocationList, RevocationsReport};
+
+/// How often the lists are read.
+const READ_EVERY: Duration = Duration::from_secs(3600);
+/// Longest alert, in characters.
+const ALERT_CHARS_MAX: usize = 2_000;
+
+/// The watched lists.
+#[derive(Debug)]
+pub struct RevocationListsController {
+    /// As they were read last.
+    lists: Vec<Result<RevocationList, String>>,
+    /// Why the own list could not be written; None: it could.
+    not_written: Option<String>,
+    /// `Now::mono` at which they are read; None: there is no authority, and so no list.
+    due: Option<Duration>,
+}
+
+impl RevocationListsController {
+    /// Nothing is read yet. `watches`: there is an authority.
+    pub fn new(watches: bool) -> Self {
+        Self { lists: Vec::new(), not_written: None, due: watches.then_some(Duration::ZERO) }
+    }
+
+    /// Takes what was read.
+    pub fn on_report(&mut self, report: RevocationsReport) {
+        self.lists = report.lists;
+        match report.written {
+            Some(Ok(())) => self.not_written = None,
+            Some(Err(reason)) => self.not_written = Some(reason),
+            None => {}
+        }
+    }
+
+    /// Has the lists read when they are due.
+    pub fn reconcile(&mut self, now: Now) -> Option<Effect> {
+        let due = self.due.as_mut().filter(|due| **due <= now.mono)?;
+        *due = now.mono + READ_EVERY;
+        Some(Effect::ReadRevocations)
+    }
+
+    /// `Now::mono` at which the lists are read again.
+    pub const fn next_deadline(&self) -> Option<Duration> {
+        self.due
+    }
+
+    /// Brings what the node says of the lists up to date.
+    pub fn report(&self, totals: &mut NodeMetrics, now: Now) {
+        let known = self.lists.iter().flatten();
+        totals.revocations_next_update = known.filter_map(|list| list.ends).min();
+        let not_written = self.not_written.iter();
+        let mut problems: Vec<String> =
+            not_written.map(|reason| format!("the list of revoked certificates is not written: {reason}")).collect();
+        problems.extend(self.lists.iter().filter_map(|list| match list {
+            Ok(list) => problem(list, now.wall),
+            Err(error) => Some(error.clone()),
+        }));
+        let alert = Some(problems.join("; ")).filter(|alert| !alert.is_empty());
+        totals.revocations_alert = alert.map(|alert| alert.chars().take(ALERT_CHARS_MAX).collect());
+    }
+}
+
+/// What is wrong with a list at that time. The text stays the same until the list ends, so that an alert can be acknowledged.
+fn problem(list: &RevocationList, now_ms: u64) -> Option<String> {
+    let RevocationList { file, issuer, begins, ends } = list;
+    let ends = (*ends)?;
+    let half = begins.saturating_add(ends.saturating_sub(*begins) / 2);
+    let at = authority::to_text(ends).unwrap_or_default();
+    let what = format!("the revocation list of {issuer} in {file}");
+    if now_ms >= ends {
+        Some(format!("{what} ended at {at}: an MQTT server that has read it refuses every certificate of {issuer}"))
+    } else {
+        (now_ms > half).then(|| {
+            format!("{what} is past half of its validity: renew it before {at}, when it locks out every certificate of {issuer}")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY_MS: u64 = 86_400_000;
+
+    fn list(begins: u64, ends: u64) -> RevocationList {
+        RevocationList { file: "site.pem".to_owned(), issuer: "CN=site".to_owned(), begins, ends: Some(ends) }
+    }
+
+    fn at(wall: u64) -> Now {
+        Now { mono: Duration::from_millis(wall), wall }
+    }
+
+    fn alert(controller: &RevocationListsController, wall: u64) -> Option<String> {
+        let mut totals = NodeMetrics::default();
+        controller.report(&mut totals, at(wall));
+        totals.revocations_alert
+    }
+
+    #[test]
+    fn a_list_past_half_of_its_validity_is_an_alert_until_it_is_renewed() {
+        let mut controller = RevocationListsController::new(true);
+        let read = |list| RevocationsReport { written: None, lists: vec![Ok(list)] };
+        controller.on_report(read(list(0, 30 * DAY_MS)));
+        assert_eq!(alert(&controller, 15 * DAY_MS), None);
+        let half = alert(&controller, 15 * DAY_MS + 1).unwrap();
+        assert!(half.contains("CN=site in site.pem is past half") && half.contains("1970-01-31T00:00:00Z"), "{half}");
+        assert_eq!(alert(&controller, 29 * DAY_MS), Some(half), "it stays the same alert");
+        let ended = alert(&controller, 30 * DAY_MS).unwrap();
+        assert!(ended.contains("ended at 1970-01-31T00:00:00Z"), "{ended}");
+        controller.on_report(read(list(20 * DAY_MS, 50 * DAY_MS)));
+        assert_eq!(alert(&controller, 30 * DAY_MS), None);
+        let mut totals = NodeMetrics::default();
+        controller.on_report(RevocationsReport {
+            written: None,
+            lists: vec![Ok(list(0, 9 * DAY_MS)), Ok(list(0, 4 * DAY_MS)), Err("cannot read b.pem".to_owned())],
+        });
+        controller.report(&mut totals, at(DAY_MS));
+        assert_eq!(totals.revocations_next_update, Some(4 * DAY_MS));
+        assert_eq!(totals.revocations_alert.as_deref(), Some("cannot read b.pem"));
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_written_is_an_alert_until_it_can() {
+        let mut controller = RevocationListsController::new(true);
+        let written = |written| RevocationsReport { written, lists: Vec::new() };
+        controller.on_report(written(Some(Err("no space left".to_owned()))));
+        controller.on_report(written(None));
+        assert!(alert(&controller, 1).unwrap().ends_with("is not written: no space left"));
+        controller.on_report(written(Some(Ok(()))));
+        assert_eq!(alert(&controller, 1), None);
+    }
+
+    #[test]
+    fn lists_are_read_at_once_and_then_every_hour_where_there_is_an_authority() {
+        let mut controller = RevocationListsController::new(true);
+        assert_eq!(controller.reconcile(at(5)), Some(Effect::ReadRevocations));
+        assert_eq!(controller.reconcile(at(6)), None);
+        let due = controller.next_deadline().unwrap();
+        assert_eq!(controller.reconcile(Now { mono: due, wall: 0 }), Some(Effect::ReadRevocations));
+        let mut without = RevocationListsController::new(false);
+        assert_eq!((without.reconcile(at(5)), without.next_deadline()), (None, None));
+    }
+}
