@@ -58,7 +58,10 @@ impl Hooks {
         // Git works in the repository's directory: a relative path would be another place there, and git continues without a hook that it does not find.
         let directory = directory.canonicalize()?;
         let hook = directory.join("pre-receive");
-        service_runtime::atomic_file::write(&hook, HOOK.as_bytes(), Some(0o700)).map_err(io::Error::other)?;
+        // A start on a full disk must not need room for what is there.
+        if std::fs::read(&hook).ok().as_deref() != Some(HOOK.as_bytes()) {
+            service_runtime::atomic_file::write(&hook, HOOK.as_bytes(), Some(0o700)).map_err(io::Error::other)?;
+        }
         std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o700))?;
         Ok(Self(directory))
     }

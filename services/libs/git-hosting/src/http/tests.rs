@@ -578,3 +578,17 @@ async fn many_clones_at_a_time_wait_for_each_other() {
     }
     Arc::into_inner(server).unwrap().stop().await;
 }
+
+#[test]
+fn a_hook_that_is_there_is_not_written_again_so_that_a_start_needs_no_room() {
+    use std::os::unix::fs::MetadataExt as _;
+    let directory = tempfile::tempdir().unwrap();
+    let hook = directory.path().join("hooks/pre-receive");
+    Hooks::install(directory.path()).unwrap();
+    let first = std::fs::metadata(&hook).unwrap().ino();
+    Hooks::install(directory.path()).unwrap();
+    assert_eq!(std::fs::metadata(&hook).unwrap().ino(), first);
+    std::fs::write(&hook, "another").unwrap();
+    Hooks::install(directory.path()).unwrap();
+    assert_ne!(std::fs::read(&hook).unwrap(), b"another");
+}
