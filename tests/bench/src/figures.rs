@@ -64,7 +64,7 @@ pub fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-/// Milliseconds for people.
+/// Milliseconds for the printed tables.
 #[must_use]
 pub fn ms(time: Duration) -> String {
     let ms = time.as_secs_f64() * 1000.0;

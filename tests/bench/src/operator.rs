@@ -1,4 +1,4 @@
-//! Someone who writes into ConfigDB and watches what becomes of it: one Host Application session with the replicas of ConfigDB, the cluster manager and every Sync.
+//! An operator who writes into ConfigDB and watches the effect: one Host Application session with the replicas of ConfigDB, the cluster manager and every Sync.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

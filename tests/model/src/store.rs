@@ -114,7 +114,7 @@ impl Store {
         Some(Origin { store: self.identity, epoch, point: self.timelines.at(self.revision())? })
     }
 
-    /// The last state in this store of the timeline of a state that someone accepted.
+    /// The last state in this store of the timeline of a state that an edge accepted.
     #[must_use]
     pub fn follows(&self, accepted: Origin) -> Option<Point> {
         (self.identity == accepted.store)

@@ -12,9 +12,9 @@ pub enum Predicate {
     Known,
     /// The attacker knows a term after the long-lived keys were lost.
     KnownLater,
-    /// Someone honest began something. It is only ever a hypothesis: nothing but the run itself makes it true.
+    /// An honest role began something. It is only ever a hypothesis: nothing but the run itself makes it true.
     Begun(String),
-    /// Someone honest concluded something.
+    /// An honest role concluded something.
     Ended(String),
     /// Something else that a model says.
     Other(String),

@@ -3,7 +3,7 @@
 //! | line | meaning |
 //! |---|---|
 //! | `private k, ek(m)` | names and functions that the attacker cannot make |
-//! | `public a, b` | names that everyone knows |
+//! | `public a, b` | names that are public |
 //! | `known T` | the attacker knows T |
 //! | `later T` | the attacker learns T after all runs are over; from then on secrecy is asked |
 //! | `fact P(T)` | P holds; words that are not names stand for any term |
@@ -50,7 +50,7 @@ pub struct Named {
 pub struct Compiled {
     /// Where its terms are.
     pub arena: Arena,
-    /// What everyone does, and what the attacker can do.
+    /// What all roles do, and what the attacker can do.
     pub clauses: Vec<(String, Clause)>,
     /// What is claimed of it.
     pub claims: Vec<Named>,

@@ -256,7 +256,7 @@ impl Arena {
         true
     }
 
-    /// The term as a person reads it.
+    /// The term in readable form.
     #[must_use]
     pub fn show(&self, term: Term, depth: usize) -> String {
         match self.node(term) {

@@ -118,7 +118,7 @@ impl Server {
 /// Lines of standard input. They are read by a thread of their own: a runtime would wait for a read that never ends.
 #[must_use]
 pub fn lines() -> mpsc::Receiver<String> {
-    // People type slowly; a script waits.
+    // A user types slowly; a script waits.
     let (sender, receiver) = mpsc::channel(16);
     std::thread::spawn(move || {
         for line in std::io::stdin().lines().map_while(Result::ok) {

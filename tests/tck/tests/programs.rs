@@ -1,4 +1,4 @@
-//! The two programs, as processes, on a Mosquitto of their own: what a person types into one is read in the other.
+//! The two programs, as processes, on a Mosquitto of their own: what a user types into one is read in the other.
 
 use std::process::Command;
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::factory::{Factory, assert_locked};
 
-/// What `host list` says of a machine that was refused for that reason, and the text that a person reads.
+/// What `host list` says of a machine that was refused for that reason, and the text that an operator reads.
 async fn refused(factory: &Factory, machine: &Machine, verdict: &str) -> (Value, String) {
     let row = factory.host(machine, &format!("refused: {verdict}"), |row| row["verdict"] == verdict).await;
     let detail = row["detail"].as_str().unwrap_or_default().to_owned();

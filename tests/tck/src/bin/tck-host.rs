@@ -1,4 +1,4 @@
-//! A Host Application on the command line, to be driven by people, by scripts and by the official compliance kit.
+//! A Host Application on the command line, to be driven by users, by scripts and by the official compliance kit.
 //!
 //! ```text
 //! cargo run -p tck --bin tck-host -- --host-id Office

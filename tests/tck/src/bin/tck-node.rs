@@ -1,4 +1,4 @@
-//! An Edge Node on the command line, to be driven by people, by scripts and by the official compliance kit.
+//! An Edge Node on the command line, to be driven by users, by scripts and by the official compliance kit.
 //!
 //! ```text
 //! cargo run -p tck --bin tck-node -- --group Plant --node Press --device Motor

@@ -1,4 +1,4 @@
-//! Values as a person types and reads them: JSON, except that texts need no quotes and bytes are hexadecimal digits.
+//! Values as a user types and reads them: JSON, except that texts need no quotes and bytes are hexadecimal digits.
 //!
 //! | datatype | form |
 //! |---|---|
