@@ -38,7 +38,7 @@ pub enum Event {
     Principals(PrincipalsResult),
     /// By the git server: the Flux of this cluster has asked for a repository.
     Polled(Uuid),
-    /// By the authority: how writing the list of what is void ended, or what stands in the watched lists.
+    /// By the authority: how writing the list of what is void ended, or what the watched lists contain.
     Revocations(RevocationsReport),
     /// By the clock: a deadline has passed.
     DeadlineReached,

@@ -219,7 +219,7 @@ fn carry_out_git(hosted: &Hosted, cluster: Uuid, action: GitAction) -> GitOutcom
                 Err(error) => failed(&error),
             }
         }
-        // The record is removed last: as long as it is there, a start finds the repository open and the tear-down goes on. Without it a password that stayed would count again for the
+        // The record is removed last: as long as it is there, a start finds the repository open and the tear-down continues. Without it a password that stayed would count again for the
         // next cluster of this UUID.
         GitAction::Close => match passwords.forget(cluster) {
             Ok(()) => repositories.close(cluster).map_or_else(|error| failed(&error), |()| GitOutcome::Closed),

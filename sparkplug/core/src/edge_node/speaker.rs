@@ -43,7 +43,7 @@ const HOST: &str = "Speaker/Host";
 const SINCE: &str = "Speaker/Since";
 const ESTABLISHED: &str = "Speaker/Established";
 const TAKES_OVER: &str = "Speaker/Takes Over";
-/// Metric of NBIRTH, String: another process was born under this id, and gave way or was told to; its timestamp is the moment. There is none when no one was for [`CONTESTED_TIME`].
+/// Metric of NBIRTH, String: another process was born under this id, and gave way or was asked to; its timestamp is the moment. There is none when no one was for [`CONTESTED_TIME`].
 pub const CONTESTED: &str = "Speaker/Contested";
 
 /// So long births say that another process was born under the id.

@@ -222,7 +222,7 @@ fn an_edge_that_a_new_store_does_not_know_is_listed_as_not_desired_with_what_it_
     let held = SyncNode { desired_held: Some(true), desired_hold_reason: Some("older".to_owned()), ..node.clone() };
     bench.sync("Weld", &held, &[]);
     assert_eq!(row(&bench).unwrap().held.as_deref(), Some("older"));
-    // Without the cluster manager nobody knows whether it is being torn down; a dead edge is not shown.
+    // Without the cluster manager no service knows whether it is being torn down; a dead edge is not shown.
     bench.dies("Weld", address::SYNC_NODE);
     assert_eq!(row(&bench), None);
     bench.sync("Weld", &node, &[]);

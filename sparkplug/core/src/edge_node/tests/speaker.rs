@@ -427,11 +427,11 @@ fn what_waits_has_a_bound_and_beyond_it_is_refused_visibly() {
 }
 
 #[test]
-fn births_say_for_an_hour_that_another_process_was_born_whoever_it_was() {
+fn births_say_for_an_hour_that_any_other_process_was_born() {
     let mut bench = Bench::new(speaker("a", false), node_metrics());
     bench.go_online();
     bench.outputs();
-    let told = |bench: &mut Bench| -> Vec<Option<Metric>> {
+    let published = |bench: &mut Bench| -> Vec<Option<Metric>> {
         let publishes = bench.outputs().into_iter().filter_map(|output| match output {
             NodeOutput::Transport(TransportAction::Publish(publish)) if publish.topic == BIRTH => Some(publish),
             _ => None,
@@ -458,11 +458,11 @@ fn births_say_for_an_hour_that_another_process_was_born_whoever_it_was() {
     bench.receive(BIRTH, forged(""));
     bench.pass(Duration::from_secs(30));
     let text = "another E of G is on this MQTT server";
-    assert_eq!(told(&mut bench).pop().unwrap(), Some(Metric::new(CONTESTED, text).at(at)));
+    assert_eq!(published(&mut bench).pop().unwrap(), Some(Metric::new(CONTESTED, text).at(at)));
     bench.receive(BIRTH, forged(&"ä".repeat(5_000)));
     bench.pass(Duration::from_secs(30));
-    let long = told(&mut bench).pop().unwrap().unwrap();
+    let long = published(&mut bench).pop().unwrap().unwrap();
     assert_eq!((long.timestamp, long.as_str().unwrap().len()), (Some(at), 400));
     bench.pass(CONTESTED_TIME);
-    assert_eq!(told(&mut bench).pop().unwrap(), None, "the last births do not say it");
+    assert_eq!(published(&mut bench).pop().unwrap(), None, "the last births do not say it");
 }
