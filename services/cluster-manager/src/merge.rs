@@ -38,8 +38,9 @@ pub fn combine(first: Value, second: &Value) -> Value {
     }
 }
 
-/// Checks that `values` leave alone what belongs to the system: the top-level keys `uuid`, `name` and `hostname` (unless the template uses that key for something
-/// else), and every place where the template of the chart's values is exactly one of these placeholders.
+/// Checks that `values` do not change what belongs to the system.
+/// These are the top-level keys `uuid`, `name` and `hostname`, unless the template uses that key for something else.
+/// And every place where the template of the chart's values is exactly one of these placeholders.
 ///
 /// # Errors
 /// [`OverrideError`] names the first key at fault.

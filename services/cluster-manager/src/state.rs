@@ -1,7 +1,7 @@
 //! The state of the cluster manager: replicas of ConfigDB and of every Sync, and per cluster what is under way.
 //!
-//! An event changes the replicas and marks the clusters that it concerns; then each marked cluster is evaluated alone: the set-up takes its next
-//! step, the desired state is compared with the reported one, the Device is brought up to date. Nothing here must survive a restart: what is wanted and how far it is stands
+//! An event changes the replicas and marks the clusters that it concerns. Then each marked cluster is evaluated alone: the set-up takes its next
+//! step, the desired state is compared with the reported one, the Device is brought up to date. Nothing here must survive a restart: what is wanted and how far it is are
 //! in ConfigDB, what the edge has is reported by it.
 //!
 //! | module | knows |

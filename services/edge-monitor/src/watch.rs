@@ -176,7 +176,8 @@ impl Watched {
     }
 }
 
-/// Id of the device that stands for a node: its edge node id, with `_` for each dot, which some MQTT servers and Host Applications allow in no id; for a node known by UUID that was not born yet, its UUID.
+/// Id of the device that stands for a node: its edge node id, with `_` for each dot, because some MQTT servers and Host Applications do not allow dots in ids.
+/// A node known by UUID that was not born yet has its UUID as id.
 pub fn device_id(watched: &Watched) -> DeviceId {
     let text = match (watched.address(), &watched.spec().subject) {
         (Some(address), _) | (None, Subject::Address(address)) => address.edge_node.as_str().replace('.', "_"),

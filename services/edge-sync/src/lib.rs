@@ -27,10 +27,14 @@
 //! `state.rs` and its parts in `state/` decide when; `event.rs` lists all that comes in and goes out; `object.rs`, `hosts.rs` and `record.rs` know how things are written in
 //! Kubernetes.
 //!
-//! What is guaranteed, and where: versions never fall (`state/index.rs`, `record.rs`); nothing is deleted from ignorance (`state.rs`: nothing happens before every list is
-//! complete; `reconcile.rs`); a large removal waits visibly and then continues slowly (`state/prune.rs`); what fails is tried again with growing waits (`state/deployment.rs`).
-//! While the broker or the control plane is away, everything runs on; while the API server is away, what is known is kept and `Desired/Reason` says why. What others change in an object
-//! is applied again, ever more seldom while they continue (`state/deployment.rs`); in kinds that count no generations, such as ConfigMap, only if they delete it or touch its marks.
+//! What is guaranteed, and where:
+//! - Versions never fall (`state/index.rs`, `record.rs`).
+//! - Nothing is deleted from ignorance: nothing happens before every list is complete (`state.rs`, `reconcile.rs`).
+//! - A large removal waits visibly and then continues slowly (`state/prune.rs`).
+//! - What fails is tried again with growing waits (`state/deployment.rs`).
+//!
+//! While the broker or the control plane is away, everything runs on. While the API server is away, what is known is kept and `Desired/Reason` says why. What others change in an object
+//! is applied again, ever more seldom while they continue (`state/deployment.rs`). In kinds that count no generations, such as ConfigMap, only if they delete it or touch its marks.
 
 pub mod adapters;
 pub mod config;

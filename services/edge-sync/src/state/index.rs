@@ -232,7 +232,7 @@ impl AcceptedIndex {
             (None, _) => None,
         };
         let unreadable = self.unreadable.as_ref().map(|reason| {
-            format!("the stored index {reason}; versions begin anew with the next Desired/Index, which replaces it")
+            format!("the stored index {reason}; versions start again with the next Desired/Index, which replaces it")
         });
         self.refused.clone().into_iter().chain(waiting).chain(unreadable)
     }

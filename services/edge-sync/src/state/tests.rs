@@ -576,7 +576,7 @@ fn a_record_that_cannot_be_read_is_said_and_replaced_by_the_next_index() {
         unreadable: Some("is not JSON".to_owned()),
     };
     let effects = bench.on(Event::IndexLoaded(Ok(stored)));
-    assert!(effects[1].contains("(the stored index is not JSON; versions begin anew"), "{effects:?}");
+    assert!(effects[1].contains("(the stored index is not JSON; versions start again"), "{effects:?}");
     assert_eq!(bench.on(index_command(&index(1, &[]))), ["save 1 over 7"]);
 }
 

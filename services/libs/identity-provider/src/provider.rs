@@ -1,6 +1,6 @@
 //! Identities of an OpenID Connect provider: JSON Web Tokens that it signed (RFC 7519), checked with the keys that it publishes (OpenID Connect Discovery 1.0, RFC 7517).
 //!
-//! Keys are fetched when the first token comes, and again when they are old or a token names one that is not known, but not more often than [`Limits::again`]: tokens with
+//! Keys are fetched when the first token comes, and again when they are old or a token names one that is not known, but not more often than [`Limits::again`]. Tokens with
 //! made-up key ids must not make this service ask its provider all the time. When the provider is away, the keys that are known remain valid. While it is asked, no user waits for it
 //! whose key is known.
 

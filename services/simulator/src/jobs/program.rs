@@ -1,4 +1,4 @@
-//! The work of a Job's container done by a program of this machine: its arguments and environment are those of the container, and what the container would find mounted lies in a
+//! The work of a Job's container done by a program of this machine. Its arguments and environment are those of the container. What the container would find mounted lies in a
 //! directory of its own, to which paths in the environment lead. It reaches the simulated API by `SPARKFLEET_KUBERNETES_URL`.
 
 use std::fs;

@@ -1,8 +1,8 @@
 //! Server-side apply: merging an applied configuration into the live object under field ownership, and the bookkeeping of ownership for every
 //! other kind of write. Pure: objects and names in, an object with `metadata.managedFields` out.
 //!
-//! Rules, as of Kubernetes' structured merge: a manager owns the fields it applied; applying a field that another manager owns with another value
-//! is a conflict unless forced; a field that a manager owned, no longer sends, and that no one else owns, is removed; equal values are shared.
+//! Rules, as of Kubernetes' structured merge: a manager owns the fields it applied. Applying a field that another manager owns with another value
+//! is a conflict unless forced. A field that a manager owned, no longer sends, and that no one else owns, is removed. Equal values are shared.
 
 use serde_json::{Map, Value, json};
 
