@@ -51,7 +51,7 @@ pub struct MqttConfig {
     /// For which readers Edge Nodes write births and data, and Host Applications commands: `strict` or `tahu`. Not set: what the `EdgeNodeConfig` or `HostConfig` says.
     #[serde(with = "dialect")]
     pub dialect: Option<Dialect>,
-    /// Edge Nodes: where data are kept while nobody can be told. Default off: births tell the last values, and who needs no history should not pay for it.
+    /// Edge Nodes: where data are kept while they cannot be delivered. Default off: births have the last values, and an application that needs no history should not pay for it.
     pub store: Store,
     /// Directory of a store on disk; each Edge Node has a directory of its own in it.
     pub store_directory: Option<PathBuf>,
@@ -112,7 +112,7 @@ impl FromStr for Protocol {
     }
 }
 
-/// Where an Edge Node keeps data while nobody can be told.
+/// Where an Edge Node keeps data while they cannot be delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Store {
@@ -236,7 +236,7 @@ impl MqttConfig {
         key(
             "mqtt.store",
             "off",
-            "where data are kept while nobody can be told, to be sent as history: off, memory or disk",
+            "where data are kept while they cannot be delivered, to be sent as history: off, memory or disk",
         ),
         key("mqtt.store_directory", "", "directory of a store on disk"),
         key("mqtt.store_bytes_max", "16777216", "bytes that the store of an edge node may take, 65536 or more"),

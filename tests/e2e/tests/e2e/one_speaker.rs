@@ -76,7 +76,7 @@ async fn a_second_control_plane_ends_with_code_5_and_names_the_first_and_no_ackn
     for service in ["configdb", "cluster-manager", "edge-monitor"] {
         assert!(first.processes.runs(service), "{service}\n{}", first.processes.tails());
     }
-    assert!(first.processes.logs().contains("this process goes on and tells it to end"));
+    assert!(first.processes.logs().contains("this process continues and asks the other to end"));
     let births = Reader::read(&recorder.messages());
     assert!(births.node("ACME-Central", "ConfigDB").is_some_and(|node| node.is_alive));
 }

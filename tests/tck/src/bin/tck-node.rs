@@ -66,7 +66,7 @@ struct Args {
     /// Directory that keeps the bdSeq over restarts; without it the node begins at 0
     #[arg(long, value_name = "DIRECTORY")]
     state_dir: Option<PathBuf>,
-    /// Where data are kept while the server is unreachable, to be sent as history: off, memory or disk
+    /// Where data are kept while they cannot be delivered, to be sent as history: off, memory or disk
     #[arg(long, value_name = "PLACE", default_value = "off")]
     store: Store,
     /// Directory of a store on disk
