@@ -136,6 +136,13 @@ describe("console", { concurrency: false }, () => {
     await page.getByRole("button", { name: "Create" }).click();
     await page.locator("h1 .mark.h-good").waitFor();
     await page.locator(".path .step-done", { hasText: "ready" }).waitFor();
+    // Each step has the milliseconds since the one before, as the messages say.
+    const steps = page.locator(".path .leg .took");
+    for (let step = 1; step < 5; step += 1) await steps.nth(step).filter({ hasText: /\+[\d\u2009]+ ms|clocks differ/ }).waitFor();
+    await page.getByText(/From desired to ready in [\d\u2009]+ ms/).waitFor();
+    const { path } = (await factory.rows("deployments")).find((row) => row.name === "Oven_1");
+    assert.deepEqual(path.map(({ leg }) => leg), ["desired", "acknowledged", "received", "applied", "ready"]);
+    assert.equal(path.slice(1).reduce((sum, { ms }) => sum + ms, 0), path.at(-1).at - path[0].at);
     await page.getByRole("button", { name: "Move" }).click();
     await page.getByLabel("Host").selectOption("paint-shop-2");
     await page.getByRole("dialog").getByRole("button", { name: "Move" }).click();

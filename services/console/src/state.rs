@@ -232,6 +232,12 @@ impl State {
 
     fn on_history(&mut self, answer: Answer, now: Now) {
         let is_stored = matches!(answer, Answer::Stored { .. });
+        if let Answer::Opened(known) = &answer
+            && let Some(deployments) = known.tables.get(&View::Deployments)
+        {
+            self.fleet.recall_intents(deployments);
+            self.mark(|name, _| *name == TableName::Deployments);
+        }
         if self.recorder.on_answer(answer) {
             self.mark(|name, _| *name == TableName::Events);
         }

@@ -58,6 +58,11 @@ export function duration(ms: number): string {
   return age(ms);
 }
 
+/** How long something took, to the millisecond. */
+export function milliseconds(ms: number): string {
+  return `${count(ms)} ms`;
+}
+
 const pad = (number: number): string => String(number).padStart(2, "0");
 
 /** Time of day in the reader's time zone. */

@@ -109,7 +109,10 @@ export interface HostRow extends HealthRow {
 /** One leg of the way from what is wanted to what runs. */
 export interface Leg {
   leg: string;
+  /** When it was reported first; null: not yet, or not known. */
   at: number | null;
+  /** Milliseconds after the leg before; null where one of the times is not known, negative where the clocks of two services differ by more. */
+  ms: number | null;
   state: StepState;
   detail: string | null;
 }
@@ -121,6 +124,8 @@ export interface DeploymentRow extends HealthRow {
   host: string | null;
   state: string;
   version: string | number | null;
+  /** Highest revision among the entries that it is made of. */
+  revision: number | null;
   path: Leg[];
   wanted: Record<string, unknown> | null;
   reported: Record<string, unknown> | null;

@@ -131,6 +131,13 @@ impl ManagerReplica {
         self.0.devices().clusters.get(&uuid)
     }
 
+    /// The cluster that a Device is of.
+    #[must_use]
+    pub fn cluster_of(&self, device: &DeviceId) -> Option<(Uuid, &ClusterDevice)> {
+        let uuid = *self.0.devices().ids.get(device)?;
+        self.cluster(uuid).map(|cluster| (uuid, cluster))
+    }
+
     /// The cluster of that name. Of several (a refused one has the name of another) the one that is not refused.
     #[must_use]
     pub fn cluster_named(&self, name: &str) -> Option<(Uuid, &ClusterDevice)> {

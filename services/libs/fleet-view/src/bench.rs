@@ -81,6 +81,12 @@ impl Bench {
         self.write(application, &configdb_schema::application::CONFIG_SCHEMA, schema.to_string());
     }
 
+    /// Writes an entry with a revision that is higher than all before.
+    pub fn entry_of_revision<T: Document>(&mut self, object: Uuid, document: &T, revision: u64) {
+        self.revision = revision - 1;
+        self.entry(object, document);
+    }
+
     fn write(&mut self, object: Uuid, application: &Application, json: String) {
         self.revision += 1;
         let entry = Entry {
@@ -179,6 +185,44 @@ impl Bench {
         for (id, host) in hosts {
             self.device(&address, join_service_contract::host_device(*id), host.to_metrics());
         }
+    }
+
+    /// ConfigDB publishes an entry that was written with revision `revision`, `at` UTC ms.
+    pub fn written<T: Document>(&mut self, object: Uuid, document: &T, revision: u64, at: u64) {
+        let application = T::application();
+        let entry = Entry {
+            application: application.uuid,
+            json: serde_json::to_string(document).unwrap().into(),
+            etag: Uuid::from_u128(revision.into()),
+            revision,
+        };
+        let metrics = vec![entry::to_metric(&application.slug.into(), application.uuid, Some(&entry))];
+        let device = configdb_contract::command::device_id(object);
+        self.data(&central(address::CONFIGDB_NODE), Some(device), metrics, at);
+    }
+
+    /// The cluster manager publishes metrics of a cluster, `at` UTC ms.
+    pub fn managed(&mut self, cluster: Uuid, metrics: Vec<Metric>, at: u64) {
+        let device = cluster_manager_contract::names::unnamed_device(cluster);
+        self.data(&central(address::CLUSTER_MANAGER_NODE), Some(device), metrics, at);
+    }
+
+    /// Sync of a cluster publishes metrics of a deployment, or its own, `at` UTC ms.
+    pub fn reports(&mut self, name: &str, deployment: Option<Uuid>, metrics: Vec<Metric>, at: u64) {
+        self.data(&self::at(name, address::SYNC_NODE), deployment.map(SyncDevice::deployment_id), metrics, at);
+    }
+
+    fn data(&mut self, node: &EdgeNodeDescriptor, device: Option<DeviceId>, metrics: Vec<Metric>, timestamp: u64) {
+        let node = node.clone();
+        self.publish_event(match device {
+            Some(device) => HostEvent::DeviceData { node, device, timestamp, metrics },
+            None => HostEvent::NodeData { node, timestamp, metrics },
+        });
+    }
+
+    /// Something that a node of a cluster published is missed.
+    pub fn misses(&mut self, name: &str, node: &str) {
+        self.publish_event(HostEvent::NodeStale { node: at(name, node), reason: "a gap".to_owned() });
     }
 
     /// A node of a cluster dies.

@@ -7,15 +7,19 @@ use cluster_manager_contract::{ClusterDevice, ManagerReplica, SetupState};
 use configdb_contract::{Change, ConfigReplica};
 use configdb_schema::Document;
 use configdb_schema::address::{self, Organisation};
-use configdb_schema::document::{EdgeCluster, EdgeClusterStatus, EdgeDeployment, Info};
+use configdb_schema::document::{AgentConfig, EdgeCluster, EdgeClusterStatus, EdgeDeployment, HelmChartTemplate, Info};
 use edge_monitor_contract::{MonitorReplica, Presence};
-use edge_sync_contract::{DeploymentDevice, SyncReplica};
+use edge_sync_contract::{DeploymentDevice, SyncDevice, SyncReplica};
 use join_service_contract::{HostState, JoinHost, JoinReplica};
 use serde::{Deserialize, Serialize};
 use sparkplug::edge_node::CONTESTED;
 use sparkplug::host::HostEvent;
+use sparkplug::replication::ReplicaChange;
 use sparkplug::{EdgeNodeDescriptor, Metric, NameError};
 use uuid::Uuid;
+
+use crate::deltas::Table;
+use crate::intent::Intents;
 
 /// Of so many nodes it is told that births are missing.
 const MISSING_TOLD_MAX: usize = 5;
@@ -55,6 +59,7 @@ pub struct Fleet {
     pub joins: BTreeMap<EdgeNodeDescriptor, JoinReplica>,
     /// Services whose births say that another process was born under their id: what they say, and since when, UTC ms.
     pub(crate) contested: BTreeMap<EdgeNodeDescriptor, (String, u64)>,
+    intents: Intents,
 }
 
 /// An edge cluster as it stands.
@@ -330,6 +335,7 @@ impl Fleet {
             monitors: MonitorReplica::new(),
             joins: BTreeMap::new(),
             contested: BTreeMap::new(),
+            intents: Intents::default(),
         })
     }
 
@@ -341,7 +347,13 @@ impl Fleet {
 
     /// Takes one event; returns what it changed in the ConfigDB.
     pub fn on_event(&mut self, event: &HostEvent) -> Vec<Change> {
-        self.manager.on_event(event);
+        self.intents.begin(event, self.manager.node());
+        let at = timestamp(event);
+        if let Some(ReplicaChange::Device(device)) = self.manager.on_event(event)
+            && let (Some((uuid, cluster)), Some(at)) = (self.manager.cluster_of(&device), at)
+        {
+            self.intents.on_acknowledged(uuid, cluster.desired.version, at);
+        }
         self.monitors.on_event(event);
         if let HostEvent::NodeBirth { node, metrics, .. } = event {
             self.note_contest(node, metrics);
@@ -359,10 +371,46 @@ impl Fleet {
             join.on_event(event);
         }
         for sync in self.syncs.values_mut() {
-            sync.on_event(event);
+            let (change, Some(at)) = (sync.on_event(event), at) else { continue };
+            match change {
+                Some(ReplicaChange::Born | ReplicaChange::Node) => {
+                    if let Some(node) = sync.node() {
+                        self.intents.on_received(sync.address(), node, at);
+                    }
+                }
+                Some(ReplicaChange::Device(SyncDevice::Deployment(uuid))) => {
+                    let device = sync.devices().deployments.get(&uuid);
+                    self.intents.on_deployment(sync.address(), uuid, device, at);
+                }
+                _ => {}
+            }
         }
+        // Of births that follow one another the timestamps say nothing of when an entry was written.
+        let at = at.filter(|_| self.config.is_complete());
         self.config.on_event(event);
-        std::iter::from_fn(|| self.config.poll_change()).collect()
+        let changes: Vec<Change> = std::iter::from_fn(|| self.config.poll_change()).collect();
+        changes.iter().for_each(|change| self.intents.on_change(change, at));
+        changes
+    }
+
+    /// When each step of an intent was reported.
+    #[must_use]
+    pub const fn intents(&self) -> &Intents {
+        &self.intents
+    }
+
+    /// Takes over the times of intents that were recorded before this process began. `deployments`: the table of that name.
+    pub fn recall_intents(&mut self, deployments: &Table) {
+        self.intents.recall(deployments);
+    }
+
+    /// Highest revision among the entries that a deployment with this entry is made of; None: it has none.
+    #[must_use]
+    pub fn revision_of_deployment(&self, deployment: Uuid, entry: &EdgeDeployment) -> Option<u64> {
+        let own = [EdgeDeployment::slug(), AgentConfig::slug()].map(|slug| self.config.entry(deployment, slug));
+        let templates = entry.chart_templates().iter();
+        let templates = templates.map(|chart| self.config.entry(*chart, HelmChartTemplate::slug()));
+        own.into_iter().chain(templates).flatten().map(|entry| entry.revision).max()
     }
 
     fn note_contest(&mut self, node: &EdgeNodeDescriptor, metrics: &[Metric]) {
@@ -671,6 +719,18 @@ impl Fleet {
         let central = self.organisation.central_group();
         let edge = self.monitors.monitors().filter(|(node, _)| node.group.as_str() != central);
         edge.filter(|(_, view)| view.presence() == Presence::Alive).count()
+    }
+}
+
+/// UTC ms, of the payload of a message that has data or births.
+const fn timestamp(event: &HostEvent) -> Option<u64> {
+    match event {
+        HostEvent::NodeBirth { timestamp, .. }
+        | HostEvent::NodeData { timestamp, .. }
+        | HostEvent::DeviceBirth { timestamp, .. }
+        | HostEvent::DeviceData { timestamp, .. }
+        | HostEvent::DeviceDeath { timestamp, .. } => Some(*timestamp),
+        _ => None,
     }
 }
 

@@ -5,6 +5,8 @@
 //!                                                                                         -> history.rs: what happened, for ever
 //! ```
 //!
+//! [`intent`] keeps the time at which each step of a deployment was reported.
+//!
 //! [`requests`] are the writes by which people change it.
 //!
 //! The command line, `sparkfleet up` and the web console show these rows, so that none of them judges otherwise than the others. Pure: it must not know how events
@@ -16,6 +18,7 @@ pub mod deltas;
 pub mod explorer;
 pub mod health;
 pub mod history;
+pub mod intent;
 pub mod policy;
 pub mod requests;
 pub mod tables;

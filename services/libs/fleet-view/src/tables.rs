@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use cluster_manager_contract::{ClusterDevice, SetupState, SetupStep};
 use configdb_schema::document::{EdgeClusterRollout, EdgeDeployment, Info};
+use edge_sync_contract::DeploymentDevice;
 use join_service_contract::HostState;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -13,6 +14,7 @@ use uuid::Uuid;
 
 use crate::deltas::Table;
 use crate::health::{self, Condition, Health};
+use crate::intent::{self, Intent, Progress};
 use crate::{AlertRow, ClusterRow, DeploymentRow, Fleet};
 
 pub use hosts::hosts;
@@ -162,7 +164,7 @@ impl<'a> Rows<'a> {
         let mut table = Table::new();
         let by_name: BTreeMap<&str, &ClusterRow> = self.clusters.iter().map(|row| (row.name.as_str(), row)).collect();
         for row in &self.deployments {
-            let cluster = by_name.get(row.cluster.as_str());
+            let cluster = &by_name.get(row.cluster.as_str()).copied();
             let alive = cluster.is_some_and(|cluster| cluster.alive);
             let condition = health::deployment(row, alive);
             let wanted: Option<EdgeDeployment> = self.document(row.uuid).filter(|_| !row.is_being_removed());
@@ -172,17 +174,39 @@ impl<'a> Rows<'a> {
                     "digest": device.digest.map(|digest| digest.to_string()), "ready": device.ready,
                     "message": device.message, "applied_at": device.applied_at })
             });
-            let manager = cluster.and_then(|cluster| self.fleet.manager.cluster(cluster.uuid));
+            let revision = wanted.as_ref().and_then(|wanted| self.fleet.revision_of_deployment(row.uuid, wanted));
+            let path = revision
+                .zip(*cluster)
+                .map(|(revision, cluster)| self.way(row, &condition, cluster, revision, device).legs());
             let json = json!({
                 "cluster": row.cluster, "name": row.name, "chart": row.chart, "host": row.host, "state": row.state,
                 "ready": row.ready, "reason": row.reason, "version": row.version,
-                "path": intent_path(row, &condition, manager), "wanted": wanted, "reported": reported,
+                "revision": revision, "path": path.unwrap_or_default(), "wanted": wanted, "reported": reported,
             });
             let plain = row.uuid.to_string();
             let key = if table.contains_key(&plain) { format!("{}/{plain}", row.cluster) } else { plain };
             add(&mut table, key, Some(condition), json);
         }
         table
+    }
+
+    fn way<'b>(
+        &'b self,
+        row: &'b DeploymentRow,
+        condition: &'b Condition,
+        cluster: &ClusterRow,
+        revision: u64,
+        device: Option<&DeploymentDevice>,
+    ) -> Way<'b> {
+        let sync = self.fleet.sync(&row.cluster).map(edge_sync_contract::SyncReplica::address);
+        let progress = self.fleet.intents().progress(Intent {
+            deployment: row.uuid,
+            revision,
+            cluster: cluster.uuid,
+            sync,
+            device,
+        });
+        Way { row, condition, manager: self.fleet.manager.cluster(cluster.uuid), revision, progress }
     }
 
     /// Table `alerts`, by what they are about and who raised them.
@@ -372,50 +396,94 @@ fn setup_steps(device: &ClusterDevice) -> Vec<Step> {
     steps
 }
 
-/// A leg of the way that an intent takes.
+/// A step on the way from a written deployment to a ready one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Leg {
     leg: &'static str,
+    /// When it was reported first, UTC ms; None: not yet, or not known.
     at: Option<u64>,
+    /// Milliseconds after the step before, where both times are known. Negative: the clocks of the two services differ by more than the step took.
+    ms: Option<i64>,
     state: StepState,
     detail: Option<String>,
 }
 
-fn intent_path(row: &DeploymentRow, condition: &Condition, manager: Option<&ClusterDevice>) -> Vec<Leg> {
-    let desired = manager.map(|cluster| &cluster.desired);
-    let is_waiting = manager.is_some_and(|cluster| cluster.rollout.waiting > 0) && row.version.is_none();
-    let done = match (row.state.as_str(), row.version) {
-        ("refused", None) => 1,
-        (_, None) if desired.is_none() => 1,
-        ("sending" | "held", None) => 3 - usize::from(is_waiting),
-        ("refused", Some(_)) => 3,
-        ("pending" | "failed", _) => 4,
-        ("applied", _) if row.ready == Some(true) => 6,
-        ("applied", _) => 5,
-        _ => 4,
-    };
-    let failed = condition.health == Health::Attention;
-    let state = if failed { StepState::Failed } else { StepState::Active };
-    let detail = |leg: &str| match leg {
-        "written" => Some("ConfigDB has it".to_owned()),
-        "rendered" => desired.map(|desired| format!("desired state v{}", desired.version)),
-        "accepted" => row.version.filter(|version| *version > 0).map(|version| format!("v{version}")),
-        _ => None,
-    };
-    let names = ["written", "rendered", "sent", "accepted", "applied", "ready"];
-    let leg = |step: Step| Leg {
-        at: row.applied_at.filter(|_| step.name == "applied" && step.state == StepState::Done),
-        detail: if matches!(step.state, StepState::Active | StepState::Failed) {
-            condition.reasons.first().cloned()
-        } else if step.state == StepState::Done {
-            detail(step.name)
-        } else {
-            None
-        },
-        leg: step.name,
-        state: step.state,
-    };
-    ladder(&names, done, state, None).into_iter().map(leg).collect()
+/// What the way of an intent is made of.
+struct Way<'a> {
+    row: &'a DeploymentRow,
+    condition: &'a Condition,
+    manager: Option<&'a ClusterDevice>,
+    /// Highest revision among the entries that the deployment is made of.
+    revision: u64,
+    progress: Progress,
+}
+
+impl Way<'_> {
+    /// Nothing of the revision has led to other manifests, as far as the edge reports.
+    fn is_without_effect(&self) -> bool {
+        self.row.state == "applied" && self.row.version.is_some_and(|version| version < self.revision)
+    }
+
+    fn waits(&self) -> Option<&str> {
+        let rollout = &self.manager?.rollout;
+        (rollout.waiting > 0).then(|| rollout.reason.as_deref().unwrap_or("waits for an earlier wave"))
+    }
+
+    /// How many steps are done.
+    fn done(&self) -> usize {
+        let Progress { is_acknowledged, is_received, .. } = self.progress;
+        let is_without_effect = self.is_without_effect();
+        match (self.row.state.as_str(), self.row.version) {
+            ("refused", None) => 1,
+            (_, None) if self.manager.is_none() => 1,
+            ("sending" | "held", None) if self.waits().is_some() || !is_acknowledged => 1,
+            ("sending" | "held", None) => 2,
+            ("applied", _) if is_without_effect && self.waits().is_some() => 1,
+            ("applied", _) if is_without_effect && is_acknowledged && !is_received => 2,
+            ("applied", _) if self.row.ready == Some(true) => 5,
+            ("applied", _) => 4,
+            _ => 3,
+        }
+    }
+
+    fn detail(&self, step: &str) -> Option<String> {
+        match step {
+            "desired" => {
+                let request = self.progress.request.as_ref().map(|request| format!(", request {request}"));
+                Some(format!("revision {}{}", self.revision, request.unwrap_or_default()))
+            }
+            "acknowledged" => self.manager.map(|cluster| format!("desired state v{}", cluster.desired.version)),
+            "applied" if self.is_without_effect() => {
+                let version = self.row.version.unwrap_or_default();
+                Some(format!("v{version}; revision {} has not changed what runs", self.revision))
+            }
+            "applied" => self.row.version.filter(|version| *version > 0).map(|version| format!("v{version}")),
+            _ => None,
+        }
+    }
+
+    fn legs(&self) -> Vec<Leg> {
+        let state = if self.condition.health == Health::Attention { StepState::Failed } else { StepState::Active };
+        let steps = ladder(&intent::STEPS, self.done(), state, None);
+        let mut legs: Vec<Leg> = Vec::with_capacity(steps.len());
+        for (step, at) in steps.into_iter().zip(self.progress.at) {
+            let at = at.filter(|_| step.state == StepState::Done);
+            let before = legs.last().and_then(|leg| leg.at);
+            let ms = at.zip(before).and_then(|(at, before)| i64::try_from(i128::from(at) - i128::from(before)).ok());
+            let detail = match step.state {
+                StepState::Done => self.detail(step.name),
+                StepState::Active | StepState::Failed => {
+                    let reason = self.condition.reasons.first().cloned();
+                    reason.or_else(|| self.waits().map(str::to_owned))
+                }
+                StepState::Waiting => None,
+            };
+            // What runs was applied at that time, whichever revision it is of.
+            let runs_since = self.row.applied_at.filter(|_| step.name == "applied" && step.state == StepState::Done);
+            legs.push(Leg { leg: step.name, at: at.or(runs_since), ms, state: step.state, detail });
+        }
+        legs
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 // A way in steps: as a ladder from top to bottom, or as a bar from left to right with the time of each leg.
-import { duration } from "../format.ts";
+import { duration, milliseconds } from "../format.ts";
 import { STEP_WORD } from "../health.ts";
 import type { Leg, Step } from "../wire.ts";
 import { StepMark } from "./health.tsx";
@@ -40,29 +40,39 @@ export function Ladder({ steps }: { steps: readonly Step[] }) {
   );
 }
 
+/** What is said of the time of a leg: how long after the one before it was reported, or when, or that this is not known. */
+function LegTime({ leg }: { leg: Leg }) {
+  if (leg.state !== "done") return <>{STEP_WORD[leg.state]}</>;
+  if (leg.at === null) return <>time not known</>;
+  const { ms } = leg;
+  const after = ms === null ? null : ms < 0 ? `clocks differ by ${milliseconds(-ms)}` : `+${milliseconds(ms)}`;
+  return <>{after !== null && <b>{after}</b>} <When time={leg.at} /></>;
+}
+
 export function IntentPath({ legs }: { legs: readonly Leg[] }) {
-  const times = legs.map((leg) => leg.at ?? null);
+  const [first, last] = [legs[0]?.at ?? null, legs.at(-1)];
+  const whole = first !== null && last?.state === "done" && last.at !== null ? last.at - first : null;
   return (
-    <ol class="path">
-      {legs.map((leg, index) => {
-        const took = tookMs(times, index);
-        // The square root keeps a leg of milliseconds readable beside one of minutes.
-        return (
-          <li class={`leg step-${leg.state}`} key={leg.leg} style={{ flexGrow: 1 + Math.min(4, Math.sqrt(took ?? 0) / 40) }}>
+    <>
+      <ol class="path">
+        {legs.map((leg) => (
+          // The square root keeps a leg of milliseconds readable beside one of minutes.
+          <li class={`leg step-${leg.state}`} key={leg.leg} style={{ flexGrow: 1 + Math.min(4, Math.sqrt(Math.max(0, leg.ms ?? 0)) / 40) }}>
             <div class="leg-line" />
             <StepMark state={leg.state} />
             <strong>
               <Text of={leg.leg} longest={40} />
             </strong>
-            <span class="took">{took !== null ? `+${duration(took)}` : leg.at !== null ? <When time={leg.at} /> : STEP_WORD[leg.state]}</span>
+            <span class="took"><LegTime leg={leg} /></span>
             {leg.detail && (
               <span class="leg-detail">
                 <Text of={leg.detail} />
               </span>
             )}
           </li>
-        );
-      })}
-    </ol>
+        ))}
+      </ol>
+      {whole !== null && whole >= 0 && <p class="note">From desired to ready in {milliseconds(whole)}, by the clocks of the services that reported it.</p>}
+    </>
   );
 }

@@ -1,7 +1,10 @@
 //! What the tables say of a fleet in miniature.
 
-use edge_sync_contract::{DeploymentState, SyncNode};
+use configdb_schema::document::EdgeDeployment;
+use edge_sync_contract::{DeploymentDevice, DeploymentState, SyncNode};
 use join_service_contract::{HostState, JoinHost};
+use sparkplug::host::HostEvent;
+use sparkplug::{Metric, TypedMetrics as _};
 
 use super::*;
 use crate::bench::{Bench, CLUSTER, NAME, reported};
@@ -41,20 +44,125 @@ fn a_set_up_that_is_refused_fails_at_its_next_step() {
     assert_eq!(steps[1]["detail"], "the name is taken");
 }
 
+/// The steps of the oven's way: name, state, time and milliseconds since the step before.
+fn way(bench: &Bench) -> Vec<(String, String, Option<u64>, Option<i64>)> {
+    let table = Rows::of(&bench.fleet).deployments();
+    let legs = table[&OVEN.to_string()]["path"].as_array().unwrap().clone();
+    let text = |leg: &Value, field: &str| leg[field].as_str().unwrap().to_owned();
+    legs.iter().map(|leg| (text(leg, "leg"), text(leg, "state"), leg["at"].as_u64(), leg["ms"].as_i64())).collect()
+}
+
+fn states(bench: &Bench) -> Vec<String> {
+    way(bench).into_iter().map(|(leg, state, ..)| format!("{leg} {state}")).collect()
+}
+
+fn times(bench: &Bench) -> Vec<Option<u64>> {
+    way(bench).into_iter().map(|(_, _, at, _)| at).collect()
+}
+
+/// The oven runs a first version.
+fn with_oven() -> Bench {
+    let mut bench = Bench::with_cluster();
+    bench.deployment(OVEN, "Oven", None);
+    bench.sync(NAME, &ready(), &[(OVEN, reported("Oven", DeploymentState::Applied, Some(true)))]);
+    bench
+}
+
+fn oven(host: &str) -> EdgeDeployment {
+    let name = "Oven".to_owned();
+    EdgeDeployment { cluster: CLUSTER, name, hostname: Some(host.to_owned()), ..EdgeDeployment::default() }
+}
+
+/// The edge accepts, applies, and is ready with what was written with revision 100.
+fn carry_out(bench: &mut Bench) {
+    let names = |name: &str, value: u64| vec![Metric::new(name, value)];
+    bench.managed(CLUSTER, names(cluster_manager_contract::names::DESIRED_VERSION, 100), 1_010);
+    bench.reports(NAME, None, names(edge_sync_contract::names::DESIRED_VERSION, 100), 1_030);
+    let applied =
+        DeploymentDevice { version: 100, applied_at: Some(1_100), ..reported("Oven", DeploymentState::Applied, None) };
+    bench.reports(NAME, Some(OVEN), applied.to_metrics(), 1_110);
+    bench.reports(NAME, Some(OVEN), vec![Metric::new(edge_sync_contract::names::deployment::READY, true)], 1_500);
+}
+
 #[test]
 fn the_way_of_an_intent_ends_where_it_hangs() {
     let mut bench = Bench::with_cluster();
     bench.deployment(OVEN, "Oven", None);
-    let states = |bench: &Bench| {
-        let table = Rows::of(&bench.fleet).deployments();
-        let path = table[&OVEN.to_string()]["path"].as_array().unwrap().clone();
-        path.iter().map(|leg| format!("{} {}", leg["leg"], leg["state"]).replace('"', "")).collect::<Vec<_>>()
-    };
-    assert_eq!(states(&bench)[2..4], ["sent done", "accepted active"]);
+    assert_eq!(states(&bench)[..3], ["desired done", "acknowledged active", "received waiting"]);
+    bench.cluster(CLUSTER, NAME, |device| device.desired.version = 1_000);
+    assert_eq!(states(&bench)[1..4], ["acknowledged done", "received active", "applied waiting"]);
     bench.sync(NAME, &ready(), &[(OVEN, reported("Oven", DeploymentState::Failed, None))]);
-    assert_eq!(states(&bench)[3..], ["accepted done", "applied failed", "ready waiting"]);
+    assert_eq!(states(&bench)[2..], ["received done", "applied failed", "ready waiting"]);
     bench.sync(NAME, &ready(), &[(OVEN, reported("Oven", DeploymentState::Applied, Some(true)))]);
+    bench.cluster(CLUSTER, NAME, |device| device.desired.version = 0);
+    assert!(states(&bench).iter().all(|leg| leg.ends_with("done")), "{:?}", states(&bench));
+}
+
+#[test]
+fn each_step_of_an_intent_has_the_time_of_the_message_that_reported_it_first() {
+    let mut bench = with_oven();
+    assert_eq!(times(&bench), [None; 5], "births do not say since when");
+    bench.written(OVEN, &oven("paint-1"), 100, 1_000);
+    assert_eq!(way(&bench)[0].2, Some(1_000));
+    carry_out(&mut bench);
+    let taken: Vec<Option<i64>> = way(&bench).into_iter().map(|(.., ms)| ms).collect();
+    assert_eq!(times(&bench), [1_000, 1_010, 1_030, 1_100, 1_500].map(Some));
+    assert_eq!(taken, [None, Some(10), Some(20), Some(70), Some(400)]);
+    // A rebirth in between moves no time.
+    let again = DeploymentDevice {
+        version: 100,
+        applied_at: Some(1_100),
+        ..reported("Oven", DeploymentState::Applied, Some(true))
+    };
+    bench.sync(NAME, &SyncNode { desired_version: 100, ..ready() }, &[(OVEN, again)]);
+    assert_eq!(times(&bench), [1_000, 1_010, 1_030, 1_100, 1_500].map(Some));
+    // A later write begins anew.
+    bench.written(OVEN, &oven("paint-2"), 101, 2_000);
+    assert_eq!(times(&bench), [Some(2_000), None, None, Some(1_100), None]);
+}
+
+#[test]
+fn what_was_missed_has_no_time_and_clocks_that_differ_are_seen() {
+    let mut bench = with_oven();
+    bench.written(OVEN, &oven("paint-1"), 100, 1_020);
+    bench.misses(NAME, "Sync");
+    carry_out(&mut bench);
+    let found = way(&bench);
+    assert_eq!((found[1].2, found[1].3), (Some(1_010), Some(-10)), "the clock of the manager is behind");
+    assert_eq!((found[2].2, found[2].3, found[3].3), (None, None, None), "{found:?}");
     assert!(states(&bench).iter().all(|leg| leg.ends_with("done")));
+}
+
+#[test]
+fn versions_that_were_reported_before_a_write_say_nothing_of_it() {
+    let mut bench = with_oven();
+    carry_out(&mut bench);
+    // A store that was restored counts its revisions again.
+    bench.written(OVEN, &oven("paint-1"), 90, 2_000);
+    assert_eq!(times(&bench), [Some(2_000), None, None, Some(1_100), None]);
+}
+
+#[test]
+fn times_that_were_recorded_hold_for_the_same_revision() {
+    let mut bench = with_oven();
+    bench.written(OVEN, &oven("paint-1"), 100, 1_000);
+    carry_out(&mut bench);
+    let recorded = Rows::of(&bench.fleet).deployments();
+    let now = DeploymentDevice {
+        version: 100,
+        applied_at: Some(1_100),
+        ..reported("Oven", DeploymentState::Applied, Some(true))
+    };
+    let mut again = Bench::with_cluster();
+    again.fleet.on_event(&HostEvent::Offline { reason: "the console was stopped".to_owned() });
+    again.cluster(CLUSTER, NAME, |device| device.desired.version = 100);
+    again.entry_of_revision(OVEN, &oven("paint-1"), 100);
+    again.sync(NAME, &SyncNode { desired_version: 100, ..ready() }, &[(OVEN, now)]);
+    assert_eq!(times(&again), [None, None, None, Some(1_100), None]);
+    again.fleet.recall_intents(&recorded);
+    assert_eq!(times(&again), [1_000, 1_010, 1_030, 1_100, 1_500].map(Some));
+    again.entry_of_revision(OVEN, &oven("paint-2"), 101);
+    assert_eq!(times(&again)[..3], [None; 3]);
 }
 
 #[test]
