@@ -44,6 +44,7 @@ applications! {
     EDGE_CLUSTER_ENROLMENT EDGE_CLUSTER_ENROLMENT "EdgeClusterEnrolment" "Edge cluster enrolment" "edge-cluster-enrolment.json";
     EDGE_CLUSTER_IDENTITY EDGE_CLUSTER_IDENTITY "EdgeClusterIdentity" "Edge cluster identity" "edge-cluster-identity.json";
     EDGE_CLUSTER_ROLLOUT EDGE_CLUSTER_ROLLOUT "EdgeClusterRollout" "Edge cluster rollout" "edge-cluster-rollout.json";
+    CHART_ROLLOUT CHART_ROLLOUT "ChartRollout" "Chart rollout" "chart-rollout.json";
     EDGE_CLUSTER_RECOVERY EDGE_CLUSTER_RECOVERY "EdgeClusterRecovery" "Edge cluster recovery" "edge-cluster-recovery.json";
     FLUX_TEMPLATE FLUX_TEMPLATE "FluxTemplate" "Flux template" "flux-template.json";
     HELM_CHART_TEMPLATE HELM_CHART_TEMPLATE "HelmChartTemplate" "Helm chart template" "helm-chart-template.json";

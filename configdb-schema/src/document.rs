@@ -10,6 +10,7 @@ mod cluster;
 mod deployment;
 mod identity;
 mod object;
+mod rollout;
 mod template;
 
 use serde::Serialize;
@@ -33,6 +34,7 @@ pub use identity::{
     IdentityAlertKind, IssuedCertificate, UsedToken,
 };
 pub use object::{Contact, Info, Membership, Registration, SparkplugAddress};
+pub use rollout::{ChartRollout, RolloutDecision, RolloutWithout};
 pub use template::{
     BootstrapScript, FluxItem, FluxTemplate, GitAuth, GitConfig, GitPull, HelmChartTemplate, K8sTemplate, ResourceKind,
 };
@@ -72,6 +74,7 @@ documents! {
     EdgeClusterEnrolment EDGE_CLUSTER_ENROLMENT;
     EdgeClusterIdentity EDGE_CLUSTER_IDENTITY;
     EdgeClusterRollout EDGE_CLUSTER_ROLLOUT;
+    ChartRollout CHART_ROLLOUT;
     EdgeClusterRecovery EDGE_CLUSTER_RECOVERY;
     FluxTemplate FLUX_TEMPLATE;
     HelmChartTemplate HELM_CHART_TEMPLATE;

@@ -52,6 +52,7 @@ pub mod application {
         EDGE_CLUSTER_ENROLMENT "ddc8f8c4-4836-42b7-89b2-803e71533f27" "Edge cluster enrolment",
         EDGE_CLUSTER_IDENTITY "0e32053f-4c6a-4575-8668-0c5a0fb86528" "Edge cluster identity",
         EDGE_CLUSTER_ROLLOUT "6d1f5b0e-93c4-4c57-9d0a-5c2b7f1f8ea3" "Edge cluster rollout",
+        CHART_ROLLOUT "5d0f9f64-2c3e-4f0e-9a0b-6f4f7b1f6c52" "Chart rollout",
         EDGE_CLUSTER_RECOVERY "0b8f3a5e-6a57-4f0c-8a35-2f6f1f6f7d21" "Edge cluster recovery",
         FLUX_TEMPLATE "72804a19-636b-4836-b62b-7ad1476f2b86" "Flux template",
         HELM_CHART_TEMPLATE "729fe070-5e67-4bc7-94b5-afd75cb42b03" "Helm chart template",

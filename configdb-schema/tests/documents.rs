@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 use configdb_schema::document::{
-    AgentConfig, AlertAcknowledgements, ApiToken, AttestationPolicy, BootstrapScript, Document, EdgeAccount,
-    EdgeCluster, EdgeClusterEnrolment, EdgeClusterIdentity, EdgeClusterRecovery, EdgeClusterRollout, EdgeClusterSetup,
-    EdgeClusterStatus, EdgeDeployment, EvidenceVariant, FluxItem, FluxTemplate, GitConfig, HelmChartTemplate, Info,
-    K8sTemplate, Registration, SparkplugAddress, TokenScope,
+    AgentConfig, AlertAcknowledgements, ApiToken, AttestationPolicy, BootstrapScript, ChartRollout, Document,
+    EdgeAccount, EdgeCluster, EdgeClusterEnrolment, EdgeClusterIdentity, EdgeClusterRecovery, EdgeClusterRollout,
+    EdgeClusterSetup, EdgeClusterStatus, EdgeDeployment, EvidenceVariant, FluxItem, FluxTemplate, GitConfig,
+    HelmChartTemplate, Info, K8sTemplate, Registration, SparkplugAddress, TokenScope,
 };
 use configdb_schema::{APPLICATIONS, Application, application, defaults};
 use serde_json::{Value, json};
@@ -308,6 +308,29 @@ fn rollouts_have_a_wave_and_pins_of_one_kind() {
         json!({"pin": {}}),
     ] {
         refused(&application::EDGE_CLUSTER_ROLLOUT, &bad);
+    }
+}
+
+#[test]
+fn a_chart_rollout_says_who_decided_what_and_for_which_template() {
+    let decision = json!({"by": "console/token:ada", "at": "2026-11-25T08:00:00Z"});
+    let good = json!({"hold": decision, "without": {"template": A, "clusters": {B: decision}}});
+    let known: ChartRollout = accepted(&good);
+    let passed = |template: &str| {
+        known.passed(template.parse().ok()).map(|(cluster, _)| cluster.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!((passed(A), passed(B)), (vec![B.to_owned()], Vec::new()));
+    assert_eq!(accepted::<ChartRollout>(&json!({})), ChartRollout::default());
+    for bad in [
+        json!({"hold": true}),
+        json!({"hold": {"by": "ada"}}),
+        json!({"hold": {"by": "ada", "at": "today"}}),
+        json!({"without": {"clusters": {B: decision}}}),
+        json!({"without": {"template": A, "clusters": {}}}),
+        json!({"without": {"template": A, "clusters": {"Paint_Shop": decision}}}),
+        json!({"wave": 1}),
+    ] {
+        refused(&application::CHART_ROLLOUT, &bad);
     }
 }
 

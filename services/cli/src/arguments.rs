@@ -55,6 +55,9 @@ pub enum Command {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
+    /// Show rollouts of chart templates, hold and resume them, and let them continue without a cluster
+    #[command(subcommand)]
+    Rollout(RolloutCommand),
     /// List active alerts of all clusters and central services
     #[command(subcommand)]
     Alert(AlertCommand),
@@ -323,6 +326,53 @@ pub enum DeploymentCommand {
         /// Wait until the edge reports it gone
         #[arg(long)]
         wait: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+}
+
+/// `sparkfleet rollout ...`. CHART is the name or UUID of a chart template.
+#[derive(Debug, Clone, Subcommand)]
+pub enum RolloutCommand {
+    /// List chart templates with their clusters by wave, what blocks them, and what operators decided
+    List {
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Hold a rollout: a change of the template reaches no deployment that runs another one
+    Hold {
+        /// Name or UUID of the chart template
+        chart: String,
+        /// Why
+        #[arg(long)]
+        note: Option<String>,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Let a rollout that is held continue, wave after wave
+    Resume {
+        /// Name or UUID of the chart template
+        chart: String,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Let later waves not wait for a cluster, until the template changes again
+    Free {
+        /// Name or UUID of the chart template
+        chart: String,
+        /// The cluster that blocks it: name or UUID
+        #[arg(long)]
+        cluster: String,
+        /// Why
+        #[arg(long, conflicts_with = "withdraw")]
+        note: Option<String>,
+        /// Later waves wait for the cluster again
+        #[arg(long)]
+        withdraw: bool,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,

@@ -24,10 +24,10 @@ enum Unsettled<T> {
 }
 
 impl<T: Ord> Unsettled<T> {
-    fn concerns(&self, parts: &BTreeSet<T>) -> bool {
+    fn has(&self, part: &T) -> bool {
         match self {
             Self::Unknown => true,
-            Self::Parts(unsettled) => !unsettled.is_disjoint(parts),
+            Self::Parts(unsettled) => unsettled.contains(part),
         }
     }
 }
@@ -49,11 +49,21 @@ pub struct Rollout<T> {
     unsettled: BTreeMap<(u8, Uuid), Unsettled<T>>,
     /// Clusters that wait, with the parts that they wait for.
     waiting: BTreeMap<Uuid, BTreeSet<T>>,
+    /// Parts that an operator holds: where another one runs they wait, whatever has settled.
+    held: BTreeSet<T>,
+    /// Parts with the clusters that an operator lets later waves not wait for.
+    passed: BTreeSet<(T, Uuid)>,
 }
 
 impl<T> Default for Rollout<T> {
     fn default() -> Self {
-        Self { waves: BTreeMap::new(), unsettled: BTreeMap::new(), waiting: BTreeMap::new() }
+        Self {
+            waves: BTreeMap::new(),
+            unsettled: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            held: BTreeSet::new(),
+            passed: BTreeSet::new(),
+        }
     }
 }
 
@@ -111,8 +121,34 @@ impl<T: Ord + Clone> Rollout<T> {
     #[must_use]
     pub fn blocker(&self, cluster: Uuid, parts: &BTreeSet<T>) -> Option<Blocker> {
         let earlier = self.unsettled.range(..(self.wave(cluster), Uuid::nil()));
-        let mut blockers = earlier.filter(|(_, unsettled)| unsettled.concerns(parts));
-        blockers.next().map(|((wave, cluster), _)| Blocker { wave: *wave, cluster: *cluster })
+        let blocks = |((_, cluster), unsettled): &(&(u8, Uuid), &Unsettled<T>)| {
+            let is_passed = |part: &T| self.passed.contains(&(part.clone(), *cluster));
+            parts.iter().any(|part| unsettled.has(part) && !is_passed(part))
+        };
+        earlier.into_iter().find(blocks).map(|((wave, cluster), _)| Blocker { wave: *wave, cluster: *cluster })
+    }
+
+    /// The first of these parts that an operator holds.
+    #[must_use]
+    pub fn held<'a>(&self, parts: &'a BTreeSet<T>) -> Option<&'a T> {
+        parts.iter().find(|part| self.held.contains(part))
+    }
+
+    /// Begins or ends the hold of a part. Says which clusters may continue because of that.
+    pub fn set_held(&mut self, part: T, is_held: bool) -> Vec<Uuid> {
+        if is_held {
+            self.held.insert(part);
+            return Vec::new();
+        }
+        if self.held.remove(&part) { self.released() } else { Vec::new() }
+    }
+
+    /// For a part, later waves wait for none of these clusters. Says which clusters may continue because of that.
+    pub fn set_passed(&mut self, part: &T, clusters: impl IntoIterator<Item = Uuid>) -> Vec<Uuid> {
+        let before = self.passed.clone();
+        self.passed.retain(|(of, _)| of != part);
+        self.passed.extend(clusters.into_iter().map(|cluster| (part.clone(), cluster)));
+        if self.passed.is_subset(&before) { Vec::new() } else { self.released() }
     }
 
     /// Remembers which parts of a cluster wait; none: it does not wait.
@@ -133,7 +169,8 @@ impl<T: Ord + Clone> Rollout<T> {
     fn released(&self) -> Vec<Uuid> {
         // One part suffices: what else a cluster waits for is found when it is compared.
         let may_go = |(cluster, parts): (&Uuid, &BTreeSet<T>)| {
-            let mut one = parts.iter().map(|part| BTreeSet::from([part.clone()]));
+            let free = parts.iter().filter(|part| !self.held.contains(part));
+            let mut one = free.map(|part| BTreeSet::from([part.clone()]));
             one.any(|part| self.blocker(*cluster, &part).is_none()).then_some(*cluster)
         };
         self.waiting.iter().filter_map(may_go).collect()
@@ -207,10 +244,29 @@ mod tests {
         assert_eq!(rollout.blocker(LAST, &charts(&[1])), None);
     }
 
+    #[test]
+    fn what_is_held_waits_and_who_is_passed_blocks_no_later_wave() {
+        let mut rollout = waves();
+        rollout.compared(SECOND, charts(&[]));
+        assert!(rollout.compared(CANARY, charts(&[1, 2])).is_empty());
+        rollout.wait(LAST, charts(&[1]));
+        assert!(rollout.set_passed(&charts(&[1]).pop_first().unwrap(), [SECOND]).is_empty(), "it is another one");
+        assert_eq!(rollout.set_passed(&charts(&[1]).pop_first().unwrap(), [CANARY]), [LAST]);
+        assert!(rollout.blocker(LAST, &charts(&[1])).is_none() && rollout.blocker(LAST, &charts(&[2])).is_some());
+        rollout.unknown(CANARY);
+        assert!(rollout.blocker(LAST, &charts(&[1])).is_none() && rollout.blocker(LAST, &charts(&[2])).is_some());
+        let chart = charts(&[1]).pop_first().unwrap();
+        assert!(rollout.set_held(chart, true).is_empty());
+        assert_eq!((rollout.held(&charts(&[1, 2])), rollout.held(&charts(&[2]))), (Some(&chart), None));
+        assert_eq!(rollout.set_held(chart, false), [LAST]);
+        assert!(rollout.set_passed(&chart, []).is_empty());
+        assert!(rollout.blocker(LAST, &charts(&[1])).is_some());
+    }
+
     proptest! {
         /// Whatever happens, nobody is left waiting who may go without having been named, and the last wave costs nothing.
         #[test]
-        fn whoever_may_go_is_named(steps in proptest::collection::vec((0..6_u8, 1..6_u128, 1..=WAVE_MAX, 0..8_usize), 1..60)) {
+        fn whoever_may_go_is_named(steps in proptest::collection::vec((0..8_u8, 1..6_u128, 1..=WAVE_MAX, 0..8_usize), 1..60)) {
             let mut rollout = Rollout::<Uuid>::default();
             let mut named = BTreeSet::new();
             for (what, cluster, wave, mask) in steps {
@@ -221,9 +277,14 @@ mod tests {
                     1 => { rollout.unknown(cluster); Vec::new() }
                     2 | 3 => rollout.compared(cluster, some),
                     4 => rollout.remove(cluster),
+                    5 => rollout.set_held(*charts(&[0]).first().unwrap(), mask & 1 != 0),
+                    6 => rollout.set_passed(charts(&[1]).first().unwrap(), (mask & 1 != 0).then_some(cluster)),
                     _ => {
                         named.remove(&cluster);
-                        let blocked = some.into_iter().filter(|chart| rollout.blocker(cluster, &[*chart].into()).is_some());
+                        let waits = |chart: &Uuid| {
+                            rollout.held.contains(chart) || rollout.blocker(cluster, &[*chart].into()).is_some()
+                        };
+                        let blocked = some.into_iter().filter(waits);
                         let blocked = blocked.collect();
                         rollout.wait(cluster, blocked);
                         Vec::new()
@@ -231,7 +292,10 @@ mod tests {
                 };
                 named.extend(released);
                 for (cluster, charts) in &rollout.waiting {
-                    let goes = charts.iter().any(|chart| rollout.blocker(*cluster, &[*chart].into()).is_none());
+                    let free = |chart: &Uuid| {
+                        !rollout.held.contains(chart) && rollout.blocker(*cluster, &[*chart].into()).is_none()
+                    };
+                    let goes = charts.iter().any(free);
                     prop_assert!(!goes || named.contains(cluster), "{} waits for nothing", cluster);
                     if !goes {
                         named.remove(cluster);

@@ -4,7 +4,7 @@ use access::{Grant, Operation, Principal};
 use configdb_contract::WriteRequest;
 use configdb_schema::Document as _;
 use configdb_schema::document::{EdgeCluster, EdgeClusterRollout, EdgeDeployment, JsonObject, WAVE_MAX};
-use fleet_view::requests::{self, Author, NewDeployment, RequestError};
+use fleet_view::requests::{self, Author, NewDeployment, RequestError, RolloutChange};
 use fleet_view::{AlertRow, Fleet};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -16,7 +16,7 @@ use uuid::Uuid;
 const NAMESPACE: &str = "fplus-edge";
 
 /// Every action by name, with what it is for access rules.
-pub const ACTIONS: [(&str, Operation); 12] = [
+pub const ACTIONS: [(&str, Operation); 14] = [
     ("cluster.create", Operation::CreateCluster),
     ("cluster.delete", Operation::DeleteCluster),
     ("cluster.bootstrap", Operation::BootstrapLine),
@@ -25,6 +25,8 @@ pub const ACTIONS: [(&str, Operation); 12] = [
     ("deployment.move", Operation::MoveDeployment),
     ("deployment.delete", Operation::DeleteDeployment),
     ("host.move", Operation::MoveDeployment),
+    ("rollout.hold", Operation::HoldRollout),
+    ("rollout.free", Operation::FreeRollout),
     ("alert.acknowledge", Operation::AcknowledgeAlert),
     ("node.rebirth", Operation::AskRebirth),
     ("entry.put", Operation::PutEntry),
@@ -50,6 +52,10 @@ pub enum Action {
     DeleteDeployment(DeploymentToDelete),
     /// Bind all deployments of a host to another one.
     MoveHost(HostToMove),
+    /// Hold the rollout of a chart template, or resume it.
+    HoldRollout(RolloutToHold),
+    /// Let later waves not wait for a cluster.
+    FreeRollout(RolloutToFree),
     /// Say that they look after an alert.
     AcknowledgeAlert(AlertToAcknowledge),
     /// Ask an Edge Node for its birth.
@@ -135,6 +141,34 @@ pub struct HostToMove {
     host: String,
     /// None: floating.
     to: Option<String>,
+}
+
+/// `rollout.hold`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RolloutToHold {
+    /// Chart template.
+    template: Uuid,
+    /// Why.
+    note: Option<String>,
+    /// It is resumed.
+    #[serde(default)]
+    withdraw: bool,
+}
+
+/// `rollout.free`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RolloutToFree {
+    /// Chart template.
+    template: Uuid,
+    /// Later waves do not wait for this cluster.
+    cluster: Uuid,
+    /// Why.
+    note: Option<String>,
+    /// They wait for it again.
+    #[serde(default)]
+    withdraw: bool,
 }
 
 /// `alert.acknowledge`
@@ -231,6 +265,8 @@ impl Action {
             "deployment.move" => Self::MoveDeployment(read(body)?),
             "deployment.delete" => Self::DeleteDeployment(read(body)?),
             "host.move" => Self::MoveHost(read(body)?),
+            "rollout.hold" => Self::HoldRollout(read(body)?),
+            "rollout.free" => Self::FreeRollout(read(body)?),
             "alert.acknowledge" => Self::AcknowledgeAlert(read(body)?),
             "node.rebirth" => Self::Rebirth(read(body)?),
             "entry.put" => Self::PutEntry(read(body)?),
@@ -250,6 +286,8 @@ impl Action {
             Self::CreateDeployment(_) => Operation::CreateDeployment,
             Self::MoveDeployment(_) | Self::MoveHost(_) => Operation::MoveDeployment,
             Self::DeleteDeployment(_) => Operation::DeleteDeployment,
+            Self::HoldRollout(_) => Operation::HoldRollout,
+            Self::FreeRollout(_) => Operation::FreeRollout,
             Self::AcknowledgeAlert(_) => Operation::AcknowledgeAlert,
             Self::Rebirth(_) => Operation::AskRebirth,
             Self::PutEntry(_) => Operation::PutEntry,
@@ -269,6 +307,8 @@ impl Action {
             Self::MoveDeployment(_) => "deployment.move",
             Self::DeleteDeployment(_) => "deployment.delete",
             Self::MoveHost(_) => "host.move",
+            Self::HoldRollout(_) => "rollout.hold",
+            Self::FreeRollout(_) => "rollout.free",
             Self::AcknowledgeAlert(_) => "alert.acknowledge",
             Self::Rebirth(_) => "node.rebirth",
             Self::PutEntry(_) => "entry.put",
@@ -285,6 +325,7 @@ impl Action {
         };
         match self {
             Self::CreateCluster(_) | Self::PutEntry(_) | Self::DeleteEntry(_) => None,
+            Self::HoldRollout(_) | Self::FreeRollout(_) => None,
             Self::DeleteCluster(of) => Some(of.cluster),
             Self::Bootstrap(of) => Some(of.cluster),
             Self::SetWave(of) => Some(of.cluster),
@@ -322,6 +363,12 @@ impl Action {
             Self::MoveHost(of) => {
                 let to = of.to.as_deref().unwrap_or("no host");
                 format!("all of {}/{} to {to}", fleet.name_of(of.cluster), of.host)
+            }
+            Self::HoldRollout(of) if of.withdraw => format!("rollout of {} resumed", fleet.name_of(of.template)),
+            Self::HoldRollout(of) => format!("rollout of {}", fleet.name_of(of.template)),
+            Self::FreeRollout(of) => {
+                let how = if of.withdraw { "waits for" } else { "without" };
+                format!("rollout of {} {how} {}", fleet.name_of(of.template), fleet.name_of(of.cluster))
             }
             Self::AcknowledgeAlert(of) if of.withdraw => format!("{} withdrawn", of.alert),
             Self::AcknowledgeAlert(of) => of.alert.clone(),
@@ -376,6 +423,15 @@ impl Action {
             Self::MoveHost(of) => {
                 known_cluster(fleet, of.cluster)?;
                 requests::move_host(fleet, of.cluster, &of.host, of.to.as_deref(), author).map(Plan::Writes)
+            }
+            Self::HoldRollout(of) => {
+                let change = if of.withdraw { RolloutChange::Resume } else { RolloutChange::Hold };
+                one(requests::decide_rollout(fleet, of.template, change, of.note.as_deref(), wall, author(0))?)
+            }
+            Self::FreeRollout(of) => {
+                let change = if of.withdraw { RolloutChange::WaitFor } else { RolloutChange::Pass };
+                let change = change(of.cluster);
+                one(requests::decide_rollout(fleet, of.template, change, of.note.as_deref(), wall, author(0))?)
             }
             Self::AcknowledgeAlert(of) => one(acknowledge_alert(fleet, of, wall, author(0))?),
             Self::Rebirth(of) => {

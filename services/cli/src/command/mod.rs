@@ -9,6 +9,7 @@ pub mod attestation_policy;
 pub mod audit;
 pub mod bootstrap;
 pub mod capture;
+pub mod chart_rollout;
 pub mod cluster;
 pub mod config;
 pub mod console;

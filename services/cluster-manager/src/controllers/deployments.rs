@@ -6,7 +6,7 @@ use std::time::Duration;
 use cluster_manager_contract::{DesiredState, RefusedDeployments, RolloutReport};
 use configdb_contract::Entry;
 use configdb_schema::Document;
-use configdb_schema::document::{AgentConfig, EdgeCluster, EdgeDeployment, Info};
+use configdb_schema::document::{AgentConfig, ChartRollout, EdgeCluster, EdgeDeployment, Info};
 use edge_sync_contract::{DeploymentDevice, DesiredManifests, Digest, Entries, SyncNode};
 use sparkplug::replication::{Origin, Pace, Repetition, Report};
 use sparkplug::{EdgeNodeDescriptor, Now};
@@ -253,6 +253,14 @@ impl DeploymentsController {
         self.rollout.set_wave(uuid, wave)
     }
 
+    /// Takes over what operators have decided about the rollout of a chart template, whose entry has the ETag `template`. Says which clusters may continue because of that.
+    pub fn decide_rollout(&mut self, chart: Uuid, decided: &ChartRollout, template: Option<Uuid>) -> Vec<Uuid> {
+        let mut released = self.rollout.set_held(chart, decided.hold.is_some());
+        let passed = decided.passed(template).map(|(cluster, _)| cluster);
+        released.extend(self.rollout.set_passed(&chart, passed));
+        released
+    }
+
     /// The wave of a cluster.
     pub fn wave(&self, uuid: Uuid) -> u8 {
         self.rollout.wave(uuid)
@@ -477,14 +485,18 @@ impl DeploymentsController {
             let charts: BTreeSet<Uuid> = entry.into_iter().flat_map(|entry| entry.chart_templates().to_vec()).collect();
             let runs_other = device.is_some_and(|device| device.digest.is_some_and(|runs| runs != digest));
             let sent_at = device.map_or(0, |device| device.version);
+            let waits = || {
+                let hold = self.rollout.held(&charts).map(|chart| hold_reason(fleet, *chart));
+                hold.or_else(|| self.rollout.blocker(uuid, &charts).map(reason))
+            };
             if runs_other
                 && !edge.assigned.has(*deployment, digest)
                 && changed_at(*deployment) <= sent_at
-                && let Some(blocker) = self.rollout.blocker(uuid, &charts)
+                && let Some(reason) = waits()
             {
                 *intent = DeploymentIntent::Held;
                 held.report.waiting += 1;
-                held.report.reason.get_or_insert_with(|| reason(blocker));
+                held.report.reason.get_or_insert(reason);
                 held.waits_for.extend(&charts);
             }
             held.unsettled.extend(charts);
@@ -645,6 +657,15 @@ fn entries(fleet: &FleetView, object: Uuid, slugs: &[&str], room: usize) -> Opti
     let entry = |slug: &&str| Some(((*slug).to_owned(), fleet.config().entry(object, slug)?.value().ok()?));
     let entries = Entries(slugs.iter().filter_map(entry).collect());
     entries.to_text().is_some_and(|text| text.len() * 2 <= room).then_some(entries)
+}
+
+/// Why what is rendered from a chart template waits that an operator holds.
+fn hold_reason(fleet: &FleetView, chart: Uuid) -> String {
+    let info: Option<Info> = fleet.config().document(chart).ok().flatten();
+    let name = info.map_or_else(|| chart.to_string(), |info| info.name);
+    let decided: Option<ChartRollout> = fleet.config().document(chart).ok().flatten();
+    let by = decided.and_then(|decided| decided.hold).map_or_else(String::new, |hold| format!(" by {}", hold.by));
+    format!("the rollout of {name} is held{by}")
 }
 
 /// Why a Sync holds what it is sent; None: it does not.

@@ -6,8 +6,8 @@ use std::collections::btree_map::Entry::Vacant;
 use cluster_manager_contract::SetupStep;
 use configdb_contract::{Change, Entry};
 use configdb_schema::document::{
-    AgentConfig, ApiToken, BootstrapScript, EdgeAccount, EdgeCluster, EdgeClusterIdentity, EdgeClusterRollout,
-    EdgeClusterSetup, EdgeClusterStatus, EdgeDeployment,
+    AgentConfig, ApiToken, BootstrapScript, ChartRollout, EdgeAccount, EdgeCluster, EdgeClusterIdentity,
+    EdgeClusterRollout, EdgeClusterSetup, EdgeClusterStatus, EdgeDeployment, HelmChartTemplate,
 };
 use configdb_schema::{Document, known};
 use sparkplug::Now;
@@ -148,6 +148,9 @@ impl ClusterManager {
         if let Some(affected) = self.fleet.on_entry(object, slug, new) {
             self.on_template(affected);
         }
+        if slug == ChartRollout::slug() || slug == HelmChartTemplate::slug() {
+            self.read_chart_rollout(object);
+        }
         if slug == BootstrapScript::slug() && object == known::application::BOOTSTRAP_SCRIPT {
             self.on_script(new.map(|entry| &*entry.json));
         } else if slug == ApiToken::slug() {
@@ -245,6 +248,20 @@ impl ClusterManager {
     fn mark_repository(&mut self, cluster: Uuid) {
         self.repositories.mark(cluster);
         self.dirty.insert(cluster);
+    }
+
+    /// Takes over what operators have decided about the rollout of a chart template; an entry that cannot be read changes nothing.
+    fn read_chart_rollout(&mut self, chart: Uuid) {
+        let decided = match self.fleet.config().document::<ChartRollout>(chart) {
+            Ok(decided) => decided.unwrap_or_default(),
+            Err(error) => {
+                return tracing::warn!(object_id = %chart, error = %error, "ChartRollout cannot be read; the decision before it stays");
+            }
+        };
+        let template = self.fleet.config().entry(chart, HelmChartTemplate::slug()).map(|entry| entry.etag);
+        self.dirty.extend(self.deployments.decide_rollout(chart, &decided, template));
+        // What waits says why.
+        self.dirty.extend(self.deployments.followers(chart));
     }
 
     /// Takes over what ConfigDB says of a cluster's rollout; what cannot be read says nothing. Of what is not a cluster nothing could ever settle, so it has no wave.

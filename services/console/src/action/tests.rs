@@ -26,7 +26,7 @@ fn principal(scope: TokenScope, clusters: Option<&[Uuid]>) -> Principal {
 #[test]
 fn every_action_of_the_list_is_read_and_has_its_operation() {
     for (name, operation) in ACTIONS {
-        let body = json!({ "cluster": CLUSTER, "name": "A", "chart": "c", "deployment": CLUSTER, "node": "G/N", "object": CLUSTER, "application": "Info", "value": {}, "etag": CLUSTER, "wave": 1, "alert": "a", "host": "h" });
+        let body = json!({ "cluster": CLUSTER, "name": "A", "chart": "c", "deployment": CLUSTER, "node": "G/N", "object": CLUSTER, "application": "Info", "value": {}, "etag": CLUSTER, "wave": 1, "alert": "a", "host": "h", "template": CLUSTER });
         let error = Action::parse(name, body.to_string().as_bytes()).unwrap_err();
         assert!(error.to_string().starts_with("unknown field "), "{name}: {error}");
         assert_ne!(operation.as_str(), "");
@@ -40,6 +40,7 @@ fn a_viewer_may_nothing_and_who_is_for_one_cluster_creates_none() {
     assert!(allowed(&principal(TokenScope::Viewer, None)).is_empty());
     let of_one = allowed(&principal(TokenScope::Operator, Some(&[CLUSTER])));
     assert!(of_one.contains(&"deployment.create") && !of_one.contains(&"cluster.create"), "{of_one:?}");
+    assert!(!of_one.iter().any(|name| name.starts_with("rollout.")), "a chart template is of all clusters: {of_one:?}");
     let operator = allowed(&principal(TokenScope::Operator, None));
     assert!(operator.contains(&"cluster.create") && !operator.contains(&"entry.put"), "{operator:?}");
     assert_eq!(allowed(&principal(TokenScope::Administrator, None)).len(), ACTIONS.len());

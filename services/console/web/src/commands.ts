@@ -53,4 +53,8 @@ export const commands = {
   deleteEntry: (object: string, application: string) => command("config delete", [object, application]),
   acknowledge: (about: string, alert: string, note: string) => command("alert ack", [about], [["alert", alert], ["note", note || null]]),
   alerts: () => command("alert list", []),
+  rollouts: () => command("rollout list", []),
+  holdRollout: (chart: string, note: string) => command("rollout hold", [chart], [["note", note || null]]),
+  resumeRollout: (chart: string) => command("rollout resume", [chart]),
+  freeRollout: (chart: string, cluster: string, note: string) => command("rollout free", [chart], [["cluster", cluster], ["note", note || null]]),
 };

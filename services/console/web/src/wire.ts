@@ -149,9 +149,30 @@ export interface ServiceRow extends Row {
   since: number | null;
 }
 
+/** Who decided something about a rollout, when, and why. */
+export interface RolloutDecision {
+  by: string;
+  at: number | null;
+  note: string | null;
+}
+
+export interface RolloutCluster {
+  /** UUID. */
+  cluster: string;
+  name: string;
+  state: "waits" | "runs" | "settled" | "blocks";
+  reason: string | null;
+  /** Who decided that later waves do not wait for it; null: they do. */
+  passed: RolloutDecision | null;
+}
+
 export interface RolloutRow extends Row {
   template: string;
-  waves: { wave: number; clusters: { name: string; state: "waits" | "runs" | "settled" | "blocks"; reason: string | null }[] }[];
+  /** Of the chart template. */
+  uuid: string;
+  /** Who holds it; null: it is not held. */
+  hold: RolloutDecision | null;
+  waves: { wave: number; clusters: RolloutCluster[] }[];
   blocked: string | null;
 }
 

@@ -69,6 +69,10 @@ pub enum Operation {
     DeleteDeployment,
     /// Choose a cluster's wave in rollouts.
     SetWave,
+    /// Hold the rollout of a chart template, or resume it.
+    HoldRollout,
+    /// Let later waves of a rollout not wait for a cluster.
+    FreeRollout,
     /// Say that a user looks after an alert.
     AcknowledgeAlert,
     /// Ask an Edge Node for its birth.
@@ -103,6 +107,8 @@ impl Operation {
             Self::MoveDeployment => "move-deployment",
             Self::DeleteDeployment => "delete-deployment",
             Self::SetWave => "set-wave",
+            Self::HoldRollout => "hold-rollout",
+            Self::FreeRollout => "free-rollout",
             Self::AcknowledgeAlert => "acknowledge-alert",
             Self::AskRebirth => "ask-rebirth",
         }
@@ -119,6 +125,7 @@ impl Operation {
                 TokenScope::Operator
             }
             Self::CreateCluster | Self::DeleteCluster | Self::SetWave => TokenScope::Operator,
+            Self::HoldRollout | Self::FreeRollout => TokenScope::Operator,
             Self::CreateDeployment | Self::MoveDeployment | Self::DeleteDeployment => TokenScope::Operator,
             Self::AcknowledgeAlert | Self::AskRebirth => TokenScope::Operator,
             // Any entry: tokens and templates, too. Over the broker its access control says who may.
@@ -137,7 +144,10 @@ impl Operation {
     /// It concerns all clusters at once: a user who is admitted for some of them may not do it.
     const fn is_for_all(self) -> bool {
         let of_people = matches!(self, Self::ListTokens | Self::CreateToken | Self::RevokeToken | Self::ReadAudit);
-        of_people || matches!(self, Self::PushShared | Self::CreateCluster | Self::PutEntry | Self::DeleteEntry)
+        let of_rollouts = matches!(self, Self::HoldRollout | Self::FreeRollout);
+        of_people
+            || of_rollouts
+            || matches!(self, Self::PushShared | Self::CreateCluster | Self::PutEntry | Self::DeleteEntry)
     }
 }
 

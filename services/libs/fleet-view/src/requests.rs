@@ -7,8 +7,8 @@ use std::time::Duration;
 use configdb_contract::{Entry, WriteRequest};
 use configdb_schema::address::{self, ClusterName, Organisation};
 use configdb_schema::document::{
-    AlertAcknowledgement, AlertAcknowledgements, EdgeCluster, EdgeClusterEnrolment, EdgeDeployment, EnrolmentToken,
-    Info, JsonObject,
+    AlertAcknowledgement, AlertAcknowledgements, ChartRollout, EdgeCluster, EdgeClusterEnrolment, EdgeDeployment,
+    EnrolmentToken, HelmChartTemplate, Info, JsonObject, RolloutDecision, RolloutWithout,
 };
 use configdb_schema::{Document as _, application, known};
 use jiff::Timestamp;
@@ -220,6 +220,75 @@ pub fn add_bootstrap_token(
     Ok((request, expires))
 }
 
+/// What an operator decides about the rollout of a chart template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RolloutChange {
+    /// A change reaches no deployment that runs another one.
+    Hold,
+    /// It does again, in its waves.
+    Resume,
+    /// Later waves do not wait for this cluster, as long as the chart template is the one of now.
+    Pass(Uuid),
+    /// They do again.
+    WaitFor(Uuid),
+}
+
+/// Writes what an operator decides about the rollout of a chart template, if the decision is still the one that is known. `note`: why. `wall`: UTC ms.
+///
+/// # Errors
+/// There is no such chart template or cluster, the note is too long or empty, or there is nothing to take back.
+pub fn decide_rollout(
+    fleet: &Fleet,
+    template: Uuid,
+    change: RolloutChange,
+    note: Option<&str>,
+    wall: u64,
+    author: Author,
+) -> Result<WriteRequest, RequestError> {
+    if note.is_some_and(|note| note.is_empty() || note.chars().count() > RolloutDecision::NOTE_CHARS) {
+        return Err(invalid("note", format!("must have 1 to {} characters", RolloutDecision::NOTE_CHARS)));
+    }
+    let missing = |field, of: Uuid| RequestError::Missing { field, wanted: of.to_string() };
+    let etag = fleet.config.entry(template, HelmChartTemplate::slug()).map(|entry| entry.etag);
+    let etag = etag.ok_or_else(|| missing("template", template))?;
+    let slug = ChartRollout::slug();
+    let entry = fleet.config.entry(template, slug);
+    let before: Option<ChartRollout> =
+        entry.map(Entry::parse).transpose().map_err(|error| RequestError::NotNow(error.to_string()))?;
+    let mut after = before.unwrap_or_default();
+    let at = moment(wall).ok_or_else(|| invalid("template", "the time is out of range"))?;
+    let decision = RolloutDecision { by: author.writer.clone(), at, note: note.map(str::to_owned) };
+    let name = fleet.name_of(template);
+    match change {
+        RolloutChange::Hold => after.hold = Some(decision),
+        RolloutChange::Resume => {
+            after.hold.take().ok_or_else(|| RequestError::NotNow(format!("the rollout of {name} is not held")))?;
+        }
+        RolloutChange::Pass(cluster) => {
+            fleet.config.entry(cluster, EdgeCluster::slug()).ok_or_else(|| missing("cluster", cluster))?;
+            let known = after.without.take().filter(|without| without.template == etag);
+            let mut clusters = known.map(|without| without.clusters).unwrap_or_default();
+            clusters.insert(cluster, decision);
+            after.without = Some(RolloutWithout { template: etag, clusters });
+        }
+        RolloutChange::WaitFor(cluster) => {
+            let clusters = after.without.as_mut().and_then(|without| {
+                without.clusters.remove(&cluster)?;
+                Some(without.clusters.len())
+            });
+            let left = clusters.ok_or_else(|| {
+                RequestError::NotNow(format!("the rollout of {name} waits for {} already", fleet.name_of(cluster)))
+            })?;
+            after.without = after.without.filter(|_| left > 0);
+        }
+    }
+    let request = author.put(template).if_match(slug, entry.map(|entry| entry.etag));
+    if after == ChartRollout::default() {
+        return Ok(request.delete(slug));
+    }
+    request.document(&after).map_err(|error| invalid("template", error))
+}
+
 /// Says that the author looks after these alerts, with what they do about it; they are of one cluster, or of the central services. `wall`: UTC ms.
 ///
 /// # Errors
@@ -345,6 +414,34 @@ mod tests {
         assert_eq!(entry.created_at.as_deref(), Some("2027-01-15T08:00:00Z"));
         let missing = move_deployment(&bench.fleet, request.object, None, author()).unwrap_err();
         assert!(missing.to_string().starts_with("deployment: there is no "), "{missing}");
+    }
+
+    #[test]
+    fn a_rollout_is_held_and_freed_for_the_template_of_now() {
+        let mut bench = Bench::with_cluster();
+        let chart = known::chart::EDGE_AGENT;
+        let decide = |bench: &Bench, change| decide_rollout(&bench.fleet, chart, change, None, WALL, author());
+        let missing = decide(&bench, RolloutChange::Hold).unwrap_err().to_string();
+        assert!(missing.starts_with("template: there is no "), "{missing}");
+        bench.entry(chart, &HelmChartTemplate::default());
+        let etag = bench.fleet.config.entry(chart, HelmChartTemplate::slug()).unwrap().etag;
+        assert!(decide(&bench, RolloutChange::Resume).unwrap_err().to_string().ends_with("is not held"));
+        let held: ChartRollout = written(&decide(&bench, RolloutChange::Hold).unwrap());
+        assert_eq!(held.hold.as_ref().unwrap().by, "console/token:ada");
+        bench.entry(chart, &held);
+        let both: ChartRollout = written(&decide(&bench, RolloutChange::Pass(CLUSTER)).unwrap());
+        assert!(both.hold.is_some() && both.passed(Some(etag)).any(|(cluster, _)| cluster == CLUSTER));
+        bench.entry(chart, &both);
+        let resumed: ChartRollout = written(&decide(&bench, RolloutChange::Resume).unwrap());
+        assert!(resumed.hold.is_none() && resumed.without.is_some());
+        bench.entry(chart, &resumed);
+        let none = decide(&bench, RolloutChange::WaitFor(CLUSTER)).unwrap();
+        assert!(none.entries.is_empty() || none.entries.values().all(Option::is_none), "{none:?}");
+        // Another template begins without the old decisions.
+        bench.entry(chart, &HelmChartTemplate { chart: "other".to_owned(), ..HelmChartTemplate::default() });
+        let etag = bench.fleet.config.entry(chart, HelmChartTemplate::slug()).unwrap().etag;
+        let again: ChartRollout = written(&decide(&bench, RolloutChange::Pass(CLUSTER)).unwrap());
+        assert_eq!((again.without.unwrap().template, again.hold), (etag, None));
     }
 
     #[test]

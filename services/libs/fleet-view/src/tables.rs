@@ -5,8 +5,12 @@ mod hosts;
 use std::collections::BTreeMap;
 
 use cluster_manager_contract::{ClusterDevice, SetupState, SetupStep};
-use configdb_schema::document::{EdgeClusterRollout, EdgeDeployment, Info};
+use configdb_schema::Document as _;
+use configdb_schema::document::{
+    ChartRollout, EdgeClusterRollout, EdgeDeployment, HelmChartTemplate, Info, RolloutDecision,
+};
 use edge_sync_contract::DeploymentDevice;
+use jiff::Timestamp;
 use join_service_contract::HostState;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -252,12 +256,21 @@ impl<'a> Rows<'a> {
     pub fn rollout(&self) -> Table {
         let mut waves: BTreeMap<String, BTreeMap<u8, BTreeMap<&str, Value>>> = BTreeMap::new();
         let mut blocked: BTreeMap<String, String> = BTreeMap::new();
+        let mut templates: BTreeMap<String, Uuid> = BTreeMap::new();
+        let mut decided: BTreeMap<Uuid, (ChartRollout, Option<Uuid>)> = BTreeMap::new();
         let by_name: BTreeMap<&str, &ClusterRow> = self.clusters.iter().map(|row| (row.name.as_str(), row)).collect();
         let wanted = self.deployments.iter().filter(|row| !row.is_being_removed() && !row.chart.is_empty());
         for (row, cluster) in wanted.filter_map(|row| Some((row, *by_name.get(row.cluster.as_str())?))) {
             let report =
                 self.fleet.manager.cluster(cluster.uuid).map(|device| device.rollout.clone()).unwrap_or_default();
             let wave = self.document::<EdgeClusterRollout>(cluster.uuid).unwrap_or_default().wave;
+            let template = *templates.entry(row.chart.clone()).or_insert_with(|| {
+                let wanted: Option<EdgeDeployment> = self.document(row.uuid);
+                wanted.and_then(|wanted| wanted.chart_templates().first().copied()).unwrap_or_default()
+            });
+            let (decision, etag) = decided.entry(template).or_insert_with(|| self.decided(template));
+            let passed = decision.passed(*etag).find(|(passed, _)| *passed == cluster.uuid);
+            let passed = passed.map(|(_, decision)| described(decision));
             let (state, reason) = if report.waiting > 0 {
                 ("waits", report.reason.clone())
             } else if row.state == "refused" || row.state == "failed" || row.ready == Some(false) {
@@ -271,7 +284,8 @@ impl<'a> Rows<'a> {
                 blocked.extend(reason.clone().map(|reason| (row.chart.clone(), reason)));
             }
             let of_wave = waves.entry(row.chart.clone()).or_default().entry(wave).or_default();
-            let entry = json!({ "name": cluster.name, "state": state, "reason": reason });
+            let entry = json!({ "cluster": cluster.uuid, "name": cluster.name, "state": state, "reason": reason,
+                "passed": passed });
             // Of several deployments of one template on a cluster the one that is furthest behind is shown.
             let rank =
                 |value: &Value| ["settled", "runs", "waits", "blocks"].iter().position(|word| value["state"] == **word);
@@ -288,10 +302,19 @@ impl<'a> Rows<'a> {
                 .into_iter()
                 .map(|(wave, clusters)| json!({ "wave": wave, "clusters": clusters.into_values().collect::<Vec<_>>() }))
                 .collect();
-            let json = json!({ "template": template, "waves": waves, "blocked": blocked.get(&template) });
+            let uuid = templates.get(&template).copied().unwrap_or_default();
+            let hold = decided.get(&uuid).and_then(|(decided, _)| decided.hold.as_ref()).map(described);
+            let json = json!({ "template": template, "uuid": uuid, "waves": waves, "hold": hold,
+                "blocked": blocked.get(&template) });
             add(&mut table, template, None, json);
         }
         table
+    }
+
+    /// What operators have decided about the rollout of a chart template, with the ETag of its entry.
+    fn decided(&self, template: Uuid) -> (ChartRollout, Option<Uuid>) {
+        let etag = self.fleet.config.entry(template, HelmChartTemplate::slug()).map(|entry| entry.etag);
+        (self.document(template).unwrap_or_default(), etag)
     }
 
     fn rollout_sentence(&self) -> Option<String> {
@@ -334,6 +357,12 @@ pub fn deployment_row(row: &Value) -> Option<DeploymentRow> {
     fields.insert("message".to_owned(), reason.unwrap_or_else(|| reported("message")));
     fields.insert("applied_at".to_owned(), reported("applied_at"));
     serde_json::from_value(Value::Object(fields)).ok()
+}
+
+/// Who decided, when (UTC ms), and why.
+fn described(decision: &RolloutDecision) -> Value {
+    let at = decision.at.parse::<Timestamp>().ok().map(Timestamp::as_millisecond);
+    json!({ "by": decision.by, "at": at, "note": decision.note })
 }
 
 /// How many things have which health.

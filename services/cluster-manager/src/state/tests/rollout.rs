@@ -188,3 +188,67 @@ fn a_manager_that_is_killed_at_every_step_lets_nobody_by() {
     world.settle();
     assert_eq!((changed(&world, before), waiting(&world)), ([true; 3], [0; 3]));
 }
+
+/// What an operator decided, in the entry of the chart template.
+fn decision() -> Value {
+    json!({"by": "console/token:ada", "at": "2026-11-25T08:00:00Z"})
+}
+
+#[test]
+fn a_rollout_that_an_operator_holds_reaches_no_cluster_until_it_is_resumed() {
+    let mut world = fleet(Kill::Never);
+    let before = runs(&world);
+    world.put(known::chart::EDGE_AGENT, "ChartRollout", json!({"hold": decision()}));
+    world.put(known::chart::EDGE_AGENT, "HelmChartTemplate", chart("one"));
+    world.settle();
+    assert_eq!((changed(&world, before), waiting(&world)), ([false; 3], [1, 1, 1]));
+    let reason = world.devices[&CANARY].rollout.reason.clone().unwrap();
+    assert!(reason.ends_with(" is held by console/token:ada"), "{reason}");
+    // Neither a restart nor a new process of the manager ends it, and what an operator wants on one cluster does not wait.
+    world.start();
+    world.put(deployment(CLUSTER), "EdgeDeployment", agent(CLUSTER, "b"));
+    world.settle();
+    assert_eq!((changed(&world, before), waiting(&world)), ([false, false, true], [1, 1, 0]));
+    world.delete(known::chart::EDGE_AGENT, "ChartRollout");
+    world.settle();
+    assert_eq!((changed(&world, before), waiting(&world)), ([true; 3], [0; 3]));
+}
+
+#[test]
+fn a_running_rollout_is_held_where_it_is() {
+    let mut world = fleet(Kill::Never);
+    let before = runs(&world);
+    world.edges.get_mut("Canary").unwrap().unready = true;
+    world.put(known::chart::EDGE_AGENT, "HelmChartTemplate", chart("one"));
+    world.settle();
+    world.put(known::chart::EDGE_AGENT, "ChartRollout", json!({"hold": decision()}));
+    ready(&mut world, "Canary", true);
+    world.settle();
+    assert_eq!((changed(&world, before), waiting(&world)), ([true, false, false], [0, 1, 1]));
+    world.put(known::chart::EDGE_AGENT, "ChartRollout", json!({}));
+    world.settle();
+    assert_eq!((changed(&world, before), waiting(&world)), ([true; 3], [0; 3]));
+}
+
+#[test]
+fn a_blocked_rollout_is_freed_for_the_template_that_the_operator_has_seen() {
+    let mut world = fleet(Kill::Never);
+    let before = runs(&world);
+    world.edges.get_mut("Canary").unwrap().unready = true;
+    world.put(known::chart::EDGE_AGENT, "HelmChartTemplate", chart("one"));
+    world.settle();
+    assert_eq!((changed(&world, before), waiting(&world)), ([true, false, false], [0, 1, 1]));
+    let free = |template| json!({"without": {"template": template, "clusters": {CANARY.to_string(): decision()}}});
+    world.put(known::chart::EDGE_AGENT, "ChartRollout", free(Uuid::from_u128(1)));
+    world.settle();
+    assert_eq!(waiting(&world), [0, 1, 1], "the decision was made for another template");
+    let template = world.db.objects[&known::chart::EDGE_AGENT].entries["HelmChartTemplate"].0.etag;
+    world.put(known::chart::EDGE_AGENT, "ChartRollout", free(template));
+    world.settle();
+    assert_eq!((changed(&world, before), waiting(&world)), ([true; 3], [0; 3]));
+    // The next change waits for the canary again.
+    let before = runs(&world);
+    world.put(known::chart::EDGE_AGENT, "HelmChartTemplate", chart("two"));
+    world.settle();
+    assert_eq!((changed(&world, before), waiting(&world)), ([true, false, false], [0, 1, 1]));
+}

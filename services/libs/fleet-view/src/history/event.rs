@@ -63,7 +63,7 @@ const fn fields(view: View) -> &'static [Field] {
         View::Services => {
             &[("/alive", "alive", "alive"), ("/version", "version", "version"), ("/instance", "restart", "process")]
         }
-        View::Rollout => &[("/blocked", "rollout", "waits")],
+        View::Rollout => &[("/hold/by", "rollout held", "held by"), ("/blocked", "rollout", "waits")],
         View::Fleet => &[],
     }
 }

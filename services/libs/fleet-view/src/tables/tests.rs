@@ -116,7 +116,7 @@ fn each_step_of_an_intent_has_the_time_of_the_message_that_reported_it_first() {
     };
     bench.sync(NAME, &SyncNode { desired_version: 100, ..ready() }, &[(OVEN, again)]);
     assert_eq!(times(&bench), [1_000, 1_010, 1_030, 1_100, 1_500].map(Some));
-    // A later write begins anew.
+    // A later write starts again.
     bench.written(OVEN, &oven("paint-2"), 101, 2_000);
     assert_eq!(times(&bench), [Some(2_000), None, None, Some(1_100), None]);
 }
