@@ -229,10 +229,14 @@ describe("console", { concurrency: false }, () => {
     const hosts = page.getByRole("table", { name: "Hosts under this policy" });
     const row = hosts.getByRole("row", { name: /body-shop-9/ });
     await row.getByText("fails").first().waitFor();
+    factory.background("simulate-host", "body-shop-8", "--cluster", "Body_Shop", "--measure", "4=a-third-boot-loader");
     await page.getByRole("checkbox", { name: /quoted by body-shop-9/ }).check();
     await page.getByRole("checkbox", { name: /^body-shop-9 .*not enrolled/ }).check();
     await page.getByText("body-shop-9: fails → passes").waitFor();
     await page.getByLabel("Command").filter({ hasText: "sparkfleet policy capture Body_Shop/body-shop-9 --pcr=4" }).waitFor();
+    // Each value that is ticked has a command, also where another host has quoted it.
+    await page.getByRole("checkbox", { name: /quoted by body-shop-8/ }).check();
+    await page.getByLabel("Command").filter({ hasText: "sparkfleet policy capture Body_Shop/body-shop-8 --pcr=4" }).waitFor();
     await page.getByRole("button", { name: "Back to the policy in force" }).click();
     await page.getByText(/hosts known/).waitFor();
     await page.close_checked();
@@ -269,6 +273,96 @@ describe("console", { concurrency: false }, () => {
     // The wall of later scenarios has the clusters in their usual order.
     const gone = await factory.act(tokens.administrator, "entry.delete", { object, application: "EdgeClusterRollout", etag: last.etag });
     assert.equal((await factory.ended(gone.body.id)).state, "done");
+    await page.close_checked();
+  });
+
+  scenario("an object is created, its entry has a history, and an older value is restored", async () => {
+    const page = await open("/config");
+    await signIn(page, tokens.administrator);
+    await page.getByRole("button", { name: "New object" }).click();
+    await page.getByRole("button", { name: "Create" }).click();
+    await page.getByRole("alert").getByText("The object needs a name.").waitFor();
+    await page.getByLabel("Name", { exact: true }).fill("Line_7");
+    await page.getByLabel("Class", { exact: true }).selectOption({ label: "Device" });
+    await page.getByRole("button", { name: "Create" }).click();
+    await page.getByRole("heading", { level: 1, name: "Line_7" }).waitFor();
+    await page.getByRole("link", { name: "Info", exact: true }).click();
+    await page.getByLabel("name", { exact: true }).fill("Line_8");
+    await page.getByRole("button", { name: "Write", exact: true }).click();
+    await page.locator(".notice.h-good", { hasText: "Write Info of Line_" }).waitFor();
+    await page.getByRole("button", { name: "Read the history" }).click();
+    const past = page.getByRole("table", { name: "History of the entry" });
+    await past.getByRole("row").nth(2).waitFor();
+    assert.ok(await past.getByText("console/token:administrator").count() >= 2, "it says who wrote");
+    // An older value goes the same way as every other: into the editor, and from there with the ETag of now.
+    await past.getByRole("button", { name: /^Restore revision/ }).click();
+    assert.equal(await page.getByLabel("name", { exact: true }).inputValue(), "Line_7");
+    await page.getByRole("button", { name: "Write", exact: true }).click();
+    await page.getByRole("heading", { level: 1, name: "Info" }).waitFor();
+    const object = page.url().split("/").at(-2);
+    await page.waitForFunction(async (object) => (await (await fetch(`/api/v1/entries:${object}`)).json()).rows.some((row) => row.key === "Info" && JSON.parse(row.json).name === "Line_7"), object);
+    // A field that is not JSON says so, and is not written; what was added is given up.
+    await page.goto(`${factory.url}/config/${object}`);
+    await page.getByLabel("New entry").selectOption("ServiceConfig");
+    await page.getByLabel("New name in the entry").fill("any");
+    await page.getByLabel("New name in the entry").press("Enter");
+    await page.getByLabel("any", { exact: true }).fill("not quoted");
+    await page.getByRole("alert").getByText("This is not JSON.").waitFor();
+    await page.getByRole("button", { name: "Write", exact: true }).click();
+    await page.getByRole("alert").getByText("A field is not JSON yet").waitFor();
+    await page.getByRole("button", { name: "Discard" }).click();
+    await page.getByRole("heading", { level: 1, name: "Line_7" }).waitFor();
+    assert.deepEqual((await factory.rows(`entries:${object}`)).map((row) => row.key).filter((key) => key === "ServiceConfig"), []);
+    await page.close_checked();
+  });
+
+  scenario("a blocked rollout is freed of a cluster, a running one is held and resumed", async () => {
+    const clusters = await factory.rows("clusters");
+    const [body, press] = ["Body_Shop", "Press_Shop"].map((name) => clusters.find((row) => row.name === name).key);
+    const done = async ({ body: { id } }) => assert.equal((await factory.ended(id)).state, "done");
+    const entry = async (object, application) => (await factory.rows(`entries:${object}`)).find((row) => row.key === application);
+    for (const [cluster, wave] of [[body, 1], [press, 2]]) await done(await factory.act(tokens.operator, "cluster.wave", { cluster, wave }));
+    const chart = (await factory.rows("objects")).find((row) => row.name === "Edge agent" && row.entries.includes("HelmChartTemplate")).key;
+    const put = async (value) => done(await factory.act(tokens.administrator, "entry.put", { object: chart, application: "HelmChartTemplate", value, etag: (await entry(chart, "HelmChartTemplate")).etag }));
+    const good = JSON.parse((await entry(chart, "HelmChartTemplate")).json);
+    await put({ ...good, values: { ...good.values, simulated: { fails: "this chart does not work" } } });
+    const page = await open("/rollouts");
+    const board = page.locator(".card", { has: page.getByRole("heading", { name: "Edge agent" }) });
+    const card = (name) => board.locator(".wave-card", { has: page.getByRole("link", { name: new RegExp(name) }) });
+    await card("Body_Shop").getByText("blocks").waitFor();
+    await card("Press_Shop").getByText("waits", { exact: true }).waitFor();
+    assert.equal(await page.getByRole("button", { name: "Continue without it" }).count(), 0, "who has not signed in decides nothing");
+    for (const token of [tokens.viewer, tokens.ofOne]) {
+      assert.equal((await factory.act(token, "rollout.free", { template: chart, cluster: body })).status, 403);
+      assert.equal((await factory.act(token, "rollout.hold", { template: chart })).status, 403);
+    }
+    await signIn(page, tokens.operator);
+    await card("Body_Shop").getByRole("button", { name: "Continue without it" }).click();
+    await page.getByLabel("Why").fill("it is being rebuilt");
+    await page.getByRole("dialog").getByRole("button", { name: "Continue without it" }).click();
+    await card("Body_Shop").getByText("console/token:operator").waitFor();
+    await card("Body_Shop").getByText("it is being rebuilt").waitFor();
+    await card("Press_Shop").getByText("blocks").waitFor();
+    await page.getByRole("button", { name: "Hold the rollout of Edge agent" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Hold" }).click();
+    await board.locator(".held", { hasText: "console/token:operator" }).waitFor();
+    await put(good);
+    for (const name of ["Body_Shop", "Press_Shop"]) await card(name).getByText("the rollout of Edge agent is held by console/token:operator").waitFor();
+    assert.match((await factory.command("rollout", "list")).stdout, /held, says console\/token:operator/);
+    await page.getByRole("button", { name: "Resume the rollout of Edge agent" }).click();
+    for (const name of ["Body_Shop", "Press_Shop"]) await card(name).getByText("settled").waitFor();
+    // The same on the command line.
+    await factory.command("rollout", "hold", "Edge agent", "--note", "not before monday");
+    await board.locator(".held", { hasText: "not before monday" }).waitFor();
+    await factory.command("rollout", "resume", "Edge agent");
+    await board.locator(".held").waitFor({ state: "detached" });
+    const records = (await readFile(join(factory.folder, ".sparkfleet/console/audit.jsonl"), "utf8")).trim().split("\n").map((line) => JSON.parse(line));
+    const of = (operation, result) => records.some((one) => one.operation === operation && one.result === result && one.who === (result === "refused" ? "token:viewer" : "token:operator"));
+    assert.ok(of("free-rollout", "done") && of("hold-rollout", "done") && of("free-rollout", "refused"));
+    for (const cluster of [body, press]) {
+      const { etag } = await entry(cluster, "EdgeClusterRollout");
+      await done(await factory.act(tokens.administrator, "entry.delete", { object: cluster, application: "EdgeClusterRollout", etag }));
+    }
     await page.close_checked();
   });
 

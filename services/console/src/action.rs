@@ -1,9 +1,11 @@
 //! What people can do with the fleet here: read from a request, judged by its operation, and turned into requests to ConfigDB. Pure.
 
 use access::{Grant, Operation, Principal};
-use configdb_contract::WriteRequest;
+use configdb_contract::names::HISTORY_LIMIT_MAX;
+use configdb_contract::{ReplayRequest, WriteRequest};
 use configdb_schema::Document as _;
-use configdb_schema::document::{EdgeCluster, EdgeClusterRollout, EdgeDeployment, JsonObject, WAVE_MAX};
+use configdb_schema::address;
+use configdb_schema::document::{EdgeCluster, EdgeClusterRollout, EdgeDeployment, Info, JsonObject, WAVE_MAX};
 use fleet_view::requests::{self, Author, NewDeployment, RequestError, RolloutChange};
 use fleet_view::{AlertRow, Fleet};
 use serde::Deserialize;
@@ -16,7 +18,7 @@ use uuid::Uuid;
 const NAMESPACE: &str = "fplus-edge";
 
 /// Every action by name, with what it is for access rules.
-pub const ACTIONS: [(&str, Operation); 14] = [
+pub const ACTIONS: [(&str, Operation); 16] = [
     ("cluster.create", Operation::CreateCluster),
     ("cluster.delete", Operation::DeleteCluster),
     ("cluster.bootstrap", Operation::BootstrapLine),
@@ -29,6 +31,8 @@ pub const ACTIONS: [(&str, Operation); 14] = [
     ("rollout.free", Operation::FreeRollout),
     ("alert.acknowledge", Operation::AcknowledgeAlert),
     ("node.rebirth", Operation::AskRebirth),
+    ("object.create", Operation::PutEntry),
+    ("object.history", Operation::ReadHistory),
     ("entry.put", Operation::PutEntry),
     ("entry.delete", Operation::DeleteEntry),
 ];
@@ -60,6 +64,10 @@ pub enum Action {
     AcknowledgeAlert(AlertToAcknowledge),
     /// Ask an Edge Node for its birth.
     Rebirth(NodeToBeBorn),
+    /// Create an object.
+    CreateObject(NewObject),
+    /// Ask ConfigDB for what happened to an object.
+    ReadHistory(ObjectHistory),
     /// Write an entry.
     PutEntry(EntryToPut),
     /// Delete an entry.
@@ -192,6 +200,30 @@ pub struct NodeToBeBorn {
     node: String,
 }
 
+/// `object.create`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewObject {
+    /// None: one is made of the key of the action.
+    object: Option<Uuid>,
+    /// The class that it belongs to.
+    class: Uuid,
+    /// Its name, in its `Info` entry.
+    name: String,
+}
+
+/// `object.history`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ObjectHistory {
+    /// Of which object.
+    pub object: Uuid,
+    /// Only of this application.
+    application: Option<String>,
+    /// From this revision on; None: from the beginning. At most [`HISTORY_LIMIT_MAX`] changes come.
+    since: Option<u64>,
+}
+
 /// `entry.put`
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -220,6 +252,8 @@ pub enum Plan {
     Writes(Vec<WriteRequest>),
     /// An Edge Node is asked for its birth.
     Rebirth(EdgeNodeDescriptor),
+    /// ConfigDB is asked for changes of the past.
+    Replay(ReplayRequest),
 }
 
 /// Why a request names no action.
@@ -269,6 +303,8 @@ impl Action {
             "rollout.free" => Self::FreeRollout(read(body)?),
             "alert.acknowledge" => Self::AcknowledgeAlert(read(body)?),
             "node.rebirth" => Self::Rebirth(read(body)?),
+            "object.create" => Self::CreateObject(read(body)?),
+            "object.history" => Self::ReadHistory(read(body)?),
             "entry.put" => Self::PutEntry(read(body)?),
             "entry.delete" => Self::DeleteEntry(read(body)?),
             _ => return Err(ActionError::Unknown),
@@ -290,7 +326,8 @@ impl Action {
             Self::FreeRollout(_) => Operation::FreeRollout,
             Self::AcknowledgeAlert(_) => Operation::AcknowledgeAlert,
             Self::Rebirth(_) => Operation::AskRebirth,
-            Self::PutEntry(_) => Operation::PutEntry,
+            Self::CreateObject(_) | Self::PutEntry(_) => Operation::PutEntry,
+            Self::ReadHistory(_) => Operation::ReadHistory,
             Self::DeleteEntry(_) => Operation::DeleteEntry,
         }
     }
@@ -311,6 +348,8 @@ impl Action {
             Self::FreeRollout(_) => "rollout.free",
             Self::AcknowledgeAlert(_) => "alert.acknowledge",
             Self::Rebirth(_) => "node.rebirth",
+            Self::CreateObject(_) => "object.create",
+            Self::ReadHistory(_) => "object.history",
             Self::PutEntry(_) => "entry.put",
             Self::DeleteEntry(_) => "entry.delete",
         }
@@ -325,7 +364,7 @@ impl Action {
         };
         match self {
             Self::CreateCluster(_) | Self::PutEntry(_) | Self::DeleteEntry(_) => None,
-            Self::HoldRollout(_) | Self::FreeRollout(_) => None,
+            Self::HoldRollout(_) | Self::FreeRollout(_) | Self::CreateObject(_) | Self::ReadHistory(_) => None,
             Self::DeleteCluster(of) => Some(of.cluster),
             Self::Bootstrap(of) => Some(of.cluster),
             Self::SetWave(of) => Some(of.cluster),
@@ -373,6 +412,8 @@ impl Action {
             Self::AcknowledgeAlert(of) if of.withdraw => format!("{} withdrawn", of.alert),
             Self::AcknowledgeAlert(of) => of.alert.clone(),
             Self::Rebirth(of) => of.node.clone(),
+            Self::CreateObject(of) => format!("object {} of class {}", of.name, of.class),
+            Self::ReadHistory(of) => format!("history of {}", fleet.name_of(of.object)),
             Self::PutEntry(of) => format!("{}/{}", of.object, of.application),
             Self::DeleteEntry(of) => format!("{}/{}", of.object, of.application),
         }
@@ -397,19 +438,7 @@ impl Action {
                 one(request.if_match(EdgeCluster::slug(), None))
             }
             Self::DeleteCluster(of) => delete_cluster(fleet, of, author),
-            Self::SetWave(of) => {
-                if !(1..=WAVE_MAX).contains(&of.wave) {
-                    let rule = format!("must be from 1 to {WAVE_MAX}");
-                    return Err(RequestError::Invalid { field: "wave", rule });
-                }
-                known_cluster(fleet, of.cluster)?;
-                let etag = fleet.config.entry(of.cluster, EdgeClusterRollout::slug()).map(|entry| entry.etag);
-                let before: EdgeClusterRollout = fleet.config.document(of.cluster).ok().flatten().unwrap_or_default();
-                let Author { id, writer } = author(0);
-                let request = WriteRequest::put(id, of.cluster).by(writer).if_match(EdgeClusterRollout::slug(), etag);
-                let request = request.document(&EdgeClusterRollout { wave: of.wave, ..before });
-                one(request.map_err(|error| RequestError::NotNow(error.to_string()))?)
-            }
+            Self::SetWave(of) => one(set_wave(fleet, of, author(0))?),
             Self::CreateDeployment(of) => one(create_deployment(fleet, of, wall, author(0))?),
             Self::MoveDeployment(of) => {
                 one(requests::move_deployment(fleet, of.deployment, of.host.as_deref(), author(0))?)
@@ -430,8 +459,14 @@ impl Action {
             }
             Self::FreeRollout(of) => {
                 let change = if of.withdraw { RolloutChange::WaitFor } else { RolloutChange::Pass };
-                let change = change(of.cluster);
-                one(requests::decide_rollout(fleet, of.template, change, of.note.as_deref(), wall, author(0))?)
+                one(requests::decide_rollout(
+                    fleet,
+                    of.template,
+                    change(of.cluster),
+                    of.note.as_deref(),
+                    wall,
+                    author(0),
+                )?)
             }
             Self::AcknowledgeAlert(of) => one(acknowledge_alert(fleet, of, wall, author(0))?),
             Self::Rebirth(of) => {
@@ -440,6 +475,8 @@ impl Action {
                 node.map(Plan::Rebirth)
                     .map_err(|error| RequestError::Invalid { field: "node", rule: error.to_string() })
             }
+            Self::CreateObject(of) => one(create_object(fleet, of, id, author(0))?),
+            Self::ReadHistory(of) => read_history(fleet, of, author(0)).map(Plan::Replay),
             Self::PutEntry(of) => {
                 known_object(fleet, of.object)?;
                 let Author { id, writer } = author(0);
@@ -477,6 +514,43 @@ fn acknowledge_alert(
         true => requests::withdraw_acknowledgements(fleet, &[&alert], wall, author),
         false => requests::acknowledge_alerts(fleet, &[&alert], of.note.as_deref(), wall, author),
     }
+}
+
+fn read_history(fleet: &Fleet, of: &ObjectHistory, author: Author) -> Result<ReplayRequest, RequestError> {
+    known_object(fleet, of.object)?;
+    let replay = ReplayRequest::new(author.id, of.object, of.since.unwrap_or(0));
+    Ok(ReplayRequest { slug: of.application.clone(), limit: HISTORY_LIMIT_MAX, ..replay })
+}
+
+fn set_wave(fleet: &Fleet, of: &ClusterWave, author: Author) -> Result<WriteRequest, RequestError> {
+    if !(1..=WAVE_MAX).contains(&of.wave) {
+        let rule = format!("must be from 1 to {WAVE_MAX}");
+        return Err(RequestError::Invalid { field: "wave", rule });
+    }
+    known_cluster(fleet, of.cluster)?;
+    let slug = EdgeClusterRollout::slug();
+    let etag = fleet.config.entry(of.cluster, slug).map(|entry| entry.etag);
+    let before: EdgeClusterRollout = fleet.config.document(of.cluster).ok().flatten().unwrap_or_default();
+    let request = WriteRequest::put(author.id, of.cluster).by(author.writer).if_match(slug, etag);
+    let request = request.document(&EdgeClusterRollout { wave: of.wave, ..before });
+    request.map_err(|error| RequestError::NotNow(error.to_string()))
+}
+
+fn create_object(fleet: &Fleet, of: &NewObject, id: &str, author: Author) -> Result<WriteRequest, RequestError> {
+    let object = of.object.unwrap_or_else(|| address::v5(&["Object", id]));
+    if fleet.config.object(object).is_some() {
+        let rule = "there is an object of that UUID already".to_owned();
+        return Err(RequestError::Invalid { field: "object", rule });
+    }
+    fleet.config.object(of.class).ok_or_else(|| missing("class", of.class))?;
+    if of.name.trim().is_empty() {
+        return Err(RequestError::Invalid { field: "name", rule: "must not be empty".to_owned() });
+    }
+    let Author { id, writer } = author;
+    let request = WriteRequest::put(id, object).by(writer).create_object(of.class, None);
+    let info = Info { name: of.name.clone(), ..Info::default() };
+    let request = request.document(&info).map_err(|error| RequestError::NotNow(error.to_string()))?;
+    Ok(request.if_match(Info::slug(), None))
 }
 
 fn known_object(fleet: &Fleet, object: Uuid) -> Result<(), RequestError> {

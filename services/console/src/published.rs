@@ -51,6 +51,8 @@ pub enum TableName {
     Metrics(EdgeNodeDescriptor),
     /// Entries of one object of ConfigDB.
     Entries(Uuid),
+    /// Changes of the past of one object of ConfigDB, as far as they were asked for.
+    History(Uuid),
 }
 
 impl TableName {
@@ -75,7 +77,7 @@ impl TableName {
     /// There is one for each node or object, as long as a client follows it.
     #[must_use]
     pub const fn is_of_one(&self) -> bool {
-        matches!(self, Self::Metrics(_) | Self::Entries(_))
+        matches!(self, Self::Metrics(_) | Self::Entries(_) | Self::History(_))
     }
 
     /// The view that is recorded of it; None: its past is not.
@@ -90,7 +92,7 @@ impl TableName {
             Self::Services => Some(View::Services),
             Self::Rollout => Some(View::Rollout),
             Self::Console | Self::Events | Self::Nodes | Self::Actions | Self::Metrics(_) => None,
-            Self::Objects | Self::Applications | Self::Policies | Self::Entries(_) => None,
+            Self::Objects | Self::Applications | Self::Policies | Self::Entries(_) | Self::History(_) => None,
         }
     }
 
@@ -112,6 +114,7 @@ impl TableName {
             Self::Policies => "policies",
             Self::Metrics(_) => "metrics",
             Self::Entries(_) => "entries",
+            Self::History(_) => "history",
         }
     }
 }
@@ -121,6 +124,7 @@ impl fmt::Display for TableName {
         match self {
             Self::Metrics(node) => write!(f, "metrics:{node}"),
             Self::Entries(object) => write!(f, "entries:{object}"),
+            Self::History(object) => write!(f, "history:{object}"),
             other => f.write_str(other.word()),
         }
     }
@@ -129,7 +133,7 @@ impl fmt::Display for TableName {
 /// There is no such table.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no such table; there are console, fleet, clusters, hosts, deployments, alerts, services, rollout, events, nodes, actions, objects, applications, policies, metrics:GROUP/NODE and entries:UUID"
+    "there is no such table; there are console, fleet, clusters, hosts, deployments, alerts, services, rollout, events, nodes, actions, objects, applications, policies, metrics:GROUP/NODE, entries:UUID and history:UUID"
 )]
 pub struct UnknownTable;
 
@@ -143,6 +147,9 @@ impl FromStr for TableName {
         }
         if let Some(object) = text.strip_prefix("entries:") {
             return Uuid::try_parse(object).map(Self::Entries).map_err(|_| UnknownTable);
+        }
+        if let Some(object) = text.strip_prefix("history:") {
+            return Uuid::try_parse(object).map(Self::History).map_err(|_| UnknownTable);
         }
         Self::FIXED.into_iter().find(|name| name.word() == text).ok_or(UnknownTable)
     }
@@ -221,7 +228,9 @@ mod tests {
         assert_eq!(node.parse::<TableName>().unwrap().to_string(), node);
         let object = "entries:00000000-0000-0000-0000-00000000000c";
         assert_eq!(object.parse::<TableName>().unwrap().to_string(), object);
-        for bad in ["", "entries:x", "cluster", "metrics:", "metrics:a", "metrics:a/b/c", "metrics:a/#"] {
+        let object = "history:00000000-0000-0000-0000-00000000000c";
+        assert_eq!(object.parse::<TableName>().unwrap().to_string(), object);
+        for bad in ["", "entries:x", "history:", "cluster", "metrics:", "metrics:a", "metrics:a/b/c", "metrics:a/#"] {
             assert_eq!(bad.parse::<TableName>(), Err(UnknownTable), "{bad}");
         }
     }

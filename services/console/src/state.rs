@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use configdb_contract::Change;
 use fleet_view::Fleet;
-use fleet_view::config;
+use fleet_view::config::{self, Past};
 use fleet_view::deltas::Table;
 use fleet_view::explorer::Explorer;
 use fleet_view::health::Health;
@@ -76,6 +76,7 @@ const fn source(table: &TableName) -> Source {
         | TableName::Rollout
         | TableName::Policies => Source::Fleet,
         TableName::Objects | TableName::Applications | TableName::Entries(_) => Source::Config,
+        TableName::History(_) => Source::Config,
         TableName::Services | TableName::Nodes | TableName::Metrics(_) => Source::Nodes,
     }
 }
@@ -83,12 +84,13 @@ const fn source(table: &TableName) -> Source {
 /// Whether a change of ConfigDB's replica may change a table that is made of it.
 fn concerns(change: &Change, table: &TableName) -> bool {
     let object = match change {
-        Change::Result(_) | Change::History(_) | Change::Malformed { .. } => return false,
+        Change::Result(_) | Change::Malformed { .. } => return false,
+        Change::History(past) => return matches!(table, TableName::History(shown) if *shown == past.object),
         Change::ObjectBorn { object } | Change::ObjectChanged { object } | Change::ObjectGone { object } => *object,
         Change::Entry { object, .. } => *object,
         Change::StoreReplaced { .. } | Change::BecameComplete { .. } | Change::BecameIncomplete { .. } => return true,
     };
-    !matches!(table, TableName::Entries(shown) if *shown != object)
+    !matches!(table, TableName::Entries(shown) if *shown != object) && !matches!(table, TableName::History(_))
 }
 
 #[derive(Debug)]
@@ -134,6 +136,7 @@ pub struct State {
     recorder: Recorder,
     users: Users,
     actions: Actions,
+    past: Past,
     effects: Vec<Effect>,
 }
 
@@ -157,6 +160,7 @@ impl State {
             rev: settings.rev,
             pace: PACE_MIN,
             upkeep: now.mono,
+            past: Past::default(),
             node: ConsoleNode { version: settings.version.clone(), ..ConsoleNode::default() },
             recorder: Recorder::new(if settings.history.is_some() { Standing::Opening } else { Standing::Off }),
             effects: Vec::new(),
@@ -330,6 +334,11 @@ impl State {
         }
         for change in self.fleet.on_event(event) {
             self.mark(|name, source| source == Source::Config && concerns(&change, name));
+            match &change {
+                Change::History(past) => drop(self.past.take(past)),
+                Change::StoreReplaced { .. } => self.past.clear(),
+                _ => {}
+            }
             self.actions.on_change(&change, now);
             self.users.on_change(&change, &self.fleet.config);
             if let Change::Result(result) = change
@@ -442,6 +451,7 @@ impl State {
             TableName::Applications => config::applications(&self.fleet),
             TableName::Policies => policy::policies(&self.fleet),
             TableName::Entries(object) => config::entries(&self.fleet, *object),
+            TableName::History(object) => self.past.rows(*object),
             _ => Table::new(),
         }
     }

@@ -26,7 +26,7 @@ fn principal(scope: TokenScope, clusters: Option<&[Uuid]>) -> Principal {
 #[test]
 fn every_action_of_the_list_is_read_and_has_its_operation() {
     for (name, operation) in ACTIONS {
-        let body = json!({ "cluster": CLUSTER, "name": "A", "chart": "c", "deployment": CLUSTER, "node": "G/N", "object": CLUSTER, "application": "Info", "value": {}, "etag": CLUSTER, "wave": 1, "alert": "a", "host": "h", "template": CLUSTER });
+        let body = json!({ "cluster": CLUSTER, "name": "A", "chart": "c", "deployment": CLUSTER, "node": "G/N", "object": CLUSTER, "application": "Info", "value": {}, "etag": CLUSTER, "wave": 1, "alert": "a", "host": "h", "template": CLUSTER, "class": CLUSTER });
         let error = Action::parse(name, body.to_string().as_bytes()).unwrap_err();
         assert!(error.to_string().starts_with("unknown field "), "{name}: {error}");
         assert_ne!(operation.as_str(), "");
@@ -44,6 +44,30 @@ fn a_viewer_may_nothing_and_who_is_for_one_cluster_creates_none() {
     let operator = allowed(&principal(TokenScope::Operator, None));
     assert!(operator.contains(&"cluster.create") && !operator.contains(&"entry.put"), "{operator:?}");
     assert_eq!(allowed(&principal(TokenScope::Administrator, None)).len(), ACTIONS.len());
+}
+
+#[test]
+fn an_object_is_created_once_with_a_name_and_a_class_that_there_is() {
+    let mut bench = Bench::new();
+    bench.cluster(CLUSTER, NAME, |_| {});
+    let create = |class: Uuid, name: &str| plan(&bench.fleet, "object.create", json!({ "class": class, "name": name }));
+    let Plan::Writes(writes) = create(CLUSTER, "Oven").unwrap() else { panic!("writes") };
+    let Plan::Writes(again) = create(CLUSTER, "Oven").unwrap() else { panic!("writes") };
+    assert_eq!((writes.len(), writes[0].object), (1, again[0].object));
+    assert!(create(Uuid::nil(), "Oven").unwrap_err().to_string().starts_with("class: there is no "));
+    assert!(create(CLUSTER, " ").unwrap_err().to_string().starts_with("name: must not be empty"));
+    let taken = plan(&bench.fleet, "object.create", json!({ "class": CLUSTER, "name": "A", "object": CLUSTER }));
+    assert!(taken.unwrap_err().to_string().starts_with("object: there is an object"));
+}
+
+#[test]
+fn the_history_of_an_object_is_asked_for_from_a_revision_on() {
+    let mut bench = Bench::new();
+    bench.cluster(CLUSTER, NAME, |_| {});
+    let ask = json!({ "object": CLUSTER, "application": "EdgeCluster", "since": 7 });
+    let Plan::Replay(replay) = plan(&bench.fleet, "object.history", ask).unwrap() else { panic!("a replay") };
+    assert_eq!((replay.object, replay.from_revision, replay.slug.as_deref()), (CLUSTER, 7, Some("EdgeCluster")));
+    assert!(plan(&bench.fleet, "object.history", json!({ "object": Uuid::nil() })).is_err());
 }
 
 #[test]

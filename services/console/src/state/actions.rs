@@ -165,6 +165,9 @@ impl Actions {
                 self.sends.push(HostRequest::Rebirth { node });
                 running.stage = Stage::Done;
             }
+            Plan::Replay(replay) => {
+                self.writer.submit_replay(replay, now).map_err(|error| Refusal::NotNow(error.to_string()))?;
+            }
             Plan::Writes(writes) => {
                 running.rest = writes.into();
                 if let Some(first) = running.rest.pop_front() {

@@ -77,6 +77,9 @@ impl State {
     fn on_action(&mut self, id: u64, key: &str, action: &Action, principal: &Principal, who: &Who, now: Now) {
         let (operation, cluster) = (action.operation(), action.cluster(&self.fleet));
         let permitted = self.permit(principal, operation, cluster, now);
+        if let (Ok(()), Action::ReadHistory(of)) = (&permitted, action) {
+            self.past.ask(of.object);
+        }
         match permitted.and_then(|()| self.actions.start(key, action, who.clone(), &self.fleet, now)) {
             Ok((action, record)) => self.answer(id, Ok(Reply::Accepted { id: action }), record),
             Err(refusal) => {

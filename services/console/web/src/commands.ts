@@ -47,6 +47,7 @@ export const commands = {
   initPolicy: (cluster: string) => command("policy init", [cluster]),
   watch: (group: string, node: string) => command("watch", [], [["group", group], ["node", node]]),
   rebirth: (group: string, node: string) => command("watch", [], [["group", group], ["node", node], ["rebirth", ""]]),
+  history: (object: string, application: string) => command("config history", [object, application]),
   listObjects: () => command("config list", []),
   getEntry: (object: string, application: string) => command("config get", [object, application]),
   putEntry: (object: string, application: string, etag: string | null) => command("config put", [object, application, "entry.json"], [["if-match", etag ?? "none"]]),

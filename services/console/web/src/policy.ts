@@ -41,6 +41,17 @@ export function tried(policy: PolicyDocument, trial: Trial): PolicyDocument {
   return { ...rest, pcrs, endorsement: { ...policy.endorsement, enrolled } };
 }
 
+/** Hosts with the registers to take from each, so that every allowed value of a trial is taken from one that has quoted it. What no host of the cluster has quoted is left over. */
+export function captures(hosts: readonly HostRow[], cluster: string, allowed: ReadonlySet<string>): { found: [HostRow, number[]][]; left: string[] } {
+  const open = new Set(allowed);
+  const found: [HostRow, number[]][] = [];
+  for (const host of hosts.filter((one) => one.cluster === cluster)) {
+    const registers = host.pcrs.filter((pcr) => open.delete(`${pcr.register}=${pcr.quoted}`)).map((pcr) => pcr.register);
+    if (registers.length > 0) found.push([host, registers]);
+  }
+  return { found, left: [...open] };
+}
+
 /** Values that hosts of a cluster have quoted in a register and that the policy does not allow, each with the hosts that have it. */
 export function quotedOf(hosts: readonly HostRow[], cluster: string, register: string, expected: readonly string[]): [string, string[]][] {
   const found = new Map<string, string[]>();

@@ -102,7 +102,7 @@ export function mark(chosen: readonly Subscription[], state: TableState): void {
 export function release(dropped: readonly Subscription[]): void {
   mark(dropped, "loading");
   for (const { name, live } of dropped) {
-    if (/^(metrics|entries):/.test(name)) tableOf(name, live).rows.value = new Map();
+    if (/^(metrics|entries|history):/.test(name)) tableOf(name, live).rows.value = new Map();
   }
 }
 

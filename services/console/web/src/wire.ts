@@ -306,6 +306,19 @@ export interface EntryRow extends Row {
   revision: number | null;
 }
 
+/** A change of the past of one entry. */
+export interface PastRow extends Row {
+  application: string;
+  revision: number;
+  /** When it was written. */
+  at: number;
+  writer: string;
+  request: string;
+  etag: string | null;
+  /** The entry after it; null: it was deleted. */
+  json: string | null;
+}
+
 export interface Session {
   organisation: string;
   /** Null for who has not signed in. */
@@ -342,9 +355,9 @@ export interface Tables {
   policies: PolicyRow;
 }
 
-/** A table by name; the metrics of each Edge Node are a table of their own, and so are the entries of each object. */
-export type TableName = keyof Tables | `metrics:${string}` | `entries:${string}`;
-export type RowOf<N extends TableName> = N extends keyof Tables ? Tables[N] : N extends `entries:${string}` ? EntryRow : MetricRow;
+/** A table by name; the metrics of each Edge Node are a table of their own, and so are the entries and the history of each object. */
+export type TableName = keyof Tables | `metrics:${string}` | `entries:${string}` | `history:${string}`;
+export type RowOf<N extends TableName> = N extends keyof Tables ? Tables[N] : N extends `entries:${string}` ? EntryRow : N extends `history:${string}` ? PastRow : MetricRow;
 
 /** A frame of the stream. */
 export interface Frame<R extends Row = Row> {

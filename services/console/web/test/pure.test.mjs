@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { load } from "./bundle.mjs";
 
-const { visible, hasInvisible, age, duration, count, valueText, differingDigits, compare, inFours } = await load("format.ts");
+const { visible, hasInvisible, age, duration, milliseconds, count, valueText, differingDigits, compare, inFours } = await load("format.ts");
 const { parse, address, timeOf } = await load("router.ts");
 const { applyFrame, takeFrame, tableOf, subscribe, subscriptions, mark } = await load("store.ts");
 const { filtered, parseFilter } = await load("filter.ts");
@@ -22,6 +22,7 @@ test("what cannot be seen is written out, and long texts are bounded", () => {
 
 test("ages have at most two units", () => {
   assert.deepEqual([0, 999, 1000, 59_999, 60_000, 3_600_000, 5_400_000, 90_000_000].map(age), ["now", "now", "1 s", "59 s", "1 min", "1 h", "1 h 30 min", "1 d 1 h"]);
+  assert.deepEqual([0, 35, 12_345].map(milliseconds), ["0 ms", "35 ms", "12\u2009345 ms"]);
   assert.deepEqual([12.4, 1900, 45_000, 61_000].map(duration), ["12 ms", "1.9 s", "45 s", "1 min 1 s"]);
   assert.equal(count(1234567), "1\u2009234\u2009567");
 });
@@ -166,7 +167,15 @@ test("of two writers' changes those to one value in two ways are in conflict", (
   assert.deepEqual(disagreements('{"a":1}', '{"a":1}', ""), [{ path: "a", before: "1", mine: "1", theirs: null, conflict: false }]);
 });
 
-const { tried, toggled, quotedOf, NO_TRIAL } = await load("policy.ts");
+const { tried, toggled, quotedOf, captures, NO_TRIAL } = await load("policy.ts");
+
+test("every value that a trial allows is captured from a host that has quoted it", () => {
+  const host = (name, ...pcrs) => ({ cluster: "A", name, pcrs: pcrs.map(([register, quoted]) => ({ register, quoted })) });
+  const hosts = [host("a", [4, "aa"], [7, "77"]), host("b", [4, "bb"], [7, "77"]), { ...host("c", [4, "cc"]), cluster: "B" }];
+  const { found, left } = captures(hosts, "A", new Set(["4=aa", "4=bb", "7=77", "4=cc"]));
+  assert.deepEqual(found.map(([{ name }, registers]) => [name, registers]), [["a", [4, 7]], ["b", [4]]]);
+  assert.deepEqual(left, ["4=cc"]);
+});
 
 test("a trial allows, takes away and enrols, and is never signed", () => {
   const policy = { bank: "sha256", pcrs: { 4: { expected: ["aa"] }, 9: { warnOnly: true } }, endorsement: { require: "enrolment", enrolled: [{ ek: "1" }] }, signature: { serial: 1, notAfterMs: 1 } };

@@ -77,6 +77,8 @@ pub enum Operation {
     AcknowledgeAlert,
     /// Ask an Edge Node for its birth.
     AskRebirth,
+    /// Ask ConfigDB for the history of an object.
+    ReadHistory,
 }
 
 impl Operation {
@@ -111,6 +113,7 @@ impl Operation {
             Self::FreeRollout => "free-rollout",
             Self::AcknowledgeAlert => "acknowledge-alert",
             Self::AskRebirth => "ask-rebirth",
+            Self::ReadHistory => "read-history",
         }
     }
 
@@ -127,7 +130,7 @@ impl Operation {
             Self::CreateCluster | Self::DeleteCluster | Self::SetWave => TokenScope::Operator,
             Self::HoldRollout | Self::FreeRollout => TokenScope::Operator,
             Self::CreateDeployment | Self::MoveDeployment | Self::DeleteDeployment => TokenScope::Operator,
-            Self::AcknowledgeAlert | Self::AskRebirth => TokenScope::Operator,
+            Self::AcknowledgeAlert | Self::AskRebirth | Self::ReadHistory => TokenScope::Operator,
             // Any entry: tokens and templates, too. Over the broker its access control says who may.
             Self::PutEntry | Self::DeleteEntry => TokenScope::Administrator,
         }

@@ -1,7 +1,8 @@
 //! ConfigDB as tables: its objects, the applications under which they have entries, and the entries of one object. Nothing of an entry is cut, because people edit it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
+use configdb_contract::HistoryEntry;
 use configdb_schema::Document as _;
 use configdb_schema::application::{self, CONFIG_SCHEMA, MEMBERSHIP_SLUG, REGISTRATION_SLUG};
 use configdb_schema::document::Info;
@@ -64,11 +65,118 @@ pub fn entries(fleet: &Fleet, object: Uuid) -> Table {
     registration.into_iter().chain([membership]).chain(found.entries().map(entry)).collect()
 }
 
+/// Bytes of JSON that are kept of the past.
+const PAST_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Changes of the past that ConfigDB has replayed, of the objects that were asked for last. What others ask for is left out.
+#[derive(Debug, Default)]
+pub struct Past {
+    /// The object that was asked for last is the last one.
+    order: VecDeque<Uuid>,
+    /// By object, application and revision.
+    changes: BTreeMap<Uuid, BTreeMap<(String, u64), HistoryEntry>>,
+    bytes: usize,
+}
+
+impl Past {
+    /// Replays of this object are kept from now on. What is forgotten for that is that of the objects that were asked for before all others.
+    pub fn ask(&mut self, object: Uuid) {
+        self.order.retain(|known| *known != object);
+        self.order.push_back(object);
+        self.changes.entry(object).or_default();
+    }
+
+    /// Takes a change; false: the object was not asked for, or the change is known.
+    pub fn take(&mut self, change: &HistoryEntry) -> bool {
+        let Some(of_object) = self.changes.get_mut(&change.object) else { return false };
+        let key = (change.slug.to_string(), change.revision);
+        if of_object.contains_key(&key) {
+            return false;
+        }
+        self.bytes += size(change);
+        of_object.insert(key, change.clone());
+        while self.bytes > PAST_BYTES_MAX && self.order.len() > 1 {
+            self.forget_first();
+        }
+        // Of one object alone the oldest changes go.
+        while self.bytes > PAST_BYTES_MAX
+            && let Some(oldest) = self.changes.get_mut(&change.object).and_then(oldest)
+        {
+            self.bytes -= size(&oldest);
+        }
+        true
+    }
+
+    fn forget_first(&mut self) {
+        let Some(first) = self.order.pop_front() else { return };
+        let forgotten = self.changes.remove(&first).unwrap_or_default();
+        self.bytes -= forgotten.values().map(size).sum::<usize>();
+    }
+
+    /// Nothing is known any more: another store answers.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Table `history:UUID`: changes of one object's entries, as far as a replay was asked for, by `APPLICATION/REVISION`.
+    #[must_use]
+    pub fn rows(&self, object: Uuid) -> Table {
+        let row = |((slug, revision), change): (&(String, u64), &HistoryEntry)| {
+            let key = format!("{slug}/{revision:020}");
+            let row = json!({ "key": key, "application": slug, "revision": revision, "at": change.time,
+                "writer": &*change.writer, "request": &*change.request, "etag": change.etag, "json": change.json.as_deref() });
+            (key, row)
+        };
+        self.changes.get(&object).into_iter().flatten().map(row).collect()
+    }
+}
+
+/// Takes the change of the lowest revision out, unless it is the only one.
+fn oldest(changes: &mut BTreeMap<(String, u64), HistoryEntry>) -> Option<HistoryEntry> {
+    let key = changes.keys().min_by_key(|(_, revision)| *revision).cloned().filter(|_| changes.len() > 1)?;
+    changes.remove(&key)
+}
+
+fn size(change: &HistoryEntry) -> usize {
+    change.slug.len() + change.json.as_ref().map_or(0, |json| json.len()) + change.writer.len() + change.request.len()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::bench::{Bench, CLUSTER, NAME};
     use configdb_schema::document::{AlertAcknowledgement, AlertAcknowledgements};
+
+    fn change(object: u128, revision: u64, bytes: usize) -> HistoryEntry {
+        HistoryEntry {
+            object: Uuid::from_u128(object),
+            slug: "Info".into(),
+            json: Some("x".repeat(bytes).into()),
+            etag: None,
+            revision,
+            time: 5,
+            writer: "ada".into(),
+            request: "r".into(),
+        }
+    }
+
+    #[test]
+    fn the_past_of_an_object_is_kept_once_it_was_asked_for_and_never_without_bound() {
+        let mut past = Past::default();
+        assert!(!past.take(&change(1, 1, 1)), "another client has asked for that");
+        past.ask(Uuid::from_u128(1));
+        assert!(past.take(&change(1, 2, 10)) && !past.take(&change(1, 2, 10)), "a repetition");
+        let rows = past.rows(Uuid::from_u128(1));
+        let row = &rows["Info/00000000000000000002"];
+        assert_eq!((&row["writer"], &row["at"], &row["revision"]), (&json!("ada"), &json!(5), &json!(2)));
+        past.ask(Uuid::from_u128(2));
+        for revision in 1..=20 {
+            past.take(&change(2, revision, PAST_BYTES_MAX / 8));
+        }
+        assert!(past.rows(Uuid::from_u128(1)).is_empty() && past.bytes <= PAST_BYTES_MAX);
+        let kept = past.rows(Uuid::from_u128(2));
+        assert!(kept.len() >= 6 && kept.values().all(|row| row["revision"].as_u64() > Some(12)), "{}", kept.len());
+    }
 
     #[test]
     fn an_object_has_its_name_and_its_entries_as_they_were_written_however_long() {

@@ -21,7 +21,7 @@ fn description() -> Value {
         }
     });
     let name = json!([{ "name": "table", "in": "path", "required": true, "schema": { "type": "string" },
-        "description": "console, fleet, clusters, hosts, deployments, alerts, services, rollout, events, nodes, actions, objects, applications, policies, metrics:GROUP/NODE, or entries:UUID" },
+        "description": "console, fleet, clusters, hosts, deployments, alerts, services, rollout, events, nodes, actions, objects, applications, policies, metrics:GROUP/NODE, entries:UUID, or history:UUID" },
         { "name": "at", "in": "query", "required": false, "schema": { "type": "integer" },
           "description": "the table as it was at this time, UTC ms; for fleet, clusters, hosts, deployments, alerts, services and rollout" }]);
     let mut table = read(

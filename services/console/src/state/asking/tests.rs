@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use cluster_manager_contract::BootstrapReport;
 use cluster_manager_contract::api_token::{RANDOM_BYTES, TokenHash, text};
-use configdb_contract::{Outcome, RequestResult, configdb_node};
+use configdb_contract::command::device_id;
+use configdb_contract::{HistoryEntry, Outcome, RequestResult, configdb_node};
 use configdb_schema::Document as _;
 use configdb_schema::document::{ApiToken, EdgeClusterEnrolment, TokenScope};
 use fleet_view::bench::{Bench, CLUSTER, NAME};
@@ -232,5 +233,34 @@ fn a_bootstrap_command_is_answered_when_the_cluster_manager_goes_by_its_token() 
     world.state.on_event(Event::DeadlineReached, at(5));
     let answers = world.effects();
     assert!(matches!(&answers[0].reply, Ok(Reply::Offered { url, .. }) if url == "http://git/bootstrap/c"));
+    assert_eq!(world.row(&id).0, "done");
+}
+
+#[test]
+fn a_history_comes_by_a_replay_that_an_operator_asked_for() {
+    let mut world = World::new(Config::default());
+    let body = json!({ "object": CLUSTER, "application": "EdgeCluster" });
+    let past = HistoryEntry {
+        object: CLUSTER,
+        slug: "EdgeCluster".into(),
+        json: Some("{}".into()),
+        etag: None,
+        revision: 3,
+        time: 5,
+        writer: "ada".into(),
+        request: "r".into(),
+    };
+    let replay = |world: &mut World| {
+        let node = configdb_node(world.state.fleet.organisation());
+        let (device, metrics) = (device_id(CLUSTER), vec![past.to_metric()]);
+        world.state.on_event(Event::Host(HostEvent::DeviceData { node, device, timestamp: 5, metrics }), at(3));
+        world.state.read(&TableName::History(CLUSTER), at(4)).rows.len()
+    };
+    assert!(matches!(world.act(2, "k", "object.history", body.clone()), Err(Refusal::Forbidden(_))));
+    assert_eq!((replay(&mut world), world.sent.len()), (0, 0), "another client has asked for that");
+    let id = id_of(world.act(1, "k", "object.history", body));
+    assert_eq!((replay(&mut world), world.sent.len()), (1, 1));
+    world.answer(format!("{id}-0"), Outcome::Applied, "EdgeCluster", Uuid::nil());
+    world.effects();
     assert_eq!(world.row(&id).0, "done");
 }

@@ -1,5 +1,7 @@
 // A form made of a JSON Schema. It holds no state of its own: a change gives the whole new value.
 import type { ComponentChildren } from "preact";
+import { useEffect } from "preact/hooks";
+import { signal, useSignal } from "@preact/signals";
 import { visible } from "../format.ts";
 import { useTable } from "../hooks.ts";
 import { blank, choices, fits, kindOf, propertiesOf, propertyOf, requiredOf, resolved, valuesOf, type Json, type Schema } from "../schema.ts";
@@ -117,16 +119,36 @@ function ArrayPart({ part, schema }: { part: Part; schema: Schema }) {
   );
 }
 
+/** Paths of the fields on the screen whose text is not JSON: their last value stands, and must not be written. */
+export const notJson = signal<ReadonlySet<string>>(new Set());
+
+function markJson(path: string, good: boolean): void {
+  if (notJson.value.has(path) !== good) return;
+  const next = new Set(notJson.value);
+  if (good) next.delete(path);
+  else next.add(path);
+  notJson.value = next;
+}
+
 function TextPart({ id, part }: { id: string; part: Part }) {
+  const text = useSignal(JSON.stringify(part.value, null, 2));
+  const wrong = notJson.value.has(part.path);
+  useEffect(() => () => markJson(part.path, true), []);
   const change = (event: { currentTarget: HTMLTextAreaElement }) => {
+    text.value = event.currentTarget.value;
     try {
-      part.onChange(JSON.parse(event.currentTarget.value) as Json);
-      event.currentTarget.setCustomValidity("");
+      part.onChange(JSON.parse(text.value) as Json);
+      markJson(part.path, true);
     } catch {
-      event.currentTarget.setCustomValidity("not JSON");
+      markJson(part.path, false);
     }
   };
-  return <textarea id={id} rows={3} spellcheck={false} disabled={part.disabled} defaultValue={JSON.stringify(part.value, null, 2)} onChange={change} />;
+  return (
+    <>
+      <textarea id={id} rows={3} spellcheck={false} disabled={part.disabled} aria-invalid={wrong} aria-describedby={wrong ? `${id}-wrong` : undefined} value={text.value} onInput={change} />
+      {wrong && <span class="wrong" id={`${id}-wrong`} role="alert">This is not JSON. A text stands in quotation marks.</span>}
+    </>
+  );
 }
 
 function ChoicePart({ part, schema }: { part: Part; schema: Schema }) {

@@ -4,14 +4,14 @@ import { useEffect } from "preact/hooks";
 import { act, actText, ActionError } from "../actions.ts";
 import { commands } from "../commands.ts";
 import { Command } from "../components/copy.tsx";
-import { TypeTheName } from "../components/dialog.tsx";
+import { Field, FormDialog, TypeTheName } from "../components/dialog.tsx";
 import { Icon } from "../components/icon.tsx";
 import { Card, Facts, FilterBar, Head, Tabs } from "../components/page.tsx";
-import { Value } from "../components/schema-form.tsx";
+import { notJson, Value } from "../components/schema-form.tsx";
 import { DataTable, Hatched, Nothing, type Column } from "../components/table.tsx";
-import { Text } from "../components/text.tsx";
+import { Text, When } from "../components/text.tsx";
 import { filtered } from "../filter.ts";
-import { count, visible } from "../format.ts";
+import { count, plural, visible } from "../format.ts";
 import { may, useTable } from "../hooks.ts";
 import { go, link, route } from "../router.ts";
 import { blank, disagreements, hasLargeNumbers, laidOut, resolved, type Json, type Schema } from "../schema.ts";
@@ -27,12 +27,52 @@ const OBJECTS: Column<ObjectRow>[] = [
   { title: "UUID", cell: (row) => <Text of={row.key} longest={40} />, class: "mono wide" },
 ];
 
+/** What the objects are that an object can be made of: classes. Applications are objects of rank 1, too. */
+export const classesOf = (rows: readonly ObjectRow[]): ObjectRow[] =>
+  rows.filter((row) => row.rank !== null && row.rank > 0 && !row.deleted && row.class_name !== "Application").sort((a, b) => called(a, a.key).localeCompare(called(b, b.key)));
+
+function CreateObject({ close }: { close: () => void }) {
+  const classes = classesOf(useTable("objects", true).list.value);
+  const [name, chosen] = [useSignal(""), useSignal("")];
+  return (
+    <FormDialog
+      title="New object"
+      verb="Create"
+      close={close}
+      command={null}
+      check={() => (name.value.trim() === "" ? { text: "The object needs a name.", field: "name" } : chosen.value === "" ? { text: "Choose what it is.", field: "class" } : null)}
+      send={async () => {
+        const object = crypto.randomUUID();
+        await act("object.create", { object, class: chosen.value, name: name.value.trim() }, `Create ${name.value.trim()}`);
+        go(link(["config", object]));
+      }}
+    >
+      {(wrong) => (
+        <>
+          <Field name="name" label="Name" hint="In its Info entry." wrong={wrong}>
+            {(id, hint) => <input id={id} aria-describedby={hint} autofocus autocomplete="off" value={name.value} onInput={(event) => (name.value = event.currentTarget.value)} />}
+          </Field>
+          <Field name="class" label="Class" hint="An object of it is made." wrong={wrong}>
+            {(id, hint) => (
+              <select id={id} aria-describedby={hint} value={chosen.value} onChange={(event) => (chosen.value = event.currentTarget.value)}>
+                <option value="">class…</option>
+                {classes.map((row) => <option value={row.key} key={row.key}>{visible(called(row, row.key), 60)}</option>)}
+              </select>
+            )}
+          </Field>
+        </>
+      )}
+    </FormDialog>
+  );
+}
+
 function Objects() {
   const table = useTable("objects", true);
+  const creating = useSignal(false);
   const rows = filtered(table.list.value, route.value.query.q ?? "", "").sort((a, b) => called(a, a.key).localeCompare(called(b, b.key)));
   return (
     <>
-      <Head title="Configuration">
+      <Head title="Configuration" actions={may("object.create") && <button onClick={() => (creating.value = true)}><Icon name="plus" /> New object</button>}>
         <p class="note">The objects of ConfigDB. A filter such as <code>class_name:cluster</code> or <code>entries:EdgeDeployment</code> looks at one column.</p>
       </Head>
       <FilterBar />
@@ -40,6 +80,7 @@ function Objects() {
         <DataTable label="Objects" rows={rows} columns={OBJECTS} href={(row) => link(["config", row.key])} empty={<Nothing of={table}>No object passes the filter.</Nothing>} />
       </Hatched>
       <details class="as-command"><summary>As command</summary><Command line={commands.listObjects()} /></details>
+      {creating.value && <CreateObject close={() => (creating.value = false)} />}
     </>
   );
 }
@@ -114,6 +155,60 @@ function Conflict({ draft, theirs, resolve }: { draft: Draft; theirs: EntryRow |
   );
 }
 
+/** Changes that ConfigDB sends for one request. */
+const REPLAYED_MAX = 1_000;
+
+/** What an entry was, the latest first. Reading it asks ConfigDB for a replay, which is why it is a button. */
+function Past({ object, application, text, restore }: { object: string; application: string; text: string; restore: ((text: string) => void) | null }) {
+  const table = useTable(`history:${object}`, true);
+  const [shown, asked] = [useSignal<string | null>(null), useSignal<string | null>(null)];
+  const outcome = useOutcome(asked.value);
+  const rows = table.list.value.filter((one) => one.application === application).sort((a, b) => b.revision - a.revision);
+  const ask = async (since: number) => {
+    const body = { object, application, ...(since > 0 ? { since } : {}) };
+    asked.value = (await act("object.history", body, `History of ${application}`).catch(() => null))?.id ?? null;
+  };
+  const more = rows.length > 0 && rows.length % REPLAYED_MAX === 0;
+  return (
+    <Card title="History">
+      <p class="choices">
+        {may("object.history") && <button type="button" disabled={outcome?.state === "sent"} onClick={() => void ask(0)}>Read the history</button>}
+        {may("object.history") && more && <button type="button" onClick={() => void ask((rows[0]?.revision ?? 0) + 1)}>Read more</button>}
+        <span class="note" role="status">{outcome?.state === "sent" ? "On its way…" : rows.length === 0 ? "ConfigDB is asked for it when you read it." : `${plural(rows.length, "revision")} read.`}</span>
+      </p>
+      {!may("object.history") && rows.length === 0 && <p class="note">An operator reads it, or the command below does.</p>}
+      {rows.length > 0 && (
+        <div class="table-scroll" tabIndex={0}>
+          <table aria-label="History of the entry">
+            <thead><tr><th class="num" scope="col">Revision</th><th scope="col">Written</th><th scope="col">By</th><th scope="col">What differs from now</th><th scope="col"><span class="hidden">Actions</span></th></tr></thead>
+            <tbody>
+              {rows.map((row) => {
+                const then = row.json === null ? null : laidOut(row.json);
+                const lines = then === null ? [] : disagreements(text, then, text);
+                const open = shown.value === row.key;
+                return (
+                  <tr key={row.key}>
+                    <td class="num">{count(row.revision)}</td>
+                    <td><When time={row.at} /></td>
+                    <td><Text of={row.writer} longest={60} /></td>
+                    <td class="mono">
+                      {then === null ? "deleted" : lines.length === 0 ? "nothing" : open
+                        ? lines.map((line) => <p key={line.path}><Text of={line.path} />: <mark><Text of={line.mine ?? "–"} longest={300} /></mark></p>)
+                        : <button type="button" class="quiet" onClick={() => (shown.value = row.key)}>{plural(lines.length, "value")}…</button>}
+                    </td>
+                    <td>{restore !== null && then !== null && lines.length > 0 && <button type="button" aria-label={`Restore revision ${row.revision}`} onClick={() => restore(then)}>Restore</button>}</td>
+                  </tr>
+                );
+              })}
+            </tbody>
+          </table>
+        </div>
+      )}
+      <details class="as-command"><summary>As command</summary><Command line={commands.history(object, application)} /></details>
+    </Card>
+  );
+}
+
 /** The document of a draft; undefined while it is not JSON. */
 function documentOf(text: string): Json | undefined {
   try {
@@ -134,7 +229,7 @@ function Editor({ object, application }: { object: string; application: string }
   const live = table.rows.value.get(application);
   const schema = applications.rows.value.get(application)?.schema ?? {};
   const draft = useSignal<Draft | null>(null);
-  const [sent, wrong, deleting] = [useSignal<string | null>(null), useSignal<string | null>(null), useSignal(false)];
+  const [sent, wrong, deleting, form] = [useSignal<string | null>(null), useSignal<string | null>(null), useSignal(false), useSignal(0)];
   const outcome = useOutcome(sent.value);
   const computed = live !== undefined && live.etag === null;
   const canWrite = may("entry.put") && !computed;
@@ -156,12 +251,16 @@ function Editor({ object, application }: { object: string; application: string }
   if (!current || known === null) return <><Head title={heading} above={above} /><div class="empty"><Nothing of={table}>Loading…</Nothing></div></>;
   const value = documentOf(known.text);
   const edit = (text: string) => (draft.value = { ...known, text });
+  // What is typed into a field and is not a value yet belongs to the form that it was typed into.
+  const replace = (next: Draft) => ((draft.value = next), (form.value += 1));
+  const undo = () => (known.etag === null ? go(link(["config", object])) : replace({ ...known, text: known.before }));
   const formed = value !== undefined && !hasLargeNumbers(known.text) && Object.keys(schema).length > 0;
   const tab = formed ? (route.value.query.tab ?? "form") : "text";
   const waits = outcome?.state === "sent";
   const save = async () => {
     wrong.value = null;
     if (value === undefined) return void (wrong.value = "This is not JSON.");
+    if (notJson.value.size > 0) return void (wrong.value = "A field is not JSON yet; see above.");
     try {
       const body = `{"object":${JSON.stringify(object)},"application":${JSON.stringify(application)},"etag":${JSON.stringify(known.etag)},"value":${known.text}}`;
       sent.value = (await actText("entry.put", body, `Write ${application} of ${name}`)).id;
@@ -176,11 +275,11 @@ function Editor({ object, application }: { object: string; application: string }
         <Facts facts={[["Object", <a href={link(["config", object])}><Text of={name} longest={60} /></a>], ["Revision", live?.revision ?? (computed ? "computed" : "not written yet")]]} />
         {typeof schema.description === "string" && <p class="note"><Text of={schema.description} longest={400} /></p>}
       </Head>
-      {changed && dirty && !["sent", "done"].includes(outcome?.state ?? "") && <Conflict draft={known} theirs={live} resolve={(next) => (draft.value = next)} />}
+      {changed && dirty && !["sent", "done"].includes(outcome?.state ?? "") && <Conflict draft={known} theirs={live} resolve={replace} />}
       {formed && <Tabs chosen={tab} tabs={[{ id: "form", title: "Form" }, { id: "text", title: "Text" }]} />}
       <form class="card entry" onSubmit={(event) => (event.preventDefault(), void save())} noValidate>
         {tab === "form" && value !== undefined ? (
-          <Value path="" name="" schema={resolved(schema, schema as Schema)} root={schema as Schema} value={value} disabled={!canWrite} onChange={(next) => edit(JSON.stringify(next, null, 2))} />
+          <Value key={form.value} path="" name="" schema={resolved(schema, schema as Schema)} root={schema as Schema} value={value} disabled={!canWrite} onChange={(next) => edit(JSON.stringify(next, null, 2))} />
         ) : (
           <textarea aria-label={`Entry ${visible(application, 60)}`} class="mono" rows={Math.min(30, known.text.split("\n").length + 1)} spellcheck={false} readOnly={!canWrite} value={known.text} onInput={(event) => edit(event.currentTarget.value)} />
         )}
@@ -188,13 +287,14 @@ function Editor({ object, application }: { object: string; application: string }
         {canWrite ? (
           <p class="choices">
             <button type="submit" class="primary" disabled={!dirty && known.etag !== null || changed && dirty || waits}>Write</button>
-            <button type="button" disabled={!dirty} onClick={() => edit(known.before)}>Undo</button>
+            <button type="button" disabled={!dirty && notJson.value.size === 0} onClick={undo}>{known.etag === null ? "Discard" : "Undo"}</button>
             <span class="note" role="status">{waits ? "On its way…" : dirty ? "Not written yet" : ""}</span>
           </p>
         ) : (
           <p class="note">{computed ? "ConfigDB computes this; nobody writes it." : "An administrator of all clusters writes entries."}</p>
         )}
       </form>
+      {!computed && <Past object={object} application={application} text={liveText} restore={canWrite ? (text) => replace({ ...known, text }) : null} />}
       <details class="as-command"><summary>As command</summary><Command line={commands.getEntry(object, application)} /><Command line={commands.putEntry(object, application, known.etag)} /></details>
       {deleting.value && (
         <TypeTheName title={`Delete ${application} of ${name}`} verb="Delete the entry" name={application} consequence="What the fleet does because of this entry ends. ConfigDB keeps its history." command={commands.deleteEntry(object, application)}

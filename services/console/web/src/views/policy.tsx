@@ -10,7 +10,7 @@ import { DataTable, Hatched, Nothing, type Column } from "../components/table.ts
 import { Text, When } from "../components/text.tsx";
 import { count, plural, visible } from "../format.ts";
 import { useTable } from "../hooks.ts";
-import { NO_TRIAL, isEmpty, quotedOf, toggled, tried, type Trial } from "../policy.ts";
+import { NO_TRIAL, captures, isEmpty, quotedOf, toggled, tried, type Trial } from "../policy.ts";
 import { link, route } from "../router.ts";
 import type { Health, HostOutlook, HostRow, PolicyDocument, PolicyRow } from "../wire.ts";
 
@@ -94,12 +94,13 @@ function Keys({ policy, hosts, trial, change }: { policy: PolicyDocument; hosts:
 /** The commands by which a trial comes into force: a policy is signed on the machine that has the key. */
 function Signing({ row, policy, hosts, trial }: { row: PolicyRow; policy: PolicyDocument; hosts: readonly HostRow[]; trial: Trial }) {
   const own = hosts.filter((host) => host.cluster === row.cluster);
-  const registersOf = (host: HostRow) => host.pcrs.filter((pcr) => trial.allowed.has(`${pcr.register}=${pcr.quoted}`)).map((pcr) => pcr.register);
-  const only = trial.taken.size === 0 && trial.dropped.size === 0;
+  const { found, left } = captures(hosts, row.cluster, trial.allowed);
+  // What no host quotes any more can only be written into the policy.
+  const only = trial.taken.size === 0 && trial.dropped.size === 0 && left.length === 0;
   return (
     <Card title="Make it so">
       <p>A policy is signed with a key that only your machine has. Run there:</p>
-      {only && own.filter((host) => registersOf(host).length > 0).slice(0, 1).map((host) => <Command key={host.key} line={commands.capture(row.cluster, host.name, registersOf(host))} why="Allow what this host has quoted:" />)}
+      {only && found.map(([host, registers]) => <Command key={host.key} line={commands.capture(row.cluster, host.name, registers)} why="Allow what this host has quoted:" />)}
       {only && own.filter((host) => host.ek !== null && trial.enrolled.has(host.ek)).map((host) => <Command key={host.key} line={commands.approveHost(row.cluster, host.name, /control/.test(host.role))} why="Enrol this host:" />)}
       {!only && (
         <>
