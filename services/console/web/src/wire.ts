@@ -95,6 +95,8 @@ export interface HostRow extends HealthRow {
   name: string;
   role: string;
   member: string;
+  /** It is a member: a Kubernetes Node, or one that says so; the others are on their way in. */
+  joined?: boolean;
   ready: boolean | null;
   steps: Step[];
   refusal: { code: string; text: string; advice: string } | null;

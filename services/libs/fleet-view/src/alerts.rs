@@ -116,15 +116,23 @@ impl Fleet {
         rows.extend(self.store_alert());
         rows.extend(self.revocations_alert());
         rows.extend(self.contested_alerts());
+        let is_dead = self.central_monitor().is_some_and(|view| view.presence() == Presence::Dead);
+        rows.extend(is_dead.then(|| self.central_monitor_offline()));
         self.note_acknowledgements(&mut rows);
         rows.sort_by(|a, b| (a.since, &a.cluster, &a.node, a.alert).cmp(&(b.since, &b.cluster, &b.node, b.alert)));
         rows
     }
 
-    /// That no one watches the monitors of the clusters, if so. Only who has asked for the central monitor's birth and waited can know.
+    /// That no one watches the monitors of the clusters, because the central one has never been received. Only who has asked for its birth and waited can know. That it died is
+    /// one of [`Fleet::alerts`].
     #[must_use]
     pub fn central_monitor_away(&self) -> Option<AlertRow> {
-        (!self.is_central_monitor_alive()).then(|| AlertRow {
+        let is_listed = self.central_monitor().is_some_and(|view| view.presence() == Presence::Dead);
+        (!is_listed && !self.is_central_monitor_alive()).then(|| self.central_monitor_offline())
+    }
+
+    fn central_monitor_offline(&self) -> AlertRow {
+        AlertRow {
             cluster: None,
             node: Some(address::MONITOR_NODE.to_owned()),
             alert: "Offline",
@@ -132,7 +140,7 @@ impl Fleet {
             reason: "the central monitor does not answer: nobody watches the monitors of the clusters".to_owned(),
             monitor: "sparkfleet".to_owned(),
             acknowledged: None,
-        })
+        }
     }
 
     /// What ConfigDB says of its store.

@@ -8,9 +8,8 @@ import { useTable } from "../hooks.ts";
 import { route } from "../router.ts";
 import type { HostRow } from "../wire.ts";
 
-function isIn(row: HostRow): boolean {
-  return row.kubernetes !== null || row.member === "Kubernetes Node" || row.member.startsWith("member");
-}
+/** Rows that were recorded by an earlier version do not say it. */
+const isIn = (row: HostRow): boolean => row.joined ?? row.kubernetes !== null;
 
 export function HostsView() {
   const table = useTable("hosts");

@@ -203,7 +203,12 @@ fn the_central_monitor_is_missed() {
     let mut bench = Bench::new();
     assert_eq!(bench.fleet.central_monitor_away().map(|alert| alert.subject()).as_deref(), Some("Monitor"));
     bench.central_monitor(&[]);
-    assert_eq!(bench.fleet.central_monitor_away(), None);
+    assert_eq!((bench.fleet.central_monitor_away(), bench.fleet.alerts().len()), (None, 0));
+    let node = EdgeNodeDescriptor::parse("ACME-Central", address::MONITOR_NODE).unwrap();
+    bench.fleet.on_event(&HostEvent::NodeDeath { node, timestamp: 9 });
+    let alerts = bench.fleet.alerts();
+    assert_eq!((alerts.len(), alerts[0].subject().as_str(), alerts[0].alert), (1, "Monitor", "Offline"));
+    assert_eq!(bench.fleet.central_monitor_away(), None, "one list has it, not both");
 }
 
 #[test]

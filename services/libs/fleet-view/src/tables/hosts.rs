@@ -51,6 +51,7 @@ pub fn hosts(fleet: &Fleet) -> Table {
             "name": joining.as_ref().map(JoiningHostRow::title).unwrap_or(name),
             "role": joining.as_ref().map(|row| row.role.clone()).or_else(|| member.as_ref().map(|row| row.role.to_owned())),
             "member": standing(member.as_ref(), joining.as_ref()),
+            "joined": member.is_some() || joining.as_ref().is_some_and(|row| row.state == HostState::Member),
             "ready": member.as_ref().map(|row| row.ready),
             "steps": joining.as_ref().map(steps).unwrap_or_default(),
             "refusal": joining.as_ref().and_then(refusal),

@@ -190,6 +190,7 @@ fn an_alert_and_a_host_have_their_rows() {
         (&host["member"], &host["health"], &host["ready"]),
         (&json!("Kubernetes Node"), &json!("good"), &json!(true))
     );
+    assert_eq!(host["joined"], true);
     bench.dies(NAME, "Sync");
     assert_eq!(hosts(&bench.fleet)["Paint_Shop/paint-1"]["health"], "away");
 }
