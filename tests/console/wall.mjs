@@ -65,6 +65,9 @@ server.listen(0, "127.0.0.1");
 await once(server, "listening");
 const url = `http://127.0.0.1:${server.address().port}`;
 
+/** Loads of which the first paint is measured. */
+const LOADS = 5;
+const firstPaint = (page) => page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime);
 const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage"] });
 const all = await browser.newBrowserCDPSession();
 for (const path of ["/", "/clusters"]) {
@@ -73,7 +76,16 @@ for (const path of ["/", "/clusters"]) {
   await cdp.send("Performance.enable", { timeDomain: "threadTicks" });
   await page.goto(url + path);
   await page.locator(path === "/" ? "canvas" : "[data-index]").first().waitFor();
-  const paint = await page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime);
+  const paints = [await firstPaint(page)];
+  // A machine that has much else to do delays single loads.
+  while (paints.length < LOADS) {
+    const again = await (await browser.newContext({ viewport: { width: 1920, height: 1080 } })).newPage();
+    await again.goto(url + path);
+    await again.locator(path === "/" ? "canvas" : "[data-index]").first().waitFor();
+    paints.push(await firstPaint(again));
+    await again.context().close();
+  }
+  paints.sort((a, b) => a - b);
   const processes = async () => (await all.send("SystemInfo.getProcessInfo")).processInfo.reduce((sum, { cpuTime }) => sum + cpuTime, 0);
   const metrics = async () => ({ Chromium: await processes(), ...Object.fromEntries((await cdp.send("Performance.getMetrics")).metrics.map(({ name, value }) => [name, value])) });
   await page.waitForTimeout(2_000);
@@ -85,7 +97,7 @@ for (const path of ["/", "/clusters"]) {
   // Processor time, not time: the machine may have much else to do.
   const share = (name) => `${((100_000 * (after[name] - before[name])) / (end - start)).toFixed(1)} %`;
   console.log(`${path}: ${CLUSTERS} clusters, ${UPDATES} updates a second, ${SECONDS} s: all processes of Chromium ${share("Chromium")} of a core, the renderer ${share("ProcessTime")}, its main thread ${share("TaskDuration")} (script ${share("ScriptDuration")}), ` +
-    `heap ${(after.JSHeapUsedSize / 1e6).toFixed(1)} MB (${(rest.JSHeapUsedSize / 1e6).toFixed(1)} MB after collection), ${rest.Nodes} DOM nodes, first contentful paint ${Math.round(paint)} ms`);
+    `heap ${(after.JSHeapUsedSize / 1e6).toFixed(1)} MB (${(rest.JSHeapUsedSize / 1e6).toFixed(1)} MB after collection), ${rest.Nodes} DOM nodes, first contentful paint ${Math.round(paints[LOADS >> 1])} ms (median of ${LOADS} loads, fastest ${Math.round(paints[0])} ms)`);
   await page.close();
 }
 await browser.close();
