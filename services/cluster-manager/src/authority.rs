@@ -12,7 +12,7 @@ use configdb_schema::document::{
     CertificateKind, CertificateState, EdgeClusterEnrolment, EdgeClusterIdentity, IdentityAlert, IdentityAlertKind,
     IssuedCertificate, UsedToken,
 };
-use enrolment_protocol::manager::By;
+use enrolment_protocol::manager::ProofKind;
 use enrolment_protocol::refusal::{Refusal, RefusalCode};
 use enrolment_protocol::token::TokenHash;
 use jiff::Timestamp;
@@ -42,7 +42,7 @@ pub struct Terms {
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
     /// By what.
-    pub by: &'a By,
+    pub by: &'a ProofKind,
     /// For which key: hash of the public key.
     pub key: &'a str,
     /// Serial number of the certificate, if there will be one.
@@ -143,8 +143,8 @@ pub fn judge(
     now_ms: u64,
 ) -> Verdict {
     match asked.by {
-        By::Token(token) => judge_token(recorded, wanted, terms, token, asked, now_ms),
-        By::Certificate { serial, key } => renewal::judge(recorded, wanted, terms, (serial, key), asked, now_ms),
+        ProofKind::Token(token) => judge_token(recorded, wanted, terms, token, asked, now_ms),
+        ProofKind::Certificate { serial, key } => renewal::judge(recorded, wanted, terms, (serial, key), asked, now_ms),
     }
 }
 

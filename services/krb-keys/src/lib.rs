@@ -164,8 +164,8 @@ impl ServiceIo for Io {
         let health = &self.health;
         match event {
             Event::Node(event) => service::report_node(health, "mqtt", event),
-            Event::Seen(_, Err(trouble @ KeyError::Kdc(_))) if trouble.is_outage() => {
-                health.component("kdc", false, trouble.to_string());
+            Event::Seen(_, Err(error @ KeyError::Kdc(_))) if error.is_outage() => {
+                health.component("kdc", false, error.to_string());
             }
             Event::Seen(_, Ok(_)) => health.component("kdc", true, "answers"),
             _ => {}

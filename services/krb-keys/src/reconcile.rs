@@ -176,7 +176,7 @@ pub(crate) struct Observed {
 
 /// What other resources have.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Others {
+pub(crate) struct OtherClaims {
     /// What belongs to them: to the resource that has it recorded, or else to the first.
     pub owned: Record,
     /// What they want or have recorded.
@@ -263,7 +263,7 @@ pub(crate) enum Decision {
 }
 
 #[must_use]
-pub(crate) fn decide(wish: &KeySpec, observed: &Observed, others: &Others, rules: &Rules) -> Decision {
+pub(crate) fn decide(wish: &KeySpec, observed: &Observed, others: &OtherClaims, rules: &Rules) -> Decision {
     if wish.deleting {
         return end(wish, observed, others);
     }
@@ -314,7 +314,7 @@ pub(crate) fn decide(wish: &KeySpec, observed: &Observed, others: &Others, rules
 }
 
 /// Two resources with one principal or one place would take each other's keys away for ever.
-fn taken(spec: &Spec, others: &Others) -> Option<String> {
+fn taken(spec: &Spec, others: &OtherClaims) -> Option<String> {
     if let Some(principal) = spec.principals.iter().find(|principal| others.owned.principals.contains(principal)) {
         return Some(format!("principal {principal} belongs to another resource; each needs its own"));
     }
@@ -331,7 +331,7 @@ fn taken(spec: &Spec, others: &Others) -> Option<String> {
 }
 
 /// A Secret cannot be written while it is still made of a SealedSecret, and the Sealed Secrets controller makes none where one is.
-fn in_the_way(spec: &Spec, observed: &Observed, others: &Others) -> Option<Decision> {
+fn in_the_way(spec: &Spec, observed: &Observed, others: &OtherClaims) -> Option<Decision> {
     let (place, seen) = (spec.secret.as_ref()?, observed.secret.as_ref()?);
     let is_same = |other: &&SecretKey| other.secret == place.secret;
     if spec.seal_with.is_none() {
@@ -428,7 +428,7 @@ fn leftovers(
     kept: Option<&SecretKey>,
     wish: &KeySpec,
     observed: &Observed,
-    others: &Others,
+    others: &OtherClaims,
 ) -> Option<Decision> {
     let is_over = |secret: &&SecretKey| {
         !wanted.secrets.contains(secret) && !others.wanted.secrets.contains(secret) && kept != Some(secret)
@@ -450,7 +450,7 @@ fn leftovers(
 }
 
 /// The end of a resource: its principals get no tickets, its keys go, then it goes.
-fn end(wish: &KeySpec, observed: &Observed, others: &Others) -> Decision {
+fn end(wish: &KeySpec, observed: &Observed, others: &OtherClaims) -> Decision {
     if !wish.meta.finalizer {
         return Decision::Released;
     }

@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::account::AccountState;
 use crate::event::{Effect, Event, KeyError, Question, Resource, Status};
-use crate::reconcile::{Action, Decision, Delivery, Observed, Others, Record, Rules, decide};
+use crate::reconcile::{Action, Decision, Delivery, Observed, OtherClaims, Record, Rules, decide};
 use crate::spec::{Kind, ResourceId, Spec};
 use accounts::Accounts;
 
@@ -261,7 +261,7 @@ impl State {
         let Some((pass, entry)) = self.under_way(id) else { return };
         let observed = match seen {
             Ok(observed) => Observed { account: entry.answer.clone(), ..observed },
-            Err(trouble) => return self.fail(id, &trouble, now),
+            Err(error) => return self.fail(id, &error, now),
         };
         let (forced_done, delivery) = (entry.forced_done, entry.delivery.clone());
         let rules = Rules { expire_old_s, now_s: now.wall / 1000, forced_done, delivery };
@@ -314,13 +314,13 @@ impl State {
             }
             // Someone else was faster; what there is now decides.
             Err(KeyError::Conflict(_)) => self.look(id.clone()),
-            Err(trouble) => self.fail(id, &trouble, now),
+            Err(error) => self.fail(id, &error, now),
         }
     }
 
-    fn fail(&mut self, id: &ResourceId, trouble: &KeyError, now: Now) {
-        let reason = trouble.to_string().chars().take(REASON_CHARACTERS_MAX).collect();
-        let state = if trouble.is_outage() { ResourceState::Unknown(reason) } else { ResourceState::Failed(reason) };
+    fn fail(&mut self, id: &ResourceId, error: &KeyError, now: Now) {
+        let reason = error.to_string().chars().take(REASON_CHARACTERS_MAX).collect();
+        let state = if error.is_outage() { ResourceState::Unknown(reason) } else { ResourceState::Failed(reason) };
         self.end(id, state, None, now);
     }
 
@@ -359,8 +359,8 @@ impl State {
     }
 
     /// What other resources own and want. Of what no one has recorded the first by kind and name is the owner.
-    fn others(&self, id: &ResourceId) -> Others {
-        let mut others = Others::default();
+    fn others(&self, id: &ResourceId) -> OtherClaims {
+        let mut others = OtherClaims::default();
         let own = self.entries.get(id).map(|entry| &entry.resource.wish.meta.record);
         for (other, entry) in self.entries.iter().filter(|(other, _)| *other != id) {
             let wish = &entry.resource.wish;

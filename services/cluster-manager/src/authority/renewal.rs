@@ -93,7 +93,7 @@ mod tests {
     use super::super::{CLUSTER_NODE, judge, to_text, up_to_date};
     use super::*;
     use configdb_schema::document::CertificateKind;
-    use enrolment_protocol::manager::By;
+    use enrolment_protocol::manager::ProofKind;
     use std::time::Duration;
 
     const NOW: u64 = 1_800_000_000_000;
@@ -131,7 +131,7 @@ mod tests {
         now_ms: u64,
     ) -> Verdict {
         let recorded = up_to_date(Some(recorded), wanted, &terms(), false, now_ms);
-        let by = By::Certificate { serial: by.0.to_owned(), key: by.1.to_owned() };
+        let by = ProofKind::Certificate { serial: by.0.to_owned(), key: by.1.to_owned() };
         let count = u8::try_from(recorded.certificates.len()).unwrap();
         judge(&recorded, wanted, &terms(), Asked { by: &by, key, serial: [0x50 + count; 16] }, now_ms)
     }
@@ -197,7 +197,7 @@ mod tests {
         let record = recorded(ask(&enrolled(), &wanted, OLD, "bb", late));
         assert_eq!(code(&ask(&record, &fenced, OLD, "bb", late)), RefusalCode::Revoked);
         let over = Terms { authority_ends_ms: late, ..terms() };
-        let by = By::Certificate { serial: "4a01".to_owned(), key: "aa".to_owned() };
+        let by = ProofKind::Certificate { serial: "4a01".to_owned(), key: "aa".to_owned() };
         let asked = Asked { by: &by, key: "bb", serial: [0x50; 16] };
         assert_eq!(code(&judge(&enrolled(), &wanted, &over, asked, late)), RefusalCode::Other(0));
     }

@@ -76,9 +76,9 @@ impl fmt::Debug for Manager {
     }
 }
 
-/// By what a cluster asks to be certified.
+/// What entitles a cluster to ask for a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum By {
+pub enum ProofKind {
     /// A token, by its hash.
     Token(TokenHash),
     /// The certificate that it has. The requester has shown that it owns the key; the caller decides whether that certificate exists and counts.
@@ -95,7 +95,7 @@ pub struct Opened {
     /// The cluster.
     pub cluster: Uuid,
     /// By what it asks.
-    pub by: By,
+    pub by: ProofKind,
     /// The key that shall be certified: a point of P-256, uncompressed.
     pub public_key: [u8; PUBLIC_KEY_BYTES],
     request: Hash,
@@ -132,7 +132,7 @@ fn predecessor(
     renewal: &wire::Renewal,
     public_key: &[u8; PUBLIC_KEY_BYTES],
     signed: &Hash,
-) -> Result<By, MessageError> {
+) -> Result<ProofKind, MessageError> {
     const NAME: &str = "renewal";
     let field = |field, rule| MessageError::Field { message: NAME, field, rule };
     if !(1..=SERIAL_BYTES_MAX).contains(&renewal.serial.len()) {
@@ -148,7 +148,7 @@ fn predecessor(
     UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, &old)
         .verify(signed, &array::<SIGNATURE_BYTES>(NAME, "signature", &renewal.signature)?)
         .map_err(|_| field("signature", "is not by the key of the certificate"))?;
-    Ok(By::Certificate { serial: hex::encode(&renewal.serial), key: key_hash(&old) })
+    Ok(ProofKind::Certificate { serial: hex::encode(&renewal.serial), key: key_hash(&old) })
 }
 
 impl Manager {
@@ -193,7 +193,7 @@ impl Manager {
             None => {
                 let token = Token::parse(&text).map_err(|_| field("token", "is not a token"))?;
                 let signed = proof(cluster, token.expose(), &public_key, &body.answer_key, secret.expose());
-                (signed, By::Token(token.hash()))
+                (signed, ProofKind::Token(token.hash()))
             }
             Some(_) if !text.is_empty() => return Err(field("token", "and renewal exclude each other")),
             Some(renewal) => {

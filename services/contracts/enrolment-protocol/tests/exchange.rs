@@ -5,7 +5,7 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
 use enrolment_protocol::MessageError;
 use enrolment_protocol::cluster::{Draft, Grant, Predecessor, RenewalDraft, Request, Seed};
-use enrolment_protocol::manager::{By, Manager, ManagerKey};
+use enrolment_protocol::manager::{Manager, ManagerKey, ProofKind};
 use enrolment_protocol::refusal::{Refusal, RefusalCode};
 use enrolment_protocol::token::Token;
 use join_protocol::secret::SecretBytes;
@@ -39,7 +39,7 @@ fn a_granted_request_ends_with_the_grant_and_a_refused_one_with_the_reason() {
     let request = ask(&key, &key, &manager.public(), 2);
     let opened = manager.open(CLUSTER, &request.bytes).unwrap();
     assert_eq!((opened.cluster, &opened.public_key[..]), (CLUSTER, key.public_key().as_ref()));
-    assert_eq!(opened.by, By::Token(Token::new([1; 32]).hash()));
+    assert_eq!(opened.by, ProofKind::Token(Token::new([1; 32]).hash()));
     let refusal = Refusal { code: RefusalCode::TokenExpired, text: "ask for another".to_owned() };
     for answer in [Ok(grant()), Err(refusal)] {
         let bytes = manager.answer(&opened, &answer).unwrap();
@@ -137,7 +137,7 @@ fn a_renewal_is_asked_by_the_key_of_the_certificate_and_answered_like_an_enrolme
     let request = renew(&old, &new, &old, &manager.public());
     let opened = manager.open(CLUSTER, &request.bytes).unwrap();
     assert_eq!(opened.public_key, point(&new));
-    let By::Certificate { serial, key } = &opened.by else { panic!("{opened:?}") };
+    let ProofKind::Certificate { serial, key } = &opened.by else { panic!("{opened:?}") };
     assert_eq!((serial.as_str(), key.len()), ("4a01", 64));
     assert_ne!(*key, opened.key_hash());
     let bytes = manager.answer(&opened, &Ok(grant())).unwrap();

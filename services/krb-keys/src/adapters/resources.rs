@@ -305,7 +305,7 @@ pub(crate) async fn mark(
     fulfilled: bool,
 ) -> Result<(), KeyError> {
     let api = api(client, namespace, id.kind);
-    let object = api.get(&id.name).await.map_err(|error| trouble(&error))?;
+    let object = api.get(&id.name).await.map_err(|error| key_error(&error))?;
     if object.uid().as_deref() != Some(uid) {
         return Err(KeyError::Conflict(id.to_string()));
     }
@@ -326,7 +326,7 @@ pub(crate) async fn mark(
     }});
     api.patch(&id.name, &PatchParams::apply(FIELD_MANAGER), &Patch::Merge(patch))
         .await
-        .map_err(|error| trouble(&error))?;
+        .map_err(|error| key_error(&error))?;
     Ok(())
 }
 
@@ -354,12 +354,12 @@ pub(crate) async fn write_status(
     match written {
         // It is gone, or the definition of Factory+ is installed, which has no status.
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        other => other.map(|_| ()).map_err(|error| trouble(&error)),
+        other => other.map(|_| ()).map_err(|error| key_error(&error)),
     }
 }
 
 /// An error of the API, without what was sent: that may be secret.
-pub(crate) fn trouble(error: &kube::Error) -> KeyError {
+pub(crate) fn key_error(error: &kube::Error) -> KeyError {
     match error {
         kube::Error::Api(status) if status.code == 409 => KeyError::Conflict("the object".to_owned()),
         kube::Error::Api(status) => KeyError::Kubernetes(format!("{} ({})", status.reason, status.code)),

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use super::material::{fresh_trust, random, random_text, stamps};
-use super::resources::trouble;
+use super::resources::key_error;
 use super::secrets::{TRIES, is_ours, unchanged};
 use crate::event::KeyError;
 use crate::reconcile::{Delivery, KeyStamp, Material, SealedKey, SecretSeen, Validity};
@@ -175,12 +175,12 @@ impl Sealing {
     }
 
     async fn get(&self, place: &SecretKey) -> Result<Option<DynamicObject>, KeyError> {
-        self.sealed.get_opt(&place.secret).await.map_err(|error| trouble(&error))
+        self.sealed.get_opt(&place.secret).await.map_err(|error| key_error(&error))
     }
 
     /// Err: why there is none.
     async fn certificate(&self, at: &ConfigMapKey) -> Result<Result<String, String>, KeyError> {
-        let found = self.config_maps.get_opt(&at.config_map).await.map_err(|error| trouble(&error))?;
+        let found = self.config_maps.get_opt(&at.config_map).await.map_err(|error| key_error(&error))?;
         let pem = found.and_then(|found| found.data?.remove(&at.key));
         Ok(pem.ok_or_else(|| format!("spec.sealWith: ConfigMap {} has no key {}", at.config_map, at.key)))
     }
@@ -225,7 +225,7 @@ impl Sealing {
                 Err(kube::Error::Api(status)) if status.code == 404 && sealed.is_some() => {
                     return Err(KeyError::Kubernetes(NO_KIND.to_owned()));
                 }
-                other => match other.map_err(|error| trouble(&error)) {
+                other => match other.map_err(|error| key_error(&error)) {
                     Err(KeyError::Conflict(_)) => {}
                     other => return other,
                 },

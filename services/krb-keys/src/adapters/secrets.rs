@@ -8,7 +8,7 @@ use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
 use zeroize::Zeroizing;
 
-use super::resources::trouble;
+use super::resources::key_error;
 use crate::event::KeyError;
 use crate::spec::SecretKey;
 use crate::{MANAGED_BY_LABEL, MANAGER};
@@ -48,7 +48,7 @@ impl Secrets {
     /// # Errors
     /// Kubernetes.
     pub(crate) async fn read(&self, place: &SecretKey) -> Result<Found, KeyError> {
-        let secret = self.0.get_opt(&place.secret).await.map_err(|error| trouble(&error))?;
+        let secret = self.0.get_opt(&place.secret).await.map_err(|error| key_error(&error))?;
         let is_writable = secret.as_ref().is_none_or(is_ours);
         let version =
             secret.as_ref().and_then(|secret| Some(format!("{}/{}", secret.uid()?, secret.resource_version()?)));
@@ -65,7 +65,7 @@ impl Secrets {
         F: FnMut(Option<&[u8]>) -> Result<Option<Zeroizing<Vec<u8>>>, String> + Send,
     {
         for _ in 0..TRIES {
-            let found = self.0.get_opt(&place.secret).await.map_err(|error| trouble(&error))?;
+            let found = self.0.get_opt(&place.secret).await.map_err(|error| key_error(&error))?;
             if found.as_ref().is_some_and(|secret| !is_ours(secret)) {
                 let rule = format!("the Secret lacks the label {MANAGED_BY_LABEL}={MANAGER}");
                 return Err(KeyError::Content(place.clone(), rule));
@@ -86,7 +86,7 @@ impl Secrets {
                 (true, true) => self.0.delete(&place.secret, &unchanged(&secret)).await.map(|_| ()),
                 (true, false) => self.0.replace(&place.secret, &PostParams::default(), &secret).await.map(|_| ()),
             };
-            match written.map_err(|error| trouble(&error)) {
+            match written.map_err(|error| key_error(&error)) {
                 Err(KeyError::Conflict(_)) => {}
                 other => return other,
             }

@@ -173,7 +173,7 @@ impl World {
         Some(Material { validity: if is_valid { Validity::Valid } else { Validity::Invalid }, entries })
     }
 
-    fn decide(&self, others: &Others) -> Decision {
+    fn decide(&self, others: &OtherClaims) -> Decision {
         let (forced_done, delivery) = (self.forced_done, self.delivery.clone());
         let rules = Rules { expire_old_s: EXPIRE_S, now_s: self.now_s, forced_done, delivery };
         decide(&self.wish, &self.look(), others, &rules)
@@ -268,7 +268,7 @@ impl World {
     /// Does what is asked for until nothing is; the last decision.
     fn settle(&mut self) -> Decision {
         for _ in 0..50 {
-            match self.decide(&Others::default()) {
+            match self.decide(&OtherClaims::default()) {
                 Decision::Do(action) => self.act(&action),
                 other => return other,
             }
@@ -301,7 +301,7 @@ fn each_type_settles_and_a_second_start_changes_nothing() {
         assert_eq!(world.settle(), DONE);
         world.kill();
         let before = world.clone();
-        assert_eq!(world.decide(&Others::default()), DONE);
+        assert_eq!(world.decide(&OtherClaims::default()), DONE);
         assert_eq!(world, before);
     }
 }
@@ -323,7 +323,7 @@ fn a_preset_password_waits_for_its_secret_and_goes_to_the_kdc_then() {
 fn the_key_of_a_trust_is_written_first_and_given_to_the_kdc_then() {
     let mut world = World::new(spec(KeyType::Trust, &["a"], Some("s/trust")));
     let mut steps = Vec::new();
-    while let Decision::Do(action) = world.decide(&Others::default()) {
+    while let Decision::Do(action) = world.decide(&OtherClaims::default()) {
         world.act(&action);
         steps.push(action);
     }
@@ -353,7 +353,7 @@ fn where_the_kdc_cannot_be_asked_the_recorded_delivery_counts() {
         assert_eq!(world.settle(), DONE);
         assert_eq!(world.changes, 1, "{key_type:?}");
         world.kill();
-        assert_eq!(world.decide(&Others::default()), DONE, "it is recorded");
+        assert_eq!(world.decide(&OtherClaims::default()), DONE, "it is recorded");
         // Someone gives the KDC another key, or writes another one into the Secret.
         world.change_password(&principal("a"), Some(99));
         assert_eq!(world.settle(), DONE);
@@ -404,7 +404,7 @@ fn a_sealed_key_is_made_again_only_for_a_reason() {
     world.wish.spec = Ok(sealed(KeyType::Password, &["a"], "s/k"));
     is_made_again("another type", &mut world);
     world.sealed.clear();
-    let Decision::Do(action @ Action::MakeSealed(_)) = world.decide(&Others::default()) else { panic!("no step") };
+    let Decision::Do(action @ Action::MakeSealed(_)) = world.decide(&OtherClaims::default()) else { panic!("no step") };
     world.cut(&action);
     is_made_again("killed between KDC and SealedSecret", &mut world);
     world.foreign.insert("s".to_owned());
@@ -421,20 +421,20 @@ fn a_secret_is_either_sealed_or_not() {
     assert!(matches!(world.settle(), Decision::Refused(_)));
     assert_eq!((world.secrets.len(), world.made), (1, 1), "the key that works stays");
     world.certificate = Some(1);
-    assert_eq!(world.decide(&Others::default()), Decision::Do(Action::Clear(place("s/k"))), "it is in the way");
+    assert_eq!(world.decide(&OtherClaims::default()), Decision::Do(Action::Clear(place("s/k"))), "it is in the way");
     assert_eq!(world.settle(), DONE);
     assert_eq!((world.secrets.len(), world.sealed.len()), (0, 1));
     world.wish.spec = Ok(spec(KeyType::Random, &["a"], Some("s/l")));
-    let Decision::Do(mark @ Action::Mark { .. }) = world.decide(&Others::default()) else { panic!("no mark") };
+    let Decision::Do(mark @ Action::Mark { .. }) = world.decide(&OtherClaims::default()) else { panic!("no mark") };
     world.act(&mark);
     let cleared = Decision::Do(Action::ClearSealed(place("s/k")));
-    assert_eq!(world.decide(&Others::default()), cleared, "before the Secret is written");
+    assert_eq!(world.decide(&OtherClaims::default()), cleared, "before the Secret is written");
     assert_eq!(world.settle(), DONE);
     assert_eq!((world.secrets.len(), world.sealed.len()), (1, 0));
     let owned = |secrets: &[&str], sealed: &[&str]| {
         let places = |texts: &[&str]| texts.iter().map(|text| place(text)).collect();
         let owned = Record { secrets: places(secrets), sealed: places(sealed), ..Record::default() };
-        Others { owned, wanted: Record::default() }
+        OtherClaims { owned, wanted: Record::default() }
     };
     for others in [owned(&[], &["s/l"]), owned(&[], &["s/other"])] {
         assert!(matches!(world.decide(&others), Decision::Refused(_)), "{others:?}");
@@ -494,14 +494,14 @@ fn the_end_of_a_resource_disables_and_never_deletes() {
 fn what_another_resource_wants_survives_the_end_of_this_one() {
     let mut world = World::new(spec(KeyType::Random, &["a"], Some("s/k")));
     world.settle();
-    let others = Others { owned: Record::default(), wanted: world.wish.meta.record.clone() };
+    let others = OtherClaims { owned: Record::default(), wanted: world.wish.meta.record.clone() };
     world.wish.deleting = true;
     assert!(matches!(world.decide(&others), Decision::Do(Action::Mark { meta, .. }) if !meta.finalizer));
 }
 
 #[test]
 fn what_belongs_to_another_resource_is_refused() {
-    let owned = |secrets: &[&str], names: &[&str]| Others {
+    let owned = |secrets: &[&str], names: &[&str]| OtherClaims {
         owned: Record {
             principals: names.iter().map(|name| principal(name)).collect(),
             secrets: secrets.iter().map(|text| place(text)).collect(),
@@ -602,11 +602,11 @@ proptest! {
             world.wish.spec = Ok(spec);
             world.wish.meta.force_rekey |= force;
             for _ in 0..steps {
-                if let Decision::Do(action) = world.decide(&Others::default()) {
+                if let Decision::Do(action) = world.decide(&OtherClaims::default()) {
                     world.act(&action);
                 }
             }
-            if let Decision::Do(action) = world.decide(&Others::default()) {
+            if let Decision::Do(action) = world.decide(&OtherClaims::default()) {
                 world.cut(&action);
             }
             world.kill();
