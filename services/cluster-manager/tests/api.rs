@@ -236,7 +236,7 @@ async fn a_value_that_was_sealed_elsewhere_is_taken_as_it_is_if_it_is_for_the_ce
     for (query, value, status, reason) in [
         ("", value.as_str(), 400, "fingerprint must say"),
         ("?fingerprint=f0", &value, 409, "seal the value again"),
-        (&good, VALUE, 400, "no base64"),
+        (&good, VALUE, 400, "not base64"),
         (&good, "AAAA", 400, "not sealed for the key"),
         (&good, "", 400, "not sealed for the key"),
         (&good, &large, 413, "larger than"),
