@@ -1,8 +1,8 @@
 //! Which clusters a changed template may reach: those of a wave when every earlier wave has settled.
 //!
 //! There are two such things: deployments, which wait for those of the same chart template, and the repositories of the clusters themselves, which wait for each other.
-//! Nothing is recorded. Whether a cluster has settled is seen by comparing what it shall have with what it reports, so a manager that begins anew goes on where it was: until a
-//! cluster was compared it counts as not settled. A cluster that nobody hears does not hold up the others. Clusters of the last wave hold up nobody, so where no waves are given this
+//! Nothing is recorded. Whether a cluster has settled is seen by comparing what it shall have with what it reports, so a manager that starts again continues where it was: until a
+//! cluster was compared it counts as not settled. A cluster that is offline does not hold up the others. Clusters of the last wave hold up no other, so where no waves are given this
 //! costs nothing. This module must not know how anything is rendered or sent.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,7 +41,7 @@ pub struct Blocker {
     pub cluster: Uuid,
 }
 
-/// All waves. `T` tells apart what of a cluster may settle by itself: chart templates, or [`WholeRepository`].
+/// All waves. `T` names the part of a cluster that may settle by itself: a chart template, or [`WholeRepository`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rollout<T> {
     /// Of clusters that are not in the last wave.
@@ -74,7 +74,7 @@ impl<T: Ord + Clone> Rollout<T> {
         self.waves.get(&cluster).copied().unwrap_or(WAVE_MAX)
     }
 
-    /// Puts a cluster into a wave. Whoever may go on by that.
+    /// Puts a cluster into a wave. Returns the clusters that may continue by that.
     pub fn set_wave(&mut self, cluster: Uuid, wave: u8) -> Vec<Uuid> {
         let before = self.wave(cluster);
         if before == wave {
@@ -103,7 +103,7 @@ impl<T: Ord + Clone> Rollout<T> {
         self.unsettled.contains_key(&(self.wave(cluster), cluster))
     }
 
-    /// Takes over what a comparison of a cluster has found: the parts that have not settled. Whoever may go on by that.
+    /// Takes over what a comparison of a cluster has found: the parts that have not settled. Returns the clusters that may continue by that.
     pub fn compared(&mut self, cluster: Uuid, unsettled: BTreeSet<T>) -> Vec<Uuid> {
         let Some(wave) = self.waves.get(&cluster) else { return Vec::new() };
         let key = (*wave, cluster);
@@ -160,7 +160,7 @@ impl<T: Ord + Clone> Rollout<T> {
         }
     }
 
-    /// The cluster is gone. Whoever may go on by that.
+    /// The cluster is gone. Returns the clusters that may continue by that.
     pub fn remove(&mut self, cluster: Uuid) -> Vec<Uuid> {
         self.waiting.remove(&cluster);
         self.set_wave(cluster, WAVE_MAX)
@@ -185,7 +185,7 @@ mod tests {
 
     const CANARY: Uuid = Uuid::from_u128(1);
     const SECOND: Uuid = Uuid::from_u128(2);
-    const NOBODY: [Uuid; 0] = [];
+    const NO_CLUSTER: [Uuid; 0] = [];
     const LAST: Uuid = Uuid::from_u128(3);
 
     fn charts(numbers: &[u128]) -> BTreeSet<Uuid> {
@@ -194,23 +194,23 @@ mod tests {
 
     fn waves() -> Rollout<Uuid> {
         let mut rollout = Rollout::default();
-        assert_eq!(rollout.set_wave(CANARY, 1), NOBODY);
-        assert_eq!(rollout.set_wave(SECOND, 2), NOBODY);
+        assert_eq!(rollout.set_wave(CANARY, 1), NO_CLUSTER);
+        assert_eq!(rollout.set_wave(SECOND, 2), NO_CLUSTER);
         rollout
     }
 
     #[test]
     fn a_wave_goes_when_every_earlier_one_has_settled() {
         let mut rollout = waves();
-        // Nothing was compared yet: nobody but the first wave may go.
+        // Nothing was compared yet: only the first wave may go.
         assert_eq!(rollout.blocker(CANARY, &charts(&[1])), None);
         let by =
             |rollout: &Rollout<Uuid>, cluster| rollout.blocker(cluster, &charts(&[1])).map(|by| (by.wave, by.cluster));
         assert_eq!(by(&rollout, SECOND), Some((1, CANARY)));
         rollout.wait(SECOND, charts(&[1]));
         rollout.wait(LAST, charts(&[1]));
-        assert_eq!(rollout.compared(SECOND, charts(&[1])), NOBODY, "it waits itself");
-        assert_eq!(rollout.compared(CANARY, charts(&[1])), NOBODY);
+        assert_eq!(rollout.compared(SECOND, charts(&[1])), NO_CLUSTER, "it waits itself");
+        assert_eq!(rollout.compared(CANARY, charts(&[1])), NO_CLUSTER);
         assert_eq!(rollout.compared(CANARY, charts(&[])), [SECOND]);
         rollout.wait(SECOND, charts(&[]));
         assert_eq!(by(&rollout, LAST), Some((2, SECOND)));
@@ -236,9 +236,9 @@ mod tests {
         let mut rollout = waves();
         rollout.compared(SECOND, charts(&[]));
         rollout.wait(LAST, charts(&[1]));
-        assert_eq!(rollout.set_wave(LAST, 1), [LAST], "beside the first one nobody is before it");
+        assert_eq!(rollout.set_wave(LAST, 1), [LAST], "beside the first one no cluster is before it");
         assert!(rollout.holds_up(LAST));
-        assert_eq!(rollout.set_wave(LAST, WAVE_MAX), NOBODY);
+        assert_eq!(rollout.set_wave(LAST, WAVE_MAX), NO_CLUSTER);
         assert!(!rollout.holds_up(LAST));
         assert_eq!(rollout.remove(CANARY), [LAST]);
         assert_eq!(rollout.blocker(LAST, &charts(&[1])), None);
@@ -264,9 +264,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens, nobody is left waiting who may go without having been named, and the last wave costs nothing.
+        /// Whatever happens, each cluster that may continue has been returned, and the last wave costs nothing.
         #[test]
-        fn whoever_may_go_is_named(steps in proptest::collection::vec((0..8_u8, 1..6_u128, 1..=WAVE_MAX, 0..8_usize), 1..60)) {
+        fn each_cluster_that_may_continue_is_returned(steps in proptest::collection::vec((0..8_u8, 1..6_u128, 1..=WAVE_MAX, 0..8_usize), 1..60)) {
             let mut rollout = Rollout::<Uuid>::default();
             let mut named = BTreeSet::new();
             for (what, cluster, wave, mask) in steps {
@@ -305,10 +305,10 @@ mod tests {
             }
         }
 
-        /// A change of every repository, in any order of what happens: each settles after it was written, some never. Nobody is written while an earlier wave has not settled,
-        /// and whoever is not behind one that never settles is written in the end.
+        /// A change of every repository, in any order of what happens: each settles after it was written, some never. No cluster is written while an earlier wave has not settled,
+        /// and each cluster that is not behind one that never settles is written in the end.
         #[test]
-        fn a_change_reaches_whoever_is_not_behind_a_failure(
+        fn a_change_reaches_each_cluster_that_is_not_behind_a_failure(
             waves in proptest::collection::vec(1..=WAVE_MAX, 2..8),
             fails in proptest::collection::vec(any::<bool>(), 8),
             turns in proptest::collection::vec(any::<u8>(), 64),

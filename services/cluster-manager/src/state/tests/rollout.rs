@@ -66,7 +66,7 @@ fn ready(world: &mut World, name: &str, ready: bool) {
 }
 
 #[test]
-fn a_change_goes_on_when_the_earlier_wave_is_ready_and_stops_where_it_is_not() {
+fn a_change_continues_when_the_earlier_wave_is_ready_and_stops_where_it_is_not() {
     let mut world = fleet(Kill::Never);
     let before = runs(&world);
     world.edges.get_mut("Canary").unwrap().unready = true;
@@ -79,7 +79,7 @@ fn a_change_goes_on_when_the_earlier_wave_is_ready_and_stops_where_it_is_not() {
         Some("waits for cluster Canary of wave 1, whose deployments of the same chart are not ready")
     );
     assert!(world.device().deployments_refused.0.is_empty() && world.device().desired.agreed);
-    // Neither time nor a new life of the manager lets anybody by.
+    // Neither time nor a restart of the manager lets a cluster overtake.
     world.run(Duration::from_secs(600));
     world.start();
     world.settle();
@@ -94,7 +94,7 @@ fn a_change_goes_on_when_the_earlier_wave_is_ready_and_stops_where_it_is_not() {
 }
 
 #[test]
-fn taking_a_bad_change_back_needs_nobody_but_those_that_have_it() {
+fn taking_a_bad_change_back_needs_only_the_clusters_that_have_it() {
     let mut world = fleet(Kill::Never);
     world.put(known::chart::EDGE_AGENT, "HelmChartTemplate", chart("good"));
     world.settle();
@@ -110,7 +110,7 @@ fn taking_a_bad_change_back_needs_nobody_but_those_that_have_it() {
 }
 
 #[test]
-fn who_is_not_heard_holds_up_nobody_and_gets_the_change_when_it_is_back() {
+fn an_offline_cluster_blocks_no_other_and_gets_the_change_when_it_is_back() {
     let mut world = fleet(Kill::Never);
     let before = runs(&world);
     let node = world.edges["Canary"].address();
@@ -130,7 +130,7 @@ fn who_is_not_heard_holds_up_nobody_and_gets_the_change_when_it_is_back() {
 }
 
 #[test]
-fn what_somebody_wants_on_a_waiting_cluster_does_not_wait() {
+fn what_an_operator_wants_on_a_waiting_cluster_does_not_wait() {
     let mut world = fleet(Kill::Never);
     let before = runs(&world);
     world.edges.get_mut("Canary").unwrap().unready = true;
@@ -145,7 +145,7 @@ fn what_somebody_wants_on_a_waiting_cluster_does_not_wait() {
 }
 
 #[test]
-fn a_cluster_that_is_deleted_or_put_into_a_later_wave_holds_up_nobody() {
+fn a_cluster_that_is_deleted_or_put_into_a_later_wave_blocks_no_other() {
     for act in [
         |world: &mut World| world.put(CANARY, "EdgeClusterRollout", json!({})),
         |world: &mut World| world.delete(CANARY, "EdgeClusterRollout"),
@@ -176,7 +176,7 @@ fn a_cluster_that_is_deleted_or_put_into_a_later_wave_holds_up_nobody() {
 }
 
 #[test]
-fn a_manager_that_is_killed_at_every_step_lets_nobody_by() {
+fn a_manager_that_is_killed_at_every_step_lets_no_cluster_overtake() {
     let mut world = fleet(Kill::Never);
     let before = runs(&world);
     world.edges.get_mut("Canary").unwrap().unready = true;
