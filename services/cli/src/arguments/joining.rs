@@ -422,6 +422,21 @@ pub enum HostCommand {
     Init(Box<InitArguments>),
     /// Give a member the key of its disk, as its administrator, when no join service is left to do it
     Recover(Box<RecoverArguments>),
+    /// Bind the deployments that are bound to a host to another one, or to none: before the host is switched off
+    Move {
+        /// The host, as CLUSTER/HOST
+        #[arg(value_name = "CLUSTER/HOST")]
+        host: String,
+        /// Host of the same cluster that they move to; by default they float
+        #[arg(long)]
+        to: Option<String>,
+        /// Print what would be moved
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
     /// Refuse a host from here on, whatever else holds, and revoke its join tokens
     Revoke {
         /// UUID of its state disk, name, or CLUSTER/NAME

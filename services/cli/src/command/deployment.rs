@@ -89,7 +89,7 @@ async fn create(
 ///
 /// # Errors
 /// With [`exit::NOT_FOUND`], naming the hosts that there are.
-fn check_host(fleet: &Fleet, cluster: &str, host: Option<&str>) -> anyhow::Result<()> {
+pub(super) fn check_host(fleet: &Fleet, cluster: &str, host: Option<&str>) -> anyhow::Result<()> {
     let Some(host) = host else { return Ok(()) };
     let hosts = fleet.hosts(Some(cluster));
     // A cluster that reports no host at all may be away; then the host cannot be checked.

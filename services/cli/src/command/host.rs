@@ -6,7 +6,7 @@ use join_service_contract::HostState;
 use serde_json::json;
 use service_runtime::exit;
 
-use super::{administrator, attestation_policy, enrol as list_of_hosts, prepare};
+use super::{administrator, attestation_policy, enrol as list_of_hosts, host_move, prepare};
 use crate::arguments::joining::{HostCommand, SignerArguments};
 use crate::client::{Client, Scope};
 use crate::options::Options;
@@ -35,6 +35,9 @@ pub async fn run(command: HostCommand) -> anyhow::Result<()> {
         HostCommand::Prepare(arguments) => prepare::run(*arguments).await,
         HostCommand::Init(arguments) => administrator::init(*arguments).await,
         HostCommand::Recover(arguments) => administrator::recover(*arguments).await,
+        HostCommand::Move { host, to, dry_run, options } => {
+            host_move::run(&host, to.as_deref(), dry_run, &options).await
+        }
         HostCommand::Revoke { host, wait, signer, options } => revoke(&host, wait, &signer, &options).await,
     }
 }

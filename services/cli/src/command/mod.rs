@@ -20,6 +20,7 @@ pub mod edit;
 pub mod enrol;
 pub mod from_image;
 pub mod host;
+mod host_move;
 pub mod identity;
 pub mod join_secret;
 pub mod past;
