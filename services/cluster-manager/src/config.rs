@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use configdb_schema::document::JsonObject;
 use configdb_schema::{NameRule, Organisation};
 pub use git_hosting::http::Anonymous;
+use identity_provider::issuer;
 use serde_json::Value;
 use service_runtime::config::{ConfigTable as _, RangeError};
 use service_runtime::config_table;
@@ -359,11 +360,8 @@ impl Config {
             return fault("git.cert_file", "and git.key_file go together; give both or none");
         }
         self.git.external.validate()?;
-        let loopback = ["http://127.0.0.1:", "http://localhost:"];
-        if let Some(issuer) = &self.api.oidc.issuer
-            && !(issuer.starts_with("https://") || loopback.iter().any(|start| issuer.starts_with(start)))
-        {
-            return fault("api.oidc.issuer", "must begin with https://, or be on this machine");
+        if self.api.oidc.issuer.as_ref().is_some_and(|issuer| !issuer::is_issuer(issuer)) {
+            return fault("api.oidc.issuer", issuer::RULE);
         }
         if self.api.oidc.issuer.is_some() && self.api.oidc.audience.is_empty() {
             return fault("api.oidc.audience", "is empty; then tokens for any audience would be accepted");

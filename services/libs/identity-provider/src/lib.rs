@@ -3,11 +3,13 @@
 //! | module | knows |
 //! |---|---|
 //! | `provider` | discovery, keys, and what makes a token good |
+//! | [`issuer`] | which issuers are believed at all |
 //! | `login` | the authorization code flow with PKCE |
 //!
 //! What a user may do is not known here.
 #![warn(missing_docs)]
 
+pub mod issuer;
 mod login;
 mod provider;
 
