@@ -157,8 +157,7 @@ pub fn yaml(value: &Value) -> anyhow::Result<String> {
 /// A moment (UTC ms) as text of second precision.
 #[must_use]
 pub fn moment(ms: u64) -> String {
-    let stamp = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
-    stamp.map_or_else(|| format!("{ms} ms"), |t| t.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+    fleet_view::history::export::moment(ms)
 }
 
 /// How long ago `since` lies before `now` (both UTC ms), in its two largest units.

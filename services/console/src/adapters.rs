@@ -5,5 +5,7 @@ pub mod assets;
 pub mod history;
 pub mod http;
 pub mod hub;
+pub mod replay;
+pub mod sessions;
 pub mod sparkplug;
 pub mod stream;

@@ -6,11 +6,13 @@ use std::path::PathBuf;
 use access::claims::ClaimRules;
 use configdb_schema::Organisation;
 use configdb_schema::address::CONSOLE_NODE;
+use identity_provider::issuer;
 use service_runtime::config::{ConfigTable as _, RangeError, Secret};
 use service_runtime::config_table;
 use service_runtime::health::HttpConfig;
 use service_runtime::service::ServiceConfig;
 use service_runtime::state_dir::StateDir;
+use sha2::{Digest as _, Sha256};
 use sparkplug::{EdgeNodeDescriptor, HostId};
 use sparkplug_mqtt::MqttConfig;
 
@@ -98,14 +100,16 @@ impl OidcConfig {
         ClaimRules::new(&self.claim, scopes, &self.clusters).map_err(ConfigError::OidcClusters)
     }
 
+    /// A text that is another one when who signs in would be someone else, or may other things.
+    fn fingerprint(&self) -> String {
+        let Self { issuer, client_id, claim, viewers, operators, administrators, clusters, .. } = self;
+        let rules = format!("{:?}", (issuer, client_id, claim, viewers, operators, administrators, clusters));
+        hex::encode(Sha256::digest(rules))
+    }
+
     fn check(&self) -> Result<(), ConfigError> {
-        let is_local = |issuer: &str| {
-            ["http://127.0.0.1", "http://localhost"].iter().any(|start| {
-                issuer.strip_prefix(start).is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/']))
-            })
-        };
         match &self.issuer {
-            Some(issuer) if !issuer.starts_with("https://") && !is_local(issuer) => Err(ConfigError::OidcIssuer),
+            Some(issuer) if !issuer::is_issuer(issuer) => Err(ConfigError::OidcIssuer),
             Some(_) if self.client_id.is_empty() => Err(ConfigError::OidcClientId),
             _ => self.rules().map(drop),
         }
@@ -137,7 +141,7 @@ pub enum ConfigError {
     #[error("web.cert_file and web.key_file go together; give both or none")]
     HalfOfTls,
     /// `oidc.issuer`
-    #[error("oidc.issuer must begin with https://, or be on this machine")]
+    #[error("oidc.issuer {}", issuer::RULE)]
     OidcIssuer,
     /// `oidc.client_id`
     #[error("oidc.client_id is empty; then identities for anybody would be taken")]
@@ -160,6 +164,8 @@ pub enum Role {
         /// Ask nodes whose birth was not received for a rebirth; otherwise nothing is published.
         rebirths: bool,
     },
+    /// A fleet as a console has recorded it: no broker, nothing but the lines of an export.
+    Replay,
 }
 
 /// What the state and the sessions are made with.
@@ -181,6 +187,8 @@ pub struct Settings {
     pub read_only: Option<&'static str>,
     /// How long the past is kept; None: it is not recorded.
     pub history: Option<Retention>,
+    /// By what the identity provider's claims count: other rules have another text.
+    pub rules: String,
     /// First revision of tables: later than any of an earlier process.
     pub rev: u64,
 }
@@ -220,6 +228,7 @@ impl Config {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             read_only: self.web.read_only.then_some("this console is read-only: web.read_only is set"),
             history: (keep.days > 0).then_some(keep),
+            rules: self.oidc.fingerprint(),
             rev: wall.saturating_mul(REVISIONS_PER_MS),
         })
     }

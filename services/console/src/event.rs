@@ -6,9 +6,11 @@ use access::audit::AuditRecord;
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::host::{HostEvent, HostRequest};
 
+use crate::kept::KeptSession;
 use crate::published::{Published, TableName};
 use crate::question::{Answer as Answered, Asked};
 use crate::record::{Answer, Record};
+use crate::replay::Step;
 
 /// What comes in.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,6 +25,8 @@ pub enum Event {
     Node(NodeEvent),
     /// From the history.
     History(Answer),
+    /// From an export that is replayed.
+    Replayed(Step),
     /// A client asks something.
     Asked(Box<Asked>),
     /// A client follows these tables.
@@ -42,6 +46,8 @@ pub enum Effect {
     Answer(Box<Answered>),
     /// To the record of writes.
     Keep(Box<AuditRecord>),
+    /// To the file of sessions, before anything that comes after.
+    KeepSessions(Vec<KeptSession>),
     /// To the history.
     Record(Arc<Record>),
     /// A table has changed, or somebody looks at it for the first time.

@@ -7,7 +7,7 @@
 //!                         births, data, deaths of all nodes: adapters/sparkplug (Host Application, Edge Node ORG-Central/Console)
 //! ```
 //!
-//! It calls no service and stores nothing but its bdSeq, its history and the record of what people did here: it can be stopped, and nothing else changes. A read never causes a message.
+//! It calls no service and stores nothing but its bdSeq, its history, the hashes of sessions and the record of what people did here: it can be stopped, and nothing else changes. A read never causes a message.
 //!
 //! What people do ([`action`]) is asked of the state ([`question`]): who they are (`state/users.rs`), whether they may ([`access`]), what it comes to as requests to ConfigDB
 //! ([`fleet_view::requests`]), and what ConfigDB answers (`state/actions.rs`). `adapters/answers.rs` records it before it is answered. What a table means is
@@ -22,9 +22,12 @@ pub mod action;
 pub mod adapters;
 pub mod config;
 pub mod event;
+pub mod kept;
 pub mod question;
 pub mod reconcile;
 pub mod record;
+pub mod replay;
+pub mod sight;
 pub mod state;
 
 mod node;
@@ -48,7 +51,9 @@ pub use state::State;
 use adapters::answers::Answers;
 use adapters::history::History;
 use adapters::hub::{Hub, Request};
-use adapters::sparkplug::{Sessions, node_event};
+use adapters::replay::Source;
+use adapters::sessions::SessionFile;
+use adapters::sparkplug::{Sessions, host_event, node_event};
 use config::{Role, Settings, WebConfig};
 use event::{Effect, Event};
 
@@ -77,7 +82,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
 /// # Errors
 /// As [`run`].
 pub async fn serve(config: Config, listener: TcpListener, shutdown: Shutdown, health: Health) -> anyhow::Result<()> {
-    serve_as(Role::Console, config, listener, shutdown, health).await
+    serve_as(Role::Console, None, config, listener, shutdown, health).await
 }
 
 /// Shows every Edge Node of any broker until `shutdown`, without being one. Publishes nothing, unless `rebirths`: then nodes whose birth was not received are asked for it.
@@ -91,12 +96,27 @@ pub async fn explore(
     shutdown: Shutdown,
     health: Health,
 ) -> anyhow::Result<()> {
-    serve_as(Role::Explorer { rebirths }, config, listener, shutdown, health).await
+    serve_as(Role::Explorer { rebirths }, None, config, listener, shutdown, health).await
+}
+
+/// Shows until `shutdown` what an export of a history holds, without a broker. It keeps a history of its own, so that its past can be looked at, too.
+///
+/// # Errors
+/// As [`run`].
+pub async fn replay(
+    config: Config,
+    source: Source,
+    listener: TcpListener,
+    shutdown: Shutdown,
+    health: Health,
+) -> anyhow::Result<()> {
+    serve_as(Role::Replay, Some(source), config, listener, shutdown, health).await
 }
 
 // long: all adapters are made and started here, in the order in which they need each other.
 async fn serve_as(
     role: Role,
+    source: Option<Source>,
     config: Config,
     listener: TcpListener,
     shutdown: Shutdown,
@@ -110,13 +130,20 @@ async fn serve_as(
     let mut history = History::start(&config.state_dir, settings.history, clock);
     let site = adapters::http::Site::new(&config, &settings, hub.clone(), history.reader(), clock)?;
     let mut answers = Answers::new(RecordFile::new(records::path(&config.state_dir)));
+    let (session_file, kept) = SessionFile::open(&config.state_dir, &settings.rules);
     let mut state = State::new(settings, clock.now())?;
+    if role == Role::Console {
+        state.restore_sessions(kept, clock.now());
+    }
     let http_stop = shutdown.child();
     let mut http = tokio::spawn(adapters::http::serve(listener, site, tls, http_stop.clone()));
     if role == Role::Console {
         report(&health, "mqtt", Err("connecting"));
     }
-    report(&health, "mqtt_host", Err("connecting"));
+    if role != Role::Replay {
+        report(&health, "mqtt_host", Err("connecting"));
+    }
+    let mut replayed = source.map(adapters::replay::start);
     state.on_event(Event::Started, clock.now());
     loop {
         for effect in state.poll_effects() {
@@ -126,6 +153,7 @@ async fn serve_as(
                 Effect::Record(record) => history.record(record),
                 Effect::Answer(answer) => answers.answer(*answer),
                 Effect::Keep(record) => answers.keep(*record),
+                Effect::KeepSessions(sessions) => session_file.write(&sessions).await,
                 other => sessions.execute(other).await.context("a session ended")?,
             }
         }
@@ -150,7 +178,10 @@ async fn serve_as(
             },
             answer = history.recv() => Event::History(answer),
             () = clock.sleep_until(state.next_deadline()) => Event::DeadlineReached,
-            event = sessions.host.recv() => Event::Host(event.context("the task of the host application ended")?),
+            event = host_event(&mut sessions.host) => {
+                Event::Host(event.context("the task of the host application ended")?)
+            }
+            step = adapters::replay::next(&mut replayed) => Event::Replayed(step.context("the replay ended")?),
             ended = &mut http => return ended.context("the HTTP server has panicked")?.context("the HTTP server ended"),
         };
         report_event(&health, &event);
@@ -166,6 +197,9 @@ async fn serve_as(
     if let Some(record) = state.last_record(clock.now()) {
         history.record(record);
     }
+    if let Some(sessions) = state.take_sessions(clock.now()) {
+        session_file.write(&sessions).await;
+    }
     history.stop().await;
     answers.stop().await;
     sessions.stop().await;
@@ -179,12 +213,14 @@ fn settings(role: Role, config: &Config, clock: Clock) -> anyhow::Result<Setting
         .context("the configuration is not usable")
         .map_err(|error| exit::with_code(exit::CONFIG, error))?;
     // Who looks at a broker for a while leaves nothing behind.
-    let history = settings.history.filter(|_| role == Role::Console);
+    let history = settings.history.filter(|_| !matches!(role, Role::Explorer { .. }));
     let read_only = match role {
         Role::Explorer { .. } => Some("an explorer only looks"),
+        Role::Replay => Some("a replay only shows what was"),
         Role::Console => settings.read_only,
     };
-    Ok(Settings { role, history, read_only, ..settings })
+    let broker = if role == Role::Replay { "none: a replay".to_owned() } else { settings.broker };
+    Ok(Settings { role, history, read_only, broker, ..settings })
 }
 
 fn tls(config: &WebConfig) -> anyhow::Result<Option<Tls>> {

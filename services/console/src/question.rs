@@ -24,6 +24,20 @@ impl SessionHash {
     pub fn of(text: &str) -> Self {
         Self(Sha256::digest(text).into())
     }
+
+    /// As it is kept: hexadecimal in lower case.
+    #[must_use]
+    pub fn to_hex(self) -> String {
+        hex::encode(self.0)
+    }
+
+    /// As [`SessionHash::to_hex`] writes it; None: the text is something else.
+    #[must_use]
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let mut bytes = [0; 32];
+        hex::decode_to_slice(text, &mut bytes).ok()?;
+        Some(Self(bytes))
+    }
 }
 
 /// What a caller shows.
@@ -55,6 +69,8 @@ pub struct Asked {
 pub enum Question {
     /// Who am I?
     Who,
+    /// Who am I who only looks? A session is not used by that, and one that rests is good enough.
+    Watches,
     /// Begin a session under this hash.
     SignIn(SessionHash),
     /// Begin a session of a user whom the identity provider vouches for.

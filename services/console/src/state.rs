@@ -3,6 +3,7 @@
 mod actions;
 mod asking;
 mod recorder;
+mod replayed;
 mod users;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,12 +26,14 @@ use sparkplug::{EdgeNodeDescriptor, Metric, NameError, Now, TypedMetrics};
 
 use crate::config::{Role, Settings};
 use crate::event::{Effect, Event};
+use crate::kept::KeptSession;
 use crate::node::ConsoleNode;
 use crate::published::{Published, TableName};
 use crate::reconcile;
 use crate::record::{Answer, Record, Standing, Tables};
 use actions::Actions;
 use recorder::{Outlook, Recorder};
+use replayed::Replay;
 pub use users::AGE_MAX as SESSION_AGE_MAX;
 use users::Users;
 
@@ -48,6 +51,9 @@ const PACE_OF_COST: u32 = 10;
 
 /// How often own metrics, rates and expected nodes are looked at.
 const UPKEEP: Duration = Duration::from_secs(1);
+
+/// How often it is kept when sessions were used.
+const KEEP_SESSIONS: Duration = Duration::from_secs(60);
 
 /// Sentences on what is missing.
 const MISSING_MAX: usize = 5;
@@ -132,8 +138,12 @@ pub struct State {
     rev: u64,
     pace: Duration,
     upkeep: Duration,
+    /// When sessions that were only used are kept again.
+    keep_sessions: Duration,
     node: ConsoleNode,
     recorder: Recorder,
+    /// What is shown in place of the replicas.
+    replay: Option<Replay>,
     users: Users,
     actions: Actions,
     past: Past,
@@ -160,10 +170,12 @@ impl State {
             rev: settings.rev,
             pace: PACE_MIN,
             upkeep: now.mono,
+            keep_sessions: now.mono + KEEP_SESSIONS,
             past: Past::default(),
             node: ConsoleNode { version: settings.version.clone(), ..ConsoleNode::default() },
             recorder: Recorder::new(if settings.history.is_some() { Standing::Opening } else { Standing::Off }),
             effects: Vec::new(),
+            replay: (settings.role == Role::Replay).then(Replay::default),
             settings,
         })
     }
@@ -212,6 +224,7 @@ impl State {
             Event::Host(event) => self.on_host(&event, now),
             Event::Node(_) => {}
             Event::History(answer) => self.on_history(answer, now),
+            Event::Replayed(step) => self.on_replayed(step, now),
             Event::Asked(asked) => self.on_asked(*asked, now),
             Event::Watch(tables) => {
                 self.viewers += 1;
@@ -268,7 +281,7 @@ impl State {
             return;
         }
         let complete = self.is_complete();
-        let central = self.fleet.config.is_complete() && self.fleet.manager.is_complete();
+        let central = self.replay.is_some() || (self.fleet.config.is_complete() && self.fleet.manager.is_complete());
         let outlook =
             Outlook { online: self.online.is_ok(), complete, central, unborn: reconcile::unborn(&self.fleet) };
         self.effects.extend(self.recorder.poll(&live, &outlook, now).map(Effect::Record));
@@ -278,6 +291,23 @@ impl State {
     #[must_use]
     pub fn last_record(&self, now: Now) -> Option<Arc<Record>> {
         self.recorder.farewell("the console was stopped", now).map(Arc::new)
+    }
+
+    /// Takes over the sessions of an earlier process.
+    pub fn restore_sessions(&mut self, kept: Vec<KeptSession>, now: Now) {
+        self.users.restore(kept, now);
+    }
+
+    /// What is to be kept of the sessions when the console stops.
+    pub fn take_sessions(&mut self, now: Now) -> Option<Vec<KeptSession>> {
+        self.users.take_kept(true, now).filter(|_| self.settings.role == Role::Console)
+    }
+
+    /// Keeps the sessions for the next process: at once what began or ended, now and then when they were used.
+    fn keep_sessions(&mut self, is_time: bool, now: Now) {
+        if self.settings.role == Role::Console {
+            self.effects.extend(self.users.take_kept(is_time, now).map(Effect::KeepSessions));
+        }
     }
 
     fn is_complete(&self) -> bool {
@@ -370,9 +400,14 @@ impl State {
 
     fn upkeep(&mut self, now: Now) {
         self.upkeep = now.mono + UPKEEP;
+        let is_time = now.mono >= self.keep_sessions;
+        if is_time {
+            self.keep_sessions = now.mono + KEEP_SESSIONS;
+        }
+        self.keep_sessions(is_time, now);
         let expected = match self.settings.role {
             Role::Console => reconcile::expected(&self.fleet),
-            Role::Explorer { .. } => BTreeSet::new(),
+            Role::Explorer { .. } | Role::Replay => BTreeSet::new(),
         };
         for node in expected.difference(&self.expected) {
             self.effects.push(Effect::Host(HostRequest::Expect { node: node.clone() }));
@@ -393,7 +428,7 @@ impl State {
     fn missing(&self, max: usize) -> Vec<String> {
         match self.settings.role {
             Role::Console => reconcile::missing(&self.fleet, max),
-            Role::Explorer { .. } => Vec::new(),
+            Role::Explorer { .. } | Role::Replay => Vec::new(),
         }
     }
 
@@ -429,6 +464,9 @@ impl State {
 
     /// The rows of a table. `shared`: those of the fleet, if another table of the same turn has made them.
     fn rows<'a>(&'a self, table: &TableName, shared: &mut Option<Rows<'a>>) -> Table {
+        if let (Some(replay), Some(view)) = (&self.replay, table.view()) {
+            return (*replay.table(view)).clone();
+        }
         if source(table) == Source::Fleet && !matches!(table, TableName::Hosts | TableName::Policies) {
             let rows = shared.get_or_insert_with(|| Rows::of(&self.fleet));
             return match table {
@@ -459,14 +497,15 @@ impl State {
     fn own_row(&self) -> Table {
         let missing = self.missing(MISSING_MAX);
         let online = self.online.is_ok();
-        let (health, reasons) = match &self.online {
+        let replayed = self.replay.as_ref().map(|replay| (Health::Working, vec![replay.sentence()]));
+        let (health, reasons) = replayed.unwrap_or_else(|| match &self.online {
             Err(reason) => (Health::Away, vec![format!("no session with the broker: {reason}")]),
             Ok(()) if missing.is_empty() => match self.recorder.standing() {
                 Standing::Failed(_) => (Health::Attention, self.recorder.standing().reason().into_iter().collect()),
                 _ => (Health::Good, Vec::new()),
             },
             Ok(()) => (Health::Working, missing.clone()),
-        };
+        });
         let row = json!({
             "key": "console", "health": health, "reasons": reasons, "broker": self.settings.broker, "online": online,
             "since": self.online_since, "complete": online && missing.is_empty(), "missing": missing,

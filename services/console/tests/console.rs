@@ -27,7 +27,7 @@ pub(crate) struct Scene {
     shutdown: Shutdown,
     running: tokio::task::JoinHandle<anyhow::Result<()>>,
     pub(crate) state: tempfile::TempDir,
-    _centre: Vec<EdgeNodeHandle>,
+    _central: Vec<EdgeNodeHandle>,
 }
 
 /// A node that lives as long as the handle.
@@ -64,7 +64,7 @@ impl Scene {
             Metric::new(names::CONFIG_OBJECTS, 0_u64),
             Metric::string(names::REQUEST_RESULT, None),
         ];
-        let centre = vec![
+        let central = vec![
             node(&broker, "ACME-Central", "ConfigDB", config_metrics),
             node(&broker, "ACME-Central", "Cluster-Manager", NodeMetrics::default().to_metrics()),
             node(&broker, "ACME-Central", "Monitor", MonitorNode::default().to_metrics()),
@@ -73,9 +73,21 @@ impl Scene {
         let mut config = config(&broker, &state);
         change(&mut config);
         let (address, shutdown, running) = run(config).await;
-        let scene = Self { broker, address, shutdown, running, state, _centre: centre };
+        let scene = Self { broker, address, shutdown, running, state, _central: central };
         scene.until("console", |rows| rows.iter().any(|row| row["complete"] == true)).await;
         scene
+    }
+
+    /// A console that shows an export, as fast as it goes, beside a broker that it does not know.
+    pub(crate) async fn replay(file: std::path::PathBuf) -> Self {
+        let (broker, state) = (Mosquitto::start(), tempfile::tempdir().unwrap());
+        let listener = console::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let (address, shutdown) = (listener.local_addr().unwrap(), Shutdown::new());
+        let (progress, _) = tokio::sync::watch::channel(console::replay::Progress::default());
+        let source = console::adapters::replay::Source { file, speed: None, repeat: false, progress };
+        let config = console::Config { state_dir: state.path().into(), ..console::Config::default() };
+        let running = tokio::spawn(console::replay(config, source, listener, shutdown.clone(), Health::new()));
+        Self { broker, address, shutdown, running, state, _central: Vec::default() }
     }
 
     /// Stops the console and starts another one in its place.
@@ -323,7 +335,7 @@ async fn an_explorer_shows_a_foreign_node_and_says_nothing() {
     let address = taken.local_addr().unwrap();
     let (shutdown, health) = (Shutdown::new(), Health::new());
     let running = tokio::spawn(console::explore(config, taken, false, shutdown.clone(), health.clone()));
-    let scene = Scene { broker, address, shutdown, running, state, _centre: Vec::new() };
+    let scene = Scene { broker, address, shutdown, running, state, _central: Vec::default() };
     scene.until("console", |rows| rows.iter().any(|row| row["complete"] == true && row["health"] == "good")).await;
     assert!(health.is_ready());
     let press = node(&scene.broker, "Foreign", "Press", vec![Metric::new("Speed", 7_u32)]);

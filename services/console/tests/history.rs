@@ -99,6 +99,41 @@ async fn while_the_console_was_away_there_is_a_gap_and_then_what_changed() {
 }
 
 #[tokio::test]
+async fn an_export_is_shown_again_without_a_broker() {
+    let scene = Scene::start().await;
+    scene.recording().await;
+    let historian = historian(&scene);
+    events_until(&scene, "", |answer| event(answer, "birth").is_some()).await;
+    historian.stop().await;
+    events_until(&scene, "", |answer| event(answer, "death").is_some()).await;
+    let live = json(&scene, "/api/v1/services").await;
+    let (status, head, body) = scene.get("/api/v1/export", "").await;
+    assert!(status == 200 && head.contains("cache-control: no-store"), "{head}");
+    scene.stop().await;
+    // The body comes in chunks, whose lengths are lines of their own.
+    let lines: String = body.lines().filter(|line| line.starts_with('{')).flat_map(|line| [line, "\n"]).collect();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("export.jsonl");
+    std::fs::write(&file, lines).unwrap();
+    let contents = console::adapters::replay::check(&file).await.unwrap();
+    assert!(contents.is_whole && contents.header.organisation == "ACME", "{contents:?}");
+    let again = Scene::replay(file).await;
+    let shown = again.until("services", |rows| rows.iter().any(|row| row["alive"] == false)).await;
+    assert_eq!(serde_json::json!(shown), live["rows"]);
+    let own = again.until("console", |rows| rows[0]["reasons"][0].as_str().unwrap().contains("it has ended")).await;
+    assert_eq!((&own[0]["online"], &own[0]["broker"]), (&true.into(), &"none: a replay".into()));
+    // What it shows it has recorded, so that its past can be looked at; and nothing can be done.
+    again.recording().await;
+    let (status, _, body) = again.get("/api/v1/session", "").await;
+    let session: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(
+        (status, &session["can_sign_in"], &session["read_only"]),
+        (200, &false.into(), &"a replay only shows what was".into())
+    );
+    again.stop().await;
+}
+
+#[tokio::test]
 async fn a_broker_that_is_gone_is_a_gap() {
     let mut scene = Scene::start().await;
     scene.recording().await;

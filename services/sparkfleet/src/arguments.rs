@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
+use clap::parser::ValueSource;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use service_runtime::exit;
 use sparkfleet_cli::options::{Connection, Printing};
 use sparkfleet_up::arguments::{SimulateArguments, SimulateHostArguments, UpArguments};
 use uuid::Uuid;
@@ -43,8 +45,32 @@ impl Arguments {
         let parse = |command: clap::Command, words: Vec<std::ffi::OsString>| command.try_get_matches_from(words);
         let matches = sparkfleet_cli::context::read(Self::described(), words, parse)?;
         let matches = matches.unwrap_or_else(|error| error.exit());
+        if let Some(("up", up)) = matches.subcommand() {
+            check_broker_of_up(up)?;
+        }
         Ok(Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))
     }
+}
+
+/// The embedded broker and another one exclude each other. clap would name `--broker` also where the environment names it, which the user has not written.
+///
+/// # Errors
+/// With [`exit::USAGE`], naming what was set.
+fn check_broker_of_up(up: &clap::ArgMatches) -> anyhow::Result<()> {
+    let set_by = match up.value_source("broker") {
+        Some(ValueSource::CommandLine) => "--broker",
+        Some(ValueSource::EnvVariable) => "SPARKFLEET_BROKER",
+        _ => return Ok(()),
+    };
+    let of_embedded =
+        [("listen", "--listen is of the embedded broker"), ("replay", "--replay is shown on a broker of its own")];
+    let given = of_embedded.iter().find(|(id, _)| up.value_source(id) == Some(ValueSource::CommandLine));
+    let Some((id, what)) = given else { return Ok(()) };
+    let broker = up.get_one::<String>("broker").map_or("", String::as_str);
+    let mend = if set_by == "--broker" { "leave out" } else { "unset" };
+    let error =
+        anyhow::anyhow!("{what}, and {set_by} names another one ({broker}): {mend} {set_by}, or leave out --{id}");
+    Err(exit::with_code(exit::USAGE, error))
 }
 
 /// clap shows the text below a command's help for that command alone.
@@ -197,4 +223,43 @@ pub struct StoreArguments {
     #[command(flatten)]
     #[expect(missing_docs, reason = "options are documented where they are defined")]
     pub printing: Printing,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broker_beside_the_embedded_one_is_refused_by_what_the_user_has_set() {
+        let refusal = |words: &[&str], variable: Option<&'static str>| {
+            let command = Arguments::command().mut_subcommand("up", |up| {
+                // The environment of the test is not to be changed: a variable that is there stands for ours.
+                up.mut_arg("broker", |broker| match variable {
+                    Some(name) => broker.env(name),
+                    None => broker.env(None::<&'static str>),
+                })
+            });
+            let matches = command.try_get_matches_from(["sparkfleet", "up"].iter().chain(words)).unwrap();
+            check_broker_of_up(matches.subcommand().unwrap().1).map_err(|error| {
+                assert_eq!(exit::code_of(&error), exit::USAGE);
+                error.to_string()
+            })
+        };
+        // PATH is set wherever a test runs.
+        let path = std::env::var("PATH").unwrap();
+        let listen = ["--listen", "127.0.0.1:1"];
+        assert_eq!(
+            refusal(&listen, Some("PATH")),
+            Err(format!(
+                "--listen is of the embedded broker, and SPARKFLEET_BROKER names another one ({path}): unset SPARKFLEET_BROKER, or leave out --listen"
+            ))
+        );
+        let both = [&listen[..], &["--broker", "mqtt://a"]].concat();
+        let text = "--listen is of the embedded broker, and --broker names another one (mqtt://a): leave out --broker, or leave out --listen";
+        assert_eq!(refusal(&both, None), Err(text.to_owned()));
+        assert_eq!(refusal(&listen, None), Ok(()));
+        assert_eq!(refusal(&["--broker", "mqtt://a"], None), Ok(()));
+        let replay = refusal(&["--replay", "f", "--broker", "mqtt://a"], None).unwrap_err();
+        assert!(replay.ends_with("leave out --replay"), "{replay}");
+    }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use join_protocol::simulated::LOCK_REGISTER;
+use sparkfleet_cli::arguments::replay::Speed;
 use sparkfleet_cli::options::{Connection, Options};
 
 /// `sparkfleet up`.
@@ -16,7 +17,7 @@ pub struct UpArguments {
     #[arg(long, default_value = "127.0.0.1:1883")]
     pub listen: std::net::SocketAddr,
     /// Use the broker of the site instead of an embedded one: mqtt://HOST:PORT
-    #[arg(long, env = "SPARKFLEET_BROKER", conflicts_with = "listen")]
+    #[arg(long, env = "SPARKFLEET_BROKER")]
     pub broker: Option<String>,
     /// Version of MQTT that every part speaks: 3.1.1, 5, or auto, which is 5 where the server speaks it
     #[arg(long, env = "SPARKFLEET_PROTOCOL", default_value = "auto")]
@@ -42,6 +43,15 @@ pub struct UpArguments {
     /// Hosts of each simulated edge cluster
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
     pub hosts: u16,
+    /// Show a fleet as it was instead of running one: an export (`sparkfleet events --export FILE`) or a recording (`sparkfleet watch --record FILE`)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["load", "take_over", "hosts"])]
+    pub replay: Option<PathBuf>,
+    /// With --replay: how many times as fast as it was, for example 60 or 0.5; max: as fast as it goes
+    #[arg(long, requires = "replay", default_value = "1", value_parser = sparkfleet_cli::arguments::replay::speed, allow_hyphen_values = true)]
+    pub speed: Speed,
+    /// With --replay: begin again at the end
+    #[arg(long = "loop", requires = "replay")]
+    pub repeat: bool,
     /// Print one line per change instead of a live table (also when the output is not a terminal)
     #[arg(long)]
     pub plain: bool,

@@ -229,7 +229,7 @@ fn git_address(arguments: &UpArguments) -> anyhow::Result<std::net::SocketAddr> 
 }
 
 /// The console's address. It is served without login, so no one else's machine may reach it.
-async fn console_listener(arguments: &UpArguments) -> anyhow::Result<tokio::net::TcpListener> {
+pub async fn console_listener(arguments: &UpArguments) -> anyhow::Result<tokio::net::TcpListener> {
     let listen = arguments.console_listen;
     if !listen.ip().is_loopback() {
         let error = anyhow!("--console-listen {listen} must be a loopback address: the console of `up` has no login");

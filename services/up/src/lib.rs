@@ -9,6 +9,7 @@ pub mod gate;
 mod hints;
 pub mod host;
 pub mod joining;
+mod replay;
 mod screen;
 pub mod simulate;
 
@@ -42,6 +43,9 @@ pub async fn run(arguments: UpArguments) -> anyhow::Result<()> {
     let organisation = Organisation::new(arguments.organisation.clone())
         .context("--organisation")
         .map_err(|error| exit::with_code(exit::CONFIG, error))?;
+    if let Some(file) = arguments.replay.clone() {
+        return replay::run(&arguments, &file).await;
+    }
     let load = factory::read_load(arguments.load.as_deref())?;
     let _lock = factory::prepare(&arguments)?;
     let shutdown = Shutdown::on_signals().context("cannot listen to signals")?;

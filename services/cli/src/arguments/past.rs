@@ -1,5 +1,7 @@
 //! Options of the commands that ask the console about the past.
 
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum};
 use fleet_view::history::View;
 use jiff::Timestamp;
@@ -21,6 +23,9 @@ pub struct EventsArguments {
     /// As many at most, the latest ones
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub limit: u32,
+    /// Write everything that the console has recorded of that time into a new file, for `sparkfleet up --replay`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["cluster", "limit"])]
+    pub export: Option<PathBuf>,
     #[command(flatten)]
     #[expect(missing_docs, reason = "options are documented where they are defined")]
     pub address: ConsoleAddress,

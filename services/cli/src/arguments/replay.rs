@@ -16,6 +16,9 @@ pub struct ReplayArguments {
     /// How many times as fast as it was recorded, for example 10 or 0.5; max: as fast as it goes
     #[arg(long, default_value = "1", value_parser = speed, allow_hyphen_values = true)]
     pub speed: Speed,
+    /// Begin again at the end, until Ctrl-C
+    #[arg(long = "loop")]
+    pub repeat: bool,
     /// Put this in front of every group, so that no host takes the replay for the living nodes
     #[arg(long, default_value = "", value_name = "TEXT")]
     pub group_prefix: String,
@@ -30,7 +33,11 @@ pub struct ReplayArguments {
 /// How many times as fast as it was recorded; None: as fast as it goes.
 pub type Speed = Option<f64>;
 
-fn speed(text: &str) -> Result<Speed, String> {
+/// Reads a speed: a number larger than 0, or `max`.
+///
+/// # Errors
+/// It is something else.
+pub fn speed(text: &str) -> Result<Speed, String> {
     if text == "max" {
         return Ok(None);
     }

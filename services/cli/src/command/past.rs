@@ -1,5 +1,7 @@
 //! `sparkfleet events` and `sparkfleet at`: what happened, and what was there at a time. The console keeps it; this asks the console.
 
+mod export;
+
 use anyhow::anyhow;
 use fleet_view::deltas::Table as Rows;
 use fleet_view::history::{Change, View, transitions};
@@ -60,6 +62,12 @@ pub async fn events(arguments: &EventsArguments) -> anyhow::Result<()> {
         return Err(usage(anyhow!("--since is later than --until")));
     }
     let api = ConsoleApi::open(&arguments.address.console, &arguments.address.access, arguments.presentation.timeout)?;
+    if let Some(file) = &arguments.export {
+        let changes = export::write(&api, (since, until), file).await?;
+        let value = json!({ "file": file, "changes": changes });
+        let lines = || vec![format!("{changes} changes; `sparkfleet up --replay {}` shows them", file.display())];
+        return output::print(arguments.presentation.output, lines, &value);
+    }
     let (mut events, mut before, mut gaps, mut begins) = (Vec::new(), None, Vec::new(), None);
     let is_more = loop {
         let wanted = (arguments.limit as usize).saturating_sub(events.len());

@@ -23,6 +23,9 @@ use crate::watch::recording::{Recorded, Recording};
 /// After this time without a word it is said how far it has come.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
+/// Nodes for which a replay speaks, at most.
+const NODES_MAX: usize = 100_000;
+
 /// How long a living node has to answer. It repeats its birth within a second.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
@@ -32,12 +35,20 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// With [`exit::CONFIG`]: the recording cannot be read. With [`exit::REFUSED`]: a node of it lives on the broker. With [`exit::UNAVAILABLE`]: there is no broker, or the connection
 /// was lost. With [`exit::INTERRUPTED`]: a signal came first.
 pub async fn run(arguments: ReplayArguments) -> anyhow::Result<()> {
+    let shutdown = Shutdown::on_signals()?;
+    play_until(arguments, &shutdown).await
+}
+
+/// The same until `shutdown`.
+///
+/// # Errors
+/// As [`run`].
+pub async fn play_until(arguments: ReplayArguments, shutdown: &Shutdown) -> anyhow::Result<()> {
     if arguments.filter.kind.contains(&MessageKind::State) {
         let error = anyhow!("--kind STATE: a STATE message speaks for a living Host Application; it is not replayed");
         return Err(exit::with_code(exit::USAGE, error));
     }
-    let nodes = born_in(&arguments, Recording::open(&arguments.file)?);
-    let recording = Recording::open(&arguments.file)?;
+    let nodes = born_in(&arguments, Recording::open(&arguments.file)?)?;
     let mqtt = crate::client::mqtt_config(&arguments.connection)?;
     let clock = Clock::new();
     let groups: BTreeSet<String> = nodes.iter().map(|node| format!("spBv1.0/{}/NBIRTH/+", node.group)).collect();
@@ -46,10 +57,9 @@ pub async fn run(arguments: ReplayArguments) -> anyhow::Result<()> {
     let filters = births.into_iter().map(|filter| (filter, QoS::AtMostOnce)).collect();
     let listener = spawn_listener(filters, &mqtt, clock)
         .map_err(|error| exit::with_code(exit::CONFIG, anyhow::Error::new(error)))?;
-    let shutdown = Shutdown::on_signals()?;
     let mut replay = Replay { arguments, clock, listener, born: BTreeMap::new(), published: 0, left_out: 0 };
     let ended = tokio::select! {
-        ended = replay.run(&nodes, recording) => ended,
+        ended = replay.run(&nodes) => ended,
         () = shutdown.wait() => Err(exit::with_code(exit::INTERRUPTED, anyhow!("interrupted"))),
     };
     let deaths = replay.bury().await;
@@ -72,17 +82,27 @@ struct Replay {
 }
 
 impl Replay {
-    async fn run(
-        &mut self,
-        nodes: &BTreeSet<EdgeNodeDescriptor>,
-        mut recording: Recording<impl std::io::BufRead>,
-    ) -> anyhow::Result<()> {
+    async fn run(&mut self, nodes: &BTreeSet<EdgeNodeDescriptor>) -> anyhow::Result<()> {
         match self.listener.recv().await {
             Some(ListenerEvent::Online) => {}
             Some(ListenerEvent::Offline { reason }) => return Err(exit::with_code(exit::UNAVAILABLE, anyhow!(reason))),
             _ => bail!("the session ended"),
         }
         self.refuse_living(nodes).await?;
+        loop {
+            let before = self.published;
+            self.play(Recording::open(&self.arguments.file)?).await?;
+            // A recording of which nothing is published would begin again at once, for ever.
+            if !self.arguments.repeat || self.published == before {
+                return Ok(());
+            }
+            self.bury().await;
+            remark("the recording begins again");
+        }
+    }
+
+    /// Publishes a recording once.
+    async fn play(&mut self, mut recording: Recording<impl std::io::BufRead>) -> anyhow::Result<()> {
         let mut pace = Pace { speed: self.arguments.speed, first: None };
         let mut told = Instant::now();
         while let Some(message) = recording.next_message() {
@@ -217,10 +237,13 @@ fn target(arguments: &ReplayArguments, message: &Recorded) -> Option<(Topic, Mes
 }
 
 /// The nodes for which births would be published.
+///
+/// # Errors
+/// With [`exit::CONFIG`]: they are more than a replay keeps in mind.
 fn born_in(
     arguments: &ReplayArguments,
     mut recording: Recording<impl std::io::BufRead>,
-) -> BTreeSet<EdgeNodeDescriptor> {
+) -> anyhow::Result<BTreeSet<EdgeNodeDescriptor>> {
     let mut nodes = BTreeSet::new();
     while let Some(message) = recording.next_message() {
         // What cannot be read is named when it is its turn.
@@ -228,8 +251,14 @@ fn born_in(
         if let Some((Topic::Node { node, kind: MessageKind::NBirth }, _)) = target {
             nodes.insert(node);
         }
+        if nodes.len() > NODES_MAX {
+            let file = arguments.file.display();
+            let error =
+                anyhow!("{file} holds births of more than {NODES_MAX} nodes; choose some with --group or --node");
+            return Err(exit::with_code(exit::CONFIG, error));
+        }
     }
-    nodes
+    Ok(nodes)
 }
 
 /// When a message is due.

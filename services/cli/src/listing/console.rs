@@ -12,9 +12,10 @@ use serde_json::Value;
 use service_runtime::exit;
 use service_runtime::shutdown::Shutdown;
 use sparkplug_mqtt::Clock;
+use tokio::time::Instant;
 
 use super::screen::Screen;
-use super::{InConsole, chosen, is_away};
+use super::{InConsole, REDRAW, chosen, is_away};
 use crate::console_api::ConsoleApi;
 use crate::look_up;
 use crate::options::{Options, Reading};
@@ -115,12 +116,21 @@ async fn follow<L: InConsole>(
     screen: &mut Screen<L>,
 ) -> anyhow::Result<()> {
     let body = api.open_stream("/api/v1/stream", &[("tables", format!("console,{table}"))]).await?;
-    let mut stream = Stream { body, frames: Frames::default(), address: api.address().to_owned() };
+    let mut stream =
+        Stream { body, frames: Frames::default(), address: api.address().to_owned(), received: Instant::now() };
     let mut held = Held::default();
-    let mut was_complete = true;
+    let (mut was_complete, mut is_whole) = (true, false);
     loop {
-        let frame = stream.next().await?;
-        if !held.take(&frame, table)? {
+        // Ages grow while nothing changes: the rows are drawn again. Waiting for a frame is given up between its parts, none of which is lost.
+        let Ok(frame) = tokio::time::timeout(REDRAW, stream.next()).await else {
+            let rows = read(held.rows.values(), api.address())?;
+            if is_whole && was_complete && !screen.show(chosen(rows, cluster), clock.now().wall)? {
+                return Ok(());
+            }
+            continue;
+        };
+        is_whole = held.take(&frame?, table)?;
+        if !is_whole {
             continue;
         }
         let is_complete = check_complete(&held.console.values().cloned().collect::<Vec<_>>(), api.address());
@@ -182,6 +192,8 @@ struct Stream {
     body: Incoming,
     frames: Frames,
     address: String,
+    /// When its last part arrived.
+    received: Instant,
 }
 
 impl Stream {
@@ -192,9 +204,12 @@ impl Stream {
             if let Some(frame) = self.frames.next() {
                 return Ok(frame);
             }
-            let part = tokio::time::timeout(SILENCE_MAX, self.body.frame()).await;
+            let part = tokio::time::timeout_at(self.received + SILENCE_MAX, self.body.frame()).await;
             match part.map_err(|_| away("has fallen silent"))? {
-                Some(Ok(part)) => self.frames.take(&part.into_data().unwrap_or_default())?,
+                Some(Ok(part)) => {
+                    self.received = Instant::now();
+                    self.frames.take(&part.into_data().unwrap_or_default())?;
+                }
                 Some(Err(_)) | None => return Err(away("has ended the stream")),
             }
         }

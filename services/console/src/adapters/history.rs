@@ -12,8 +12,8 @@ use sparkplug_mqtt::Clock;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-pub use reader::{EventPage, EventQuery, Past, ReadError, Reader};
-pub use store::{Gap, HistoryError, Store};
+pub use reader::{EventPage, EventQuery, ExportBase, Past, ReadError, Reader};
+pub use store::{HistoryError, Store};
 
 use crate::record::{Answer, Record, Retention, Standing};
 

@@ -1,11 +1,13 @@
 //! HTTP: the page, the reads, the stream, and what people do. A read cannot cause a message.
 
 mod acting;
+mod export;
 mod guard;
 mod history;
 mod host_names;
 mod login;
 mod openapi;
+mod reading;
 mod simulation;
 
 use std::io;
@@ -31,9 +33,11 @@ use tokio::sync::Semaphore;
 use super::assets::Assets;
 use super::history::Reader;
 use super::hub::Hub;
-use super::stream;
+use super::stream::{self, Narrowed};
 use crate::config::{Config, Role, Settings};
 use crate::published::TableName;
+use crate::sight::Sight;
+use acting::RequestContext;
 
 /// Streams at the same time.
 const STREAMS_MAX: usize = 200;
@@ -46,6 +50,9 @@ const TABLES_MAX: usize = 32;
 
 /// Connections of one address: a proxy in front of the console is one, and brings all streams and as many reads.
 const ADDRESS_CONNECTIONS_MAX: usize = 2 * STREAMS_MAX;
+
+/// What an answer of the API depends on beside its address: another user of the same browser is not shown it.
+const VARY: &str = "authorization, cookie";
 
 /// Where the page shows every Edge Node.
 pub const EXPLORER: &str = "/explorer";
@@ -70,6 +77,7 @@ pub struct Site {
     history: Reader,
     clock: Clock,
     streams: Arc<Semaphore>,
+    exports: Arc<Semaphore>,
     /// None: people sign in with tokens only.
     logins: Option<Arc<login::Logins>>,
     /// How long a client of a stream may read nothing.
@@ -89,7 +97,7 @@ impl Site {
         }
         Ok(Self {
             organisation: match settings.role {
-                Role::Console => settings.organisation.to_string(),
+                Role::Console | Role::Replay => settings.organisation.to_string(),
                 Role::Explorer { .. } => String::new(),
             },
             role: settings.role,
@@ -104,9 +112,10 @@ impl Site {
             history,
             clock,
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            exports: Arc::new(Semaphore::new(export::EXPORTS_MAX)),
             logins: match settings.role {
                 Role::Console => login::Logins::new(&config.oidc)?.map(Arc::new),
-                Role::Explorer { .. } => None,
+                Role::Explorer { .. } | Role::Replay => None,
             },
             slow_max: stream::SLOW_MAX,
             shutdown: Shutdown::new(),
@@ -133,6 +142,7 @@ fn router(site: Site) -> Router {
         .route("/api/v1/policies/{cluster}/simulation", post(simulation::simulate))
         .route("/api/v1/stream", get(follow))
         .route("/api/v1/events", get(history::events))
+        .route("/api/v1/export", get(export::export))
         .route("/api/v1/openapi.json", get(openapi::get))
         .route("/api/v1/{table}", get(table))
         .route("/api/{*rest}", get(nothing))
@@ -142,13 +152,34 @@ fn router(site: Site) -> Router {
         .with_state(site)
 }
 
-async fn table(State(site): State<Site>, Path(name): Path<String>, query: RawQuery, headers: HeaderMap) -> Response {
+async fn table(
+    State(site): State<Site>,
+    Path(name): Path<String>,
+    caller: RequestContext,
+    query: RawQuery,
+    headers: HeaderMap,
+) -> Response {
     let name: TableName = match name.parse() {
         Ok(name) => name,
         Err(error) => return refused(StatusCode::NOT_FOUND, "table", error),
     };
+    let sight = match reading::sight(&site, &caller).await {
+        Ok(sight) => sight,
+        Err(response) => return response,
+    };
     if let Some(at) = parameter(&query, "at") {
-        return history::at(&site, &name, &at, &headers).await;
+        return history::at(&site, &name, &at, sight, &headers).await;
+    }
+    if let Some(sight) = sight {
+        let Ok(rows) = reading::table(&site, &sight, &name).await else {
+            return refused(StatusCode::SERVICE_UNAVAILABLE, "table", "the console is stopping");
+        };
+        let rows: Vec<&Value> = rows.values().collect();
+        let tag = reading::tag(&name.to_string(), &rows);
+        if is_known(&headers, &tag) {
+            return ([(header::ETAG, tag)], StatusCode::NOT_MODIFIED).into_response();
+        }
+        return answer(&json!({ "rev": null, "at": null, "rows": rows }), Some(tag));
     }
     let Ok(table) = site.hub.read(name).await else {
         return refused(StatusCode::SERVICE_UNAVAILABLE, "table", "the console is stopping");
@@ -162,7 +193,7 @@ async fn table(State(site): State<Site>, Path(name): Path<String>, query: RawQue
     answer(&json!({ "rev": table.rev, "at": null, "rows": rows }), tag)
 }
 
-async fn follow(State(site): State<Site>, query: RawQuery, headers: HeaderMap) -> Response {
+async fn follow(State(site): State<Site>, caller: RequestContext, query: RawQuery, headers: HeaderMap) -> Response {
     let Some(wanted) = parameter(&query, "tables") else {
         return refused(StatusCode::BAD_REQUEST, "tables", "must name the tables to follow, joined by commas");
     };
@@ -182,12 +213,28 @@ async fn follow(State(site): State<Site>, query: RawQuery, headers: HeaderMap) -
         let response = refused(StatusCode::SERVICE_UNAVAILABLE, "stream", reason);
         return ([(header::RETRY_AFTER, STREAMS_RETRY_S)], response).into_response();
     };
-    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
+    let sight = match reading::sight(&site, &caller).await {
+        Ok(sight) => sight,
+        Err(response) => return response,
+    };
+    let shown = tables.len();
+    if sight.is_some() {
+        let needed = tables.clone();
+        for needed in needed.iter().flat_map(Sight::needs) {
+            if !tables.contains(needed) {
+                tables.push(needed.clone());
+            }
+        }
+    }
+    // Revisions of a stream of some clusters are its own.
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok()).filter(|_| sight.is_none());
     let Ok(watching) = site.hub.watch(tables).await else {
         return refused(StatusCode::SERVICE_UNAVAILABLE, "stream", "the console is stopping");
     };
-    let (hub, slow_max, shutdown) = (site.hub.clone(), site.slow_max, site.shutdown.clone());
-    let body = stream::start(stream::Stream { hub, watching, last, held: place, slow_max, shutdown });
+    let (hub, slow_max, shutdown) = (site.hub.clone(), site.slow_max, site.shutdown.child());
+    let held = (place, reading::Guard::start(site, caller, shutdown.clone()));
+    let narrowed = sight.map(|sight| Narrowed::new(sight, shown));
+    let body = stream::start(stream::Stream { hub, watching, narrowed, last, held, slow_max, shutdown });
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store"),
@@ -199,7 +246,7 @@ async fn follow(State(site): State<Site>, query: RawQuery, headers: HeaderMap) -
 
 async fn page(State(site): State<Site>, uri: Uri, headers: HeaderMap) -> Response {
     // What else the page shows is of a fleet.
-    if uri.path() == "/" && site.role != Role::Console {
+    if uri.path() == "/" && matches!(site.role, Role::Explorer { .. }) {
         return Redirect::temporary(EXPLORER).into_response();
     }
     let asset = match site.assets.get(uri.path(), takes_gzip(&headers)).await {
@@ -240,6 +287,7 @@ async fn nothing() -> Response {
 fn answer(value: &Value, tag: Option<String>) -> Response {
     let mut response = axum::Json(value).into_response();
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static(VARY));
     if let Some(tag) = tag.and_then(|tag| HeaderValue::from_str(&tag).ok()) {
         response.headers_mut().insert(header::ETAG, tag);
     }

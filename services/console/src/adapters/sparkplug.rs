@@ -4,7 +4,7 @@ use std::path::Path;
 
 use sparkplug::NameError;
 use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, UpdateError};
-use sparkplug::host::HostConfig;
+use sparkplug::host::{HostConfig, HostEvent};
 use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, HostHandle, MqttConfig, SpawnError, Stopped};
 
 use crate::config::{Role, Settings};
@@ -16,8 +16,8 @@ use crate::state::State;
 pub struct Sessions {
     /// As `ORG-Central/Console`; an explorer is not a node.
     pub node: Option<EdgeNodeHandle>,
-    /// As Host Application.
-    pub host: HostHandle,
+    /// As Host Application; a replay has no broker.
+    pub host: Option<HostHandle>,
 }
 
 /// Why a session could not be started.
@@ -39,8 +39,16 @@ pub async fn node_event(node: &mut Option<EdgeNodeHandle>) -> Option<NodeEvent> 
     }
 }
 
+/// The next event of the own Host Application; never, if there is none.
+pub async fn host_event(host: &mut Option<HostHandle>) -> Option<HostEvent> {
+    match host {
+        Some(host) => host.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
 impl Sessions {
-    /// Starts both.
+    /// Starts those that the role has.
     ///
     /// # Errors
     /// [`SessionError`]; nothing runs then.
@@ -54,12 +62,13 @@ impl Sessions {
                 (Some(node), HostConfig::of_contracts(Some(settings.host_id.clone())))
             }
             Role::Explorer { rebirths } => (None, HostConfig { rebirth_requests: rebirths, ..HostConfig::new(None) }),
+            Role::Replay => return Ok(Self { node: None, host: None }),
         };
         let host = sparkplug_mqtt::spawn_host(config, mqtt, clock).map_err(SpawnError::from)?;
-        Ok(Self { node, host })
+        Ok(Self { node, host: Some(host) })
     }
 
-    /// Executes one effect; what is for browsers or the history is not for here.
+    /// Executes one effect; what is for browsers or the disk is not for here.
     ///
     /// # Errors
     /// A session has ended.
@@ -76,8 +85,12 @@ impl Sessions {
                     }
                 }
             }
-            Effect::Host(request) => self.host.request(request).await,
-            Effect::Publish(_) | Effect::Retire(_) | Effect::Record(_) | Effect::Answer(_) | Effect::Keep(_) => Ok(()),
+            Effect::Host(request) => match &self.host {
+                Some(host) => host.request(request).await,
+                None => Ok(()),
+            },
+            Effect::Publish(_) | Effect::Retire(_) | Effect::Record(_) => Ok(()),
+            Effect::Answer(_) | Effect::Keep(_) | Effect::KeepSessions(_) => Ok(()),
         }
     }
 
@@ -88,6 +101,11 @@ impl Sessions {
                 node.stop().await;
             }
         };
-        tokio::join!(node, self.host.stop());
+        let host = async {
+            if let Some(host) = self.host {
+                host.stop().await;
+            }
+        };
+        tokio::join!(node, host);
     }
 }

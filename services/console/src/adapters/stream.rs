@@ -6,7 +6,7 @@
 //! Of a client the console keeps what it has seen of each table, `QUEUE_FRAMES` frames that wait, and the one that is being written: less than 1 MiB. A frame is made of the tables
 //! as they are when there is room for it, so a slow client keeps no old tables alive, and skips what has changed twice. One that makes no room for [`SLOW_MAX`] is cut off.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -21,7 +21,8 @@ use service_runtime::shutdown::Shutdown;
 use tokio::sync::mpsc;
 
 use super::hub::{Hub, Watching};
-use crate::published::Published;
+use crate::published::{Published, TableName};
+use crate::sight::Sight;
 
 /// Bytes of a frame; the row that exceeds it ends the frame.
 const FRAME_BYTES: usize = 64 * 1024;
@@ -48,6 +49,8 @@ pub struct Stream<H> {
     pub hub: Hub,
     /// What it follows.
     pub watching: Watching,
+    /// What the client sees of it; None: everything.
+    pub narrowed: Option<Narrowed>,
     /// Revision that the client has seen.
     pub last: Option<u64>,
     /// What the client occupies, given back when it ends.
@@ -62,9 +65,9 @@ pub struct Stream<H> {
 pub fn start<H: Send + 'static>(stream: Stream<H>) -> StreamOfEvents {
     let (sender, receiver) = mpsc::channel::<Bytes>(QUEUE_FRAMES);
     tokio::spawn(async move {
-        let Stream { hub, watching, last, held, slow_max, shutdown } = stream;
+        let Stream { hub, watching, narrowed, last, held, slow_max, shutdown } = stream;
         let queue = Queue { sender, slow_max };
-        feed(&hub, &watching, last, &queue, &shutdown).await;
+        feed(&hub, &watching, narrowed, last, &queue, &shutdown).await;
         drop(held);
     });
     let frames = futures::stream::unfold(receiver, |mut receiver| async move {
@@ -73,11 +76,77 @@ pub fn start<H: Send + 'static>(stream: Stream<H>) -> StreamOfEvents {
     StreamBody::new(Box::pin(frames))
 }
 
-async fn feed(hub: &Hub, watching: &Watching, last: Option<u64>, queue: &Queue, shutdown: &Shutdown) {
+/// The tables of a client that sees some clusters only, with revisions of their own: those of the console would show when something changes that the client does not see.
+#[derive(Debug)]
+pub struct Narrowed {
+    sight: Sight,
+    /// So many of the tables that are watched are shown; the others are what these are made of.
+    shown: usize,
+    rev: u64,
+    /// Each shown table, with the revisions of those that it was made of.
+    made: BTreeMap<TableName, (Vec<u64>, Arc<Published>)>,
+}
+
+impl Narrowed {
+    /// Nothing is made yet.
+    #[must_use]
+    pub const fn new(sight: Sight, shown: usize) -> Self {
+        Self { sight, shown, rev: 0, made: BTreeMap::new() }
+    }
+
+    /// The shown ones of the tables that are watched.
+    fn tables(&mut self, names: &[TableName], all: &[Option<Arc<Published>>]) -> Vec<Option<Arc<Published>>> {
+        let Some(known): Option<Vec<&Arc<Published>>> = all.iter().map(Option::as_ref).collect() else {
+            return vec![None; self.shown];
+        };
+        let by_name: BTreeMap<&TableName, &Arc<Published>> = names.iter().zip(known).collect();
+        names.iter().take(self.shown).map(|name| Some(self.table(name, &by_name))).collect()
+    }
+
+    fn table(&mut self, name: &TableName, all: &BTreeMap<&TableName, &Arc<Published>>) -> Arc<Published> {
+        let sources = || Sight::needs(name).iter().chain([name]).filter_map(|name| Some((name, *all.get(name)?)));
+        let revs: Vec<u64> = sources().map(|(_, table)| table.rev).collect();
+        if let Some((made_of, table)) = self.made.get(name)
+            && *made_of == revs
+        {
+            return Arc::clone(table);
+        }
+        let known = sources().map(|(name, table)| (name.clone(), Arc::clone(&table.rows))).collect();
+        let rows = self.sight.table(name, &known);
+        let before = self.made.remove(name).map(|(_, table)| table);
+        let next = match &before {
+            None => Some(Published::first(name.clone(), self.rev + 1, rows)),
+            Some(before) => before.changed(self.rev + 1, rows),
+        };
+        self.rev += u64::from(next.is_some());
+        let table = next
+            .map(Arc::new)
+            .or(before)
+            .unwrap_or_else(|| Arc::new(Published::first(name.clone(), self.rev, Table::new())));
+        self.made.insert(name.clone(), (revs, Arc::clone(&table)));
+        table
+    }
+}
+
+async fn feed(
+    hub: &Hub,
+    watching: &Watching,
+    mut narrowed: Option<Narrowed>,
+    last: Option<u64>,
+    queue: &Queue,
+    shutdown: &Shutdown,
+) {
+    let mut current = || {
+        let tables = hub.tables(watching.tables());
+        match &mut narrowed {
+            None => tables,
+            Some(narrowed) => narrowed.tables(watching.tables(), &tables),
+        }
+    };
     let mut changes = hub.changes();
     // A revision that this process has not reached is of another one.
     let last = last.filter(|last| *last <= *changes.borrow());
-    let mut cursors = vec![Cursor { seen: last, pass: None }; watching.tables().len()];
+    let mut cursors = vec![Cursor { seen: last, pass: None }; current().len()];
     if !queue.send(Bytes::from_static(b"retry: 1000\n\n")).await {
         return;
     }
@@ -86,7 +155,7 @@ async fn feed(hub: &Hub, watching: &Watching, last: Option<u64>, queue: &Queue, 
         for at in 0..cursors.len() {
             loop {
                 let Some(room) = queue.room().await else { return };
-                let tables = hub.tables(watching.tables());
+                let tables = current();
                 let Some(table) = &tables[at] else { break };
                 let Some(frame) = cursors[at].next(table) else { break };
                 room.send(frame.to_bytes(seen(&cursors, &tables)));

@@ -268,7 +268,8 @@ impl Actions {
                 Stage::Refused(reason) => ("refused", reason.as_str()),
                 Stage::Failed(reason) => ("failed", reason.as_str()),
             };
-            let row = json!({ "key": id, "name": running.name, "target": running.target, "who": running.who.name,
+            let cluster = running.cluster.filter(|cluster| !cluster.is_nil());
+            let row = json!({ "key": id, "name": running.name, "target": running.target, "cluster": cluster, "who": running.who.name,
                 "at": running.at, "state": state, "text": text });
             (id.clone(), row)
         };

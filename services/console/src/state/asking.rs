@@ -24,12 +24,17 @@ impl State {
         if question == Question::SignOut {
             if let Credential::Session(session) = credential {
                 self.users.end(session);
+                self.keep_sessions(false, now);
             }
             return self.answer(id, Ok(Reply::SignedOut), None);
         }
         if let Question::SignInAs(session, principal) = question {
             let who = Who { name: principal.name.clone(), from };
+            if let Err(refusal) = self.users.count_action(&principal.name, now) {
+                return self.answer(id, Err(refusal), None);
+            }
             self.users.begin_as(session, principal.clone(), now);
+            self.keep_sessions(false, now);
             let record = sign_in(&who, AuditResult::Done { commit: None }, now);
             return self.answer(id, Ok(Reply::SignedIn(principal)), Some(record));
         }
@@ -47,12 +52,19 @@ impl State {
         };
         let who = Who { name: principal.name.clone(), from };
         match question {
-            Question::Who | Question::SignOut | Question::Simulate { .. } | Question::SignInAs(..) => {
-                self.answer(id, Ok(Reply::Who(Some(principal))), None)
-            }
+            Question::Who
+            | Question::Watches
+            | Question::SignOut
+            | Question::Simulate { .. }
+            | Question::SignInAs(..) => self.answer(id, Ok(Reply::Who(Some(principal))), None),
             Question::SignIn(session) => {
+                // Each session is a write to the disk.
+                if let Err(refusal) = self.users.count_action(&principal.name, now) {
+                    return self.answer(id, Err(refusal), None);
+                }
                 if let Credential::Token(token) = credential {
                     self.users.begin(session, token, now);
+                    self.keep_sessions(false, now);
                 }
                 let record = sign_in(&who, AuditResult::Done { commit: None }, now);
                 self.answer(id, Ok(Reply::SignedIn(principal)), Some(record));
@@ -97,7 +109,7 @@ impl State {
         question: &Question,
         now: Now,
     ) -> Result<Option<Principal>, Refusal> {
-        let is_open = *question == Question::Who;
+        let is_open = matches!(question, Question::Who | Question::Watches);
         if is_open && credential == Credential::None {
             return Ok(None);
         }
@@ -106,7 +118,7 @@ impl State {
             let reason = "ConfigDB is not known completely; no token is accepted until it is".to_owned();
             return Err(Refusal::NotNow(reason));
         }
-        match self.users.principal(credential, from, now) {
+        match self.users.principal(credential, from, *question != Question::Watches, now) {
             Ok(principal) => Ok(Some(principal)),
             Err(Refusal::Unauthenticated(_)) if is_open => Ok(None),
             Err(refusal) => Err(refusal),

@@ -13,6 +13,7 @@ use configdb_schema::document::ApiToken;
 use sparkplug::Now;
 use uuid::Uuid;
 
+use crate::kept::{KeptHolder, KeptSession};
 use crate::question::{Credential, Refusal, SessionHash};
 
 /// A session that is not used ends after this.
@@ -45,8 +46,24 @@ enum Holder {
 #[derive(Debug)]
 struct Session {
     holder: Holder,
-    began: Duration,
-    used: Duration,
+    /// When it began in this process, and its age then.
+    began: (Duration, Duration),
+    /// When it was used last in this process, and how long it had rested then.
+    used: (Duration, Duration),
+}
+
+impl Session {
+    fn age(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.began.0) + self.began.1
+    }
+
+    fn rest(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.used.0) + self.used.1
+    }
+
+    fn is_alive(&self, now: Duration) -> bool {
+        self.rest(now) < IDLE_MAX && self.age(now) < AGE_MAX
+    }
 }
 
 /// See the module.
@@ -54,6 +71,9 @@ struct Session {
 pub struct Users {
     tokens: Tokens,
     sessions: BTreeMap<SessionHash, Session>,
+    /// Something of the sessions is to be kept at once; false: only when they were used.
+    is_changed: bool,
+    is_used: bool,
     wrong: Limiter<String>,
     acting: Limiter<String>,
 }
@@ -64,6 +84,8 @@ impl Users {
         Self {
             tokens,
             sessions: BTreeMap::new(),
+            is_changed: false,
+            is_used: false,
             wrong: Limiter::new(WRONG, REMEMBERED_MAX),
             acting: Limiter::new(ACTIONS, REMEMBERED_MAX),
         }
@@ -92,11 +114,17 @@ impl Users {
         }
     }
 
-    /// Who shows this.
+    /// Who shows this. `is_use`: a session is used by it; who only continues to look does not use it, and may do so until its age ends it.
     ///
     /// # Errors
     /// An unknown caller, or too many wrong tokens came from that address.
-    pub fn principal(&mut self, credential: Credential, from: &str, now: Now) -> Result<Principal, Refusal> {
+    pub fn principal(
+        &mut self,
+        credential: Credential,
+        from: &str,
+        is_use: bool,
+        now: Now,
+    ) -> Result<Principal, Refusal> {
         match credential {
             Credential::None => {
                 let reason = "sign in, or show a token: Authorization: Bearer ...";
@@ -112,18 +140,22 @@ impl Users {
             Credential::Session(hash) => {
                 let over = || Refusal::Unauthenticated("the session has ended; sign in again".to_owned());
                 let session = self.sessions.get_mut(&hash).ok_or_else(over)?;
-                let is_alive = now.mono < session.used + IDLE_MAX && now.mono < session.began + AGE_MAX;
+                let is_alive = if is_use { session.is_alive(now.mono) } else { session.age(now.mono) < AGE_MAX };
                 let known = match &session.holder {
                     Holder::Token(token) => self.tokens.authenticate(token, now.wall).ok(),
                     Holder::Person(principal) => Some(principal),
                 };
                 match known.filter(|_| is_alive) {
                     Some(principal) => {
-                        session.used = now.mono;
+                        if is_use {
+                            session.used = (now.mono, Duration::ZERO);
+                            self.is_used = true;
+                        }
                         Ok(principal.clone())
                     }
                     None => {
                         self.sessions.remove(&hash);
+                        self.is_changed = true;
                         Err(over())
                     }
                 }
@@ -149,17 +181,60 @@ impl Users {
     }
 
     fn begin_of(&mut self, session: SessionHash, holder: Holder, now: Now) {
-        self.sessions.retain(|_, known| now.mono < known.used + IDLE_MAX && now.mono < known.began + AGE_MAX);
+        self.sessions.retain(|_, known| known.is_alive(now.mono));
         if self.sessions.len() >= SESSIONS_MAX {
-            let oldest = self.sessions.iter().min_by_key(|(_, known)| known.used).map(|(hash, _)| *hash);
+            let oldest = self.sessions.iter().max_by_key(|(_, known)| known.rest(now.mono)).map(|(hash, _)| *hash);
             oldest.map(|hash| self.sessions.remove(&hash));
         }
-        self.sessions.insert(session, Session { holder, began: now.mono, used: now.mono });
+        let new = (now.mono, Duration::ZERO);
+        self.sessions.insert(session, Session { holder, began: new, used: new });
+        self.is_changed = true;
     }
 
     /// Ends a session.
     pub fn end(&mut self, session: SessionHash) {
-        self.sessions.remove(&session);
+        self.is_changed |= self.sessions.remove(&session).is_some();
+    }
+
+    /// What is to be kept of the sessions for a later process, if that is other than when it was asked for last. `is_time`: also when they were only used.
+    pub fn take_kept(&mut self, is_time: bool, now: Now) -> Option<Vec<KeptSession>> {
+        let is_due = self.is_changed || (is_time && self.is_used);
+        if !is_due {
+            return None;
+        }
+        (self.is_changed, self.is_used) = (false, false);
+        let ms = |ago: Duration| now.wall.saturating_sub(u64::try_from(ago.as_millis()).unwrap_or(u64::MAX));
+        let alive = self.sessions.iter().filter(|(_, session)| session.is_alive(now.mono));
+        Some(
+            alive
+                .map(|(hash, session)| KeptSession {
+                    hash: *hash,
+                    holder: match &session.holder {
+                        Holder::Token(token) => KeptHolder::Token(*token),
+                        Holder::Person(person) => KeptHolder::Person(person.clone()),
+                    },
+                    began: ms(session.age(now.mono)),
+                    used: ms(session.rest(now.mono)),
+                })
+                .collect(),
+        )
+    }
+
+    /// Takes over what an earlier process has kept. What would have ended meanwhile has, and so has what begins in the future.
+    pub fn restore(&mut self, kept: Vec<KeptSession>, now: Now) {
+        for KeptSession { hash, holder, began, used } in kept.into_iter().take(SESSIONS_MAX) {
+            let (Some(age), Some(rest)) = (now.wall.checked_sub(began), now.wall.checked_sub(used)) else { continue };
+            let holder = match holder {
+                KeptHolder::Token(token) => Holder::Token(token),
+                KeptHolder::Person(person) => Holder::Person(person),
+            };
+            let since = |ms| (now.mono, Duration::from_millis(ms));
+            let session = Session { holder, began: since(age), used: since(rest) };
+            if session.is_alive(now.mono) {
+                self.sessions.insert(hash, session);
+            }
+        }
+        self.is_changed = true;
     }
 
     /// Counts an action of a user.
@@ -197,7 +272,7 @@ mod tests {
     }
 
     fn is_in(users: &mut Users, session: SessionHash, s: u64) -> bool {
-        users.principal(Credential::Session(session), "a", at(s)).is_ok()
+        users.principal(Credential::Session(session), "a", true, at(s)).is_ok()
     }
 
     #[test]
@@ -222,15 +297,62 @@ mod tests {
     }
 
     #[test]
+    fn a_session_continues_in_the_next_process_until_it_would_have_ended_in_the_first() {
+        let (mut first, session, over) = (users(), SessionHash::of("s"), SessionHash::of("over"));
+        first.begin(session, hash(1), at(1));
+        first.begin(over, hash(1), at(1));
+        assert!(is_in(&mut first, session, 1_000));
+        first.end(over);
+        let kept = first.take_kept(false, at(1_200)).unwrap();
+        assert_eq!(first.take_kept(true, at(1_200)), None, "nothing is new");
+        // The clock of a process begins at its start.
+        let restarted = |s: u64| Now::new(Duration::from_secs(s), at(2_000 + s).wall);
+        let is_in = |users: &mut Users, session, s| {
+            users.principal(Credential::Session(session), "a", true, restarted(s)).is_ok()
+        };
+        let restored = || {
+            let mut users = users();
+            users.restore(kept.clone(), restarted(0));
+            users
+        };
+        assert!(is_in(&mut restored(), session, 0));
+        assert!(!is_in(&mut restored(), over, 0), "it had ended");
+        assert!(is_in(&mut restored(), session, 799) && !is_in(&mut restored(), session, 801), "it rests since 1,000");
+        let mut used = restored();
+        for s in (0..12 * 3600 - 2_000).step_by(1_000) {
+            assert!(is_in(&mut used, session, s), "{s}");
+        }
+        assert!(!is_in(&mut used, session, 12 * 3600 - 1_999), "12 hours are over since it began");
+        let mut later = users();
+        later.restore(kept.clone(), at(100_000));
+        assert!(later.sessions.is_empty(), "an old file revives nothing");
+        later.restore(kept, Now::new(Duration::ZERO, at(0).wall));
+        assert!(later.sessions.is_empty(), "nor one from the future");
+    }
+
+    #[test]
+    fn who_only_looks_does_not_use_a_session_and_may_look_on_until_it_is_old() {
+        let (mut users, session) = (users(), SessionHash::of("s"));
+        users.begin(session, hash(1), at(0));
+        users.take_kept(false, at(0));
+        let looks = |users: &mut Users, s| users.principal(Credential::Session(session), "a", false, at(s)).is_ok();
+        assert!(looks(&mut users, 3_600) && users.take_kept(true, at(3_600)).is_none());
+        assert!(!looks(&mut users, 12 * 3600));
+        users.begin(session, hash(1), at(0));
+        assert!(!is_in(&mut users, session, 3_600), "it has rested");
+    }
+
+    #[test]
     fn of_a_hundred_wrong_tokens_ten_are_looked_into_and_a_good_one_is_taken_all_the_same() {
         let mut users = users();
-        let wrong = |users: &mut Users| users.principal(Credential::Token(hash(9)), "192.0.2.1", at(1)).unwrap_err();
+        let wrong =
+            |users: &mut Users| users.principal(Credential::Token(hash(9)), "192.0.2.1", true, at(1)).unwrap_err();
         let all: Vec<Refusal> = (0..100).map(|_| wrong(&mut users)).collect();
         let unknown = all.iter().filter(|refusal| matches!(refusal, Refusal::Unauthenticated(_))).count();
         assert_eq!(unknown, 10);
         assert!(matches!(all[99], Refusal::TooOften(_)));
-        assert_eq!(users.principal(Credential::Token(hash(1)), "192.0.2.1", at(1)).unwrap().name, "token:ada");
-        let other = users.principal(Credential::Token(hash(9)), "192.0.2.2", at(1)).unwrap_err();
+        assert_eq!(users.principal(Credential::Token(hash(1)), "192.0.2.1", true, at(1)).unwrap().name, "token:ada");
+        let other = users.principal(Credential::Token(hash(9)), "192.0.2.2", true, at(1)).unwrap_err();
         assert!(matches!(other, Refusal::Unauthenticated(_)));
     }
 

@@ -9,6 +9,7 @@
 //! changes all the time makes no events. Pure: it must not know what time it is or where transitions are stored.
 
 mod event;
+pub mod export;
 
 use std::collections::BTreeMap;
 use std::fmt;

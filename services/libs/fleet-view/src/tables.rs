@@ -2,7 +2,7 @@
 
 mod hosts;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cluster_manager_contract::{ClusterDevice, SetupState, SetupStep};
 use configdb_schema::Document as _;
@@ -232,8 +232,7 @@ impl<'a> Rows<'a> {
         let mut clusters = Counter::default();
         self.conditions.values().for_each(|condition| clusters.count(condition.health));
         let mut deployments = Counter::default();
-        let alive: std::collections::BTreeSet<&str> =
-            self.clusters.iter().filter(|row| row.alive).map(|row| row.name.as_str()).collect();
+        let alive: BTreeSet<&str> = self.clusters.iter().filter(|row| row.alive).map(|row| row.name.as_str()).collect();
         for row in self.deployments.iter().filter(|row| !row.is_being_removed()) {
             deployments.count(health::deployment(row, alive.contains(row.cluster.as_str())).health);
         }
@@ -329,6 +328,34 @@ impl<'a> Rows<'a> {
     fn document<T: configdb_schema::Document>(&self, object: Uuid) -> Option<T> {
         self.fleet.config.document(object).ok().flatten()
     }
+}
+
+/// Table `fleet` of the clusters that are in these tables alone.
+#[must_use]
+pub fn counters(clusters: &Table, hosts: &Table, deployments: &Table, alerts: &Table, rollout: &Table) -> Table {
+    let word = |row: &Value| row.get("health").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let count = |rows: &mut dyn Iterator<Item = &Value>| {
+        let mut counter = Counter::default();
+        rows.for_each(|row| counter.count_word(&word(row)));
+        counter
+    };
+    let is = |row: &&Value, field: &str, value: &str| row.get(field).and_then(Value::as_str) == Some(value);
+    let of_waves = |row: &Value| row.get("waves").and_then(Value::as_array).cloned().unwrap_or_default();
+    let of_all_waves = rollout.values().flat_map(of_waves);
+    let of_all_clusters =
+        of_all_waves.flat_map(|wave| wave.get("clusters").and_then(Value::as_array).cloned().unwrap_or_default());
+    let waiting: BTreeSet<String> =
+        of_all_clusters.filter(|row| is(&row, "state", "waits")).map(|row| row["name"].to_string()).collect();
+    let sentence = (!waiting.is_empty()).then(|| format!("{} clusters wait for an earlier wave", waiting.len()));
+    let json = json!({
+        "clusters": count(&mut clusters.values()), "hosts": count(&mut hosts.values()),
+        "deployments": count(&mut deployments.values().filter(|row| !is(row, "state", crate::REMOVING))),
+        "alerts": alerts.len(), "acknowledged": alerts.values().filter(|row| !row["acknowledged"].is_null()).count(),
+        "waiting": hosts.values().filter(|row| is(row, "member", "waiting")).count(), "rollout": sentence,
+    });
+    let mut table = Table::new();
+    add(&mut table, "fleet".to_owned(), None, json);
+    table
 }
 
 /// The row of a cluster that a row of table `clusters` was made of; None: it is of another table.

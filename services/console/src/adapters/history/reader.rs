@@ -1,19 +1,24 @@
 //! Reads the past, on a connection of its own: who looks at it does not wait for who writes it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use fleet_view::deltas::Table;
 use fleet_view::history::View;
+use fleet_view::history::export::{Changed, Gap};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{Connection as _, Row as _};
 use tokio::sync::{Mutex, watch};
 
-use super::store::{self, Gap, HistoryError, number};
+use super::store::{self, HistoryError, number};
 use crate::record::{Standing, StoredEvent};
 
 /// Gaps of an answer: the latest ones.
 const GAPS_MAX: i64 = 1_000;
+
+/// Changes that one read of an export brings.
+const CHANGES: i64 = 1_000;
 
 /// A cheap handle; clones read one after another.
 #[derive(Debug, Clone)]
@@ -36,6 +41,9 @@ pub enum ReadError {
     /// It holds nothing yet.
     #[error("the history holds nothing yet")]
     Empty,
+    /// What comes next was forgotten while the earlier part was read.
+    #[error("the history has forgotten what comes next")]
+    Forgotten,
     /// The file.
     #[error("the history cannot be read: {0}")]
     Store(#[from] HistoryError),
@@ -67,8 +75,8 @@ pub struct EventQuery {
     pub since: u64,
     /// Until this time, UTC ms.
     pub until: u64,
-    /// Of this cluster only.
-    pub cluster: Option<String>,
+    /// Of the clusters with these names only.
+    pub clusters: Option<Vec<String>>,
     /// Earlier than the one of this number.
     pub before: Option<u64>,
     /// As many at most.
@@ -86,6 +94,19 @@ pub struct EventPage {
     pub gaps: Vec<Gap>,
     /// When the history begins, UTC ms; None: it holds nothing yet.
     pub begins: Option<u64>,
+}
+
+/// How an export begins.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExportBase {
+    /// The time of the tables, UTC ms: that which was asked for, or the beginning of the history.
+    pub since: u64,
+    /// The tables then.
+    pub tables: BTreeMap<View, Table>,
+    /// Number of the last transition in them.
+    pub number: u64,
+    /// Gaps that overlap the time that was asked for, the earliest first.
+    pub gaps: Vec<Gap>,
 }
 
 impl Reader {
@@ -107,6 +128,22 @@ impl Reader {
     /// [`ReadError`]
     pub async fn events(&self, query: &EventQuery) -> Result<EventPage, ReadError> {
         self.reading(async |connection| page(connection, query).await).await
+    }
+
+    /// All tables as they were at a time, or at the beginning of the history.
+    ///
+    /// # Errors
+    /// [`ReadError`]
+    pub async fn export(&self, since: u64, until: u64) -> Result<ExportBase, ReadError> {
+        self.reading(async |connection| export_base(connection, since, until).await).await
+    }
+
+    /// The next changes of an export: those after a number and not after a time, each with its number; none: these were all.
+    ///
+    /// # Errors
+    /// [`ReadError`]; [`ReadError::Forgotten`] if some were forgotten meanwhile.
+    pub async fn changes(&self, after: u64, until: u64) -> Result<Vec<(u64, Changed)>, ReadError> {
+        self.reading(async |connection| changes(connection, after, until).await).await
     }
 
     /// Runs a read on one state of the file.
@@ -152,6 +189,31 @@ async fn past(connection: &mut SqliteConnection, view: View, at: u64) -> Result<
     Ok(Past { rows, number: number_, gap, is_final })
 }
 
+async fn export_base(connection: &mut SqliteConnection, since: u64, until: u64) -> Result<ExportBase, ReadError> {
+    let begins = begins(connection).await?.ok_or(ReadError::Empty)?;
+    let since = since.max(begins);
+    let (mut tables, mut number) = (BTreeMap::new(), 0);
+    for view in View::ALL {
+        let past = past(connection, view, since).await?;
+        number = number.max(past.number);
+        tables.insert(view, past.rows);
+    }
+    let mut gaps = gaps(connection, since, until).await?;
+    gaps.reverse();
+    Ok(ExportBase { since, tables, number, gaps })
+}
+
+async fn changes(connection: &mut SqliteConnection, after: u64, until: u64) -> Result<Vec<(u64, Changed)>, ReadError> {
+    // What is not later than the first snapshot is forgotten.
+    let first = sqlx::query("SELECT COALESCE(MIN(number), 0) FROM snapshot").fetch_one(&mut *connection).await?;
+    if first.try_get::<i64, _>(0)? > number(after) {
+        return Err(ReadError::Forgotten);
+    }
+    let statement = "SELECT number, at, view, key, change, event FROM transition WHERE number > $1 AND at <= $2 ORDER BY number LIMIT $3";
+    let query = sqlx::query(statement).bind(number(after)).bind(number(until)).bind(CHANGES);
+    query.fetch_all(connection).await?.iter().map(|row| Ok(store::stored_change(row)?)).collect()
+}
+
 async fn begins(connection: &mut SqliteConnection) -> Result<Option<u64>, ReadError> {
     let row = sqlx::query("SELECT at FROM snapshot ORDER BY number LIMIT 1").fetch_optional(connection).await?;
     Ok(row.map(|row| row.try_get::<i64, _>(0)).transpose()?.and_then(|at| u64::try_from(at).ok()))
@@ -171,11 +233,17 @@ async fn page(connection: &mut SqliteConnection, query: &EventQuery) -> Result<E
                   AND at >= $3 AND at <= $4 ORDER BY number DESC LIMIT $5";
     let of_cluster = "SELECT number, at, event FROM transition WHERE event IS NOT NULL AND number > $1 AND number <= $2 \
                       AND at >= $3 AND at <= $4 AND cluster = $6 ORDER BY number DESC LIMIT $5";
-    let statement = if query.cluster.is_some() { of_cluster } else { of_all };
+    let of_clusters = "SELECT number, at, event FROM transition WHERE event IS NOT NULL AND number > $1 AND number <= $2 \
+                       AND at >= $3 AND at <= $4 AND cluster IN (SELECT value FROM json_each($6)) ORDER BY number DESC LIMIT $5";
+    let (statement, names) = match query.clusters.as_deref() {
+        None => (of_all, None),
+        Some([only]) => (of_cluster, Some(only.clone())),
+        Some(several) => (of_clusters, Some(serde_json::Value::from(several).to_string())),
+    };
     let found =
         sqlx::query(statement).bind(above).bind(to).bind(number(query.since)).bind(number(query.until)).bind(wanted);
-    let found = match &query.cluster {
-        Some(cluster) => found.bind(cluster.as_str()),
+    let found = match names {
+        Some(names) => found.bind(names),
         None => found,
     };
     let rows = found.fetch_all(&mut *connection).await?;
@@ -183,8 +251,13 @@ async fn page(connection: &mut SqliteConnection, query: &EventQuery) -> Result<E
     let is_more = events.len() as i64 == wanted;
     events.truncate(query.limit as usize);
     let next = events.last().map(|event| event.number).filter(|_| is_more);
-    let gaps = "SELECT since, until, reason FROM gap WHERE since <= $2 AND (until IS NULL OR until >= $1) ORDER BY since DESC LIMIT $3";
-    let gaps = sqlx::query(gaps).bind(number(query.since)).bind(number(query.until)).bind(GAPS_MAX);
-    let gaps = gaps.fetch_all(&mut *connection).await?.iter().map(store::gap).collect::<Result<_, _>>()?;
+    let gaps = gaps(connection, query.since, query.until).await?;
     Ok(EventPage { events, next, gaps, begins: begins(connection).await? })
+}
+
+/// Gaps that overlap a time, the latest first.
+async fn gaps(connection: &mut SqliteConnection, since: u64, until: u64) -> Result<Vec<Gap>, ReadError> {
+    let gaps = "SELECT since, until, reason FROM gap WHERE since <= $2 AND (until IS NULL OR until >= $1) ORDER BY since DESC LIMIT $3";
+    let gaps = sqlx::query(gaps).bind(number(since)).bind(number(until)).bind(GAPS_MAX);
+    gaps.fetch_all(connection).await?.iter().map(|row| Ok(store::gap(row)?)).collect()
 }

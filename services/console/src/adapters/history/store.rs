@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fleet_view::deltas::Table;
+use fleet_view::history::export::{Changed, Gap};
 use fleet_view::history::{Change, View};
 use serde::de::DeserializeOwned;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteRow, SqliteSynchronous};
@@ -47,17 +48,6 @@ const EVENTS: i64 = 500;
 
 /// Transitions that one step forgets: few enough that no record waits for long.
 const STEP: i64 = 5_000;
-
-/// A span in which nothing was heard.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Gap {
-    /// When it began, UTC ms.
-    pub since: u64,
-    /// When it ended; None: it lasts.
-    pub until: Option<u64>,
-    /// Why nothing was heard.
-    pub reason: String,
-}
 
 /// What can go wrong with the store.
 #[derive(Debug, thiserror::Error)]
@@ -352,6 +342,20 @@ pub(super) async fn fold(
 pub(super) fn stored_event(row: &SqliteRow) -> Result<StoredEvent, HistoryError> {
     let event = parsed("event", row.try_get(2)?)?;
     Ok(StoredEvent { number: unsigned(row.try_get(0)?), at: unsigned(row.try_get(1)?), event })
+}
+
+/// A transition with its number.
+pub(super) fn stored_change(row: &SqliteRow) -> Result<(u64, Changed), HistoryError> {
+    let view = row.try_get::<&str, _>(2)?.parse().map_err(|_| HistoryError::Malformed("view"))?;
+    let event: Option<&str> = row.try_get(5)?;
+    let changed = Changed {
+        at: unsigned(row.try_get(1)?),
+        view,
+        key: row.try_get(3)?,
+        change: parsed("change", row.try_get(4)?)?,
+        event: event.map(|event| parsed("event", event)).transpose()?,
+    };
+    Ok((unsigned(row.try_get(0)?), changed))
 }
 
 pub(super) fn gap(row: &SqliteRow) -> Result<Gap, HistoryError> {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 
 use fleet_view::deltas::Table;
+use fleet_view::history::export::Gap;
 use fleet_view::history::{View, transitions};
 use serde_json::json;
 use tempfile::TempDir;
@@ -57,7 +58,7 @@ fn reader(directory: &TempDir) -> Reader {
 }
 
 fn all() -> EventQuery {
-    EventQuery { since: 0, until: u64::MAX, cluster: None, before: None, limit: 1_000 }
+    EventQuery { since: 0, until: u64::MAX, clusters: None, before: None, limit: 1_000 }
 }
 
 /// The law, on the disk: the table at any time is the one that was shown then.
@@ -107,8 +108,10 @@ async fn events_are_read_page_by_page_and_by_cluster() {
         }
     }
     assert_eq!(paged, whole.events);
-    let some =
-        reader.events(&EventQuery { since: 100, until: 199, cluster: Some("0003".to_owned()), ..all() }).await.unwrap();
+    let some = reader
+        .events(&EventQuery { since: 100, until: 199, clusters: Some(vec!["0003".to_owned()]), ..all() })
+        .await
+        .unwrap();
     let expected: Vec<_> = whole
         .events
         .iter()

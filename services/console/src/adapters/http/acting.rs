@@ -39,7 +39,7 @@ const SECURE_COOKIE: &str = "__Host-sparkfleet";
 const LOOPBACK_COOKIE: &str = "sparkfleet-session";
 
 /// Who asks: what they show, and how.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct RequestContext {
     pub(super) from: String,
     credential: Credential,
@@ -61,6 +61,13 @@ impl FromRequestParts<Site> for RequestContext {
         let is_open = !with_tls && !is_local;
         let credential = if is_open { Credential::None } else { credential(&parts.headers, with_tls) };
         Ok(Self { from: address.to_string(), credential, is_open, with_tls })
+    }
+}
+
+impl RequestContext {
+    /// They show a token or a session, be it a good one or not.
+    pub(super) fn shows_something(&self) -> bool {
+        self.credential != Credential::None
     }
 }
 
@@ -109,11 +116,19 @@ pub fn check_origin(headers: &HeaderMap) -> Result<(), Box<Response>> {
 
 /// Whether a caller may read here.
 pub async fn may_read(site: &Site, caller: RequestContext) -> Result<(), Response> {
-    if !site.private || matches!(ask(site, &caller, Question::Who).await, Ok(Reply::Who(Some(_)))) {
+    if !site.private {
         return Ok(());
     }
-    let refusal = Refusal::Unauthenticated("sign in; this console shows nothing to others".to_owned());
-    Err(answer_refusal(&refusal))
+    match ask(site, &caller, Question::Who).await {
+        Ok(Reply::Who(Some(_))) => Ok(()),
+        Ok(_) => Err(answer_refusal(&not_signed_in())),
+        Err(refusal) => Err(answer_refusal(&refusal)),
+    }
+}
+
+/// What a console answers that shows nothing to others.
+pub fn not_signed_in() -> Refusal {
+    Refusal::Unauthenticated("sign in; this console shows nothing to others".to_owned())
 }
 
 /// The answer of the state to a question of this caller.
@@ -238,7 +253,7 @@ async fn make_command(site: &Site, caller: &RequestContext, cluster: uuid::Uuid,
 fn check_write(site: &Site, caller: &RequestContext, headers: &HeaderMap) -> Result<(), Box<Response>> {
     check_origin(headers)?;
     if site.role != Role::Console {
-        return Err(Box::new(refused(StatusCode::FORBIDDEN, "path", "an explorer only looks")));
+        return Err(Box::new(refused(StatusCode::FORBIDDEN, "path", site.read_only.unwrap_or("it only looks"))));
     }
     if caller.is_open {
         let rule = "signing in and acting need TLS, but on this machine: set web.cert_file, or web.behind_tls behind a proxy that ends TLS";

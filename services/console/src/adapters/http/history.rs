@@ -1,16 +1,20 @@
 //! The past over HTTP: what happened, and tables as they were.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::sync::Arc;
 
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use fleet_view::history::export::Gap;
 use serde_json::{Value, json};
 
-use super::{Site, answer, is_known, parameter, refused};
-use crate::adapters::history::{EventPage, EventQuery, Gap, Past, ReadError};
+use super::acting::RequestContext;
+use super::{Site, VARY, answer, is_known, parameter, reading, refused};
+use crate::adapters::history::{EventPage, EventQuery, Past, ReadError};
 use crate::published::TableName;
-use crate::record::StoredEvent;
+use crate::sight::Sight;
 
 /// Events of an answer, unless the request says.
 const EVENTS: u32 = 200;
@@ -22,14 +26,34 @@ const EVENTS_MAX: u32 = 1_000;
 const FINAL_S: u32 = 24 * 3_600;
 
 /// `GET /api/v1/events`
-pub async fn events(State(site): State<Site>, query: RawQuery) -> Response {
-    let query = match event_query(&query, site.clock.now().wall) {
+pub async fn events(State(site): State<Site>, caller: RequestContext, query: RawQuery) -> Response {
+    let mut query = match event_query(&query, site.clock.now().wall) {
         Ok(query) => query,
         Err((field, rule)) => return refused(StatusCode::BAD_REQUEST, field, rule),
     };
+    let sight = match reading::sight(&site, &caller).await {
+        Ok(sight) => sight,
+        Err(response) => return response,
+    };
+    let clusters = match &sight {
+        None => None,
+        Some(_) => match site.hub.read(TableName::Clusters).await {
+            Ok(clusters) => Some(clusters),
+            Err(error) => return refused(StatusCode::SERVICE_UNAVAILABLE, "events", error),
+        },
+    };
+    let seen = sight.as_ref().zip(clusters.as_ref()).map(|(sight, clusters)| sight.names(&clusters.rows));
+    if let Some(seen) = &seen {
+        let is_wanted = |name: &&String| query.clusters.as_ref().is_none_or(|wanted| wanted.contains(name));
+        query.clusters = Some(seen.own().iter().filter(is_wanted).cloned().collect());
+    }
     match site.history.events(&query).await {
         Ok(EventPage { events, next, gaps, begins }) => {
-            let rows: Vec<Value> = events.iter().map(StoredEvent::to_row).collect();
+            let shown = events.into_iter().filter_map(|event| match &seen {
+                None => Some(event),
+                Some(seen) => seen.event(event),
+            });
+            let rows: Vec<Value> = shown.map(|event| event.to_row()).collect();
             let gaps: Vec<Value> = gaps.iter().map(gap_json).collect();
             answer(&json!({ "rows": rows, "next": next, "gaps": gaps, "begins": begins }), None)
         }
@@ -38,7 +62,7 @@ pub async fn events(State(site): State<Site>, query: RawQuery) -> Response {
 }
 
 /// `GET /api/v1/TABLE?at=`
-pub async fn at(site: &Site, table: &TableName, at: &str, headers: &HeaderMap) -> Response {
+pub async fn at(site: &Site, table: &TableName, at: &str, sight: Option<Sight>, headers: &HeaderMap) -> Response {
     let Some(view) = table.view() else {
         return refused(StatusCode::BAD_REQUEST, "at", fleet_view::history::NotRecorded);
     };
@@ -50,6 +74,9 @@ pub async fn at(site: &Site, table: &TableName, at: &str, headers: &HeaderMap) -
         Ok(past) => past,
         Err(error) => return failed("at", &error),
     };
+    if let Some(sight) = sight {
+        return at_of(site, table, (time, past), &sight, headers).await;
+    }
     let Past { rows, number, gap, is_final } = past;
     let gap_mark = gap.as_ref().map_or(0, |gap| gap.since);
     let tag = format!("\"{view}-at-{number}-{gap_mark}{}\"", if is_final { "" } else { "-open" });
@@ -62,18 +89,47 @@ pub async fn at(site: &Site, table: &TableName, at: &str, headers: &HeaderMap) -
     };
     if is_final && let Ok(value) = HeaderValue::from_str(&format!("private, max-age={FINAL_S}, immutable")) {
         response.headers_mut().insert(header::CACHE_CONTROL, value);
+        response.headers_mut().insert(header::VARY, HeaderValue::from_static(VARY));
     }
     response
+}
+
+/// The same for a caller who sees some clusters only.
+async fn at_of(
+    site: &Site,
+    table: &TableName,
+    (at, past): (u64, Past),
+    sight: &Sight,
+    headers: &HeaderMap,
+) -> Response {
+    let mut known = BTreeMap::from([(table.clone(), Arc::new(past.rows))]);
+    for needed in Sight::needs(table) {
+        let Some(view) = needed.view() else { continue };
+        match site.history.at(view, at).await {
+            Ok(past) => known.insert(needed.clone(), Arc::new(past.rows)),
+            Err(error) => return failed("at", &error),
+        };
+    }
+    let rows = sight.table(table, &known);
+    let rows: Vec<&Value> = rows.values().collect();
+    let tag = reading::tag(&format!("{table}-at"), &rows);
+    if is_known(headers, &tag) {
+        return ([(header::ETAG, tag)], StatusCode::NOT_MODIFIED).into_response();
+    }
+    let gaps: Vec<Value> = past.gap.iter().map(|gap| json!([gap.since, gap.until])).collect();
+    answer(&json!({ "rev": null, "at": at, "rows": rows, "gaps": gaps }), Some(tag))
 }
 
 fn gap_json(gap: &Gap) -> Value {
     json!({ "since": gap.since, "until": gap.until, "reason": gap.reason })
 }
 
-fn failed(field: &str, error: &ReadError) -> Response {
+pub(super) fn failed(field: &str, error: &ReadError) -> Response {
     let status = match error {
         ReadError::Before(_) => StatusCode::NOT_FOUND,
-        ReadError::None(_) | ReadError::Empty | ReadError::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+        ReadError::None(_) | ReadError::Empty | ReadError::Forgotten | ReadError::Store(_) => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
     };
     if let ReadError::Store(error) = error {
         tracing::warn!(error = %error, "the history cannot be read");
@@ -81,17 +137,10 @@ fn failed(field: &str, error: &ReadError) -> Response {
     refused(status, field, error)
 }
 
-type Refusal = (&'static str, String);
+pub(super) type Refusal = (&'static str, String);
 
 fn event_query(query: &RawQuery, now: u64) -> Result<EventQuery, Refusal> {
-    let time_of = |field: &'static str, default: u64| match parameter(query, field) {
-        Some(text) => time(field, &text, u64::MAX),
-        None => Ok(default),
-    };
-    let (since, until) = (time_of("since", 0)?, time_of("until", now)?);
-    if since > until {
-        return Err(("since", format!("must not be later than until, which is {until}")));
-    }
+    let (since, until) = span(query, now)?;
     let before = match parameter(query, "before") {
         None => None,
         Some(text) => Some(
@@ -112,7 +161,20 @@ fn event_query(query: &RawQuery, now: u64) -> Result<EventQuery, Refusal> {
     if cluster.as_ref().is_some_and(String::is_empty) {
         return Err(rule("cluster", "the name of a cluster"));
     }
-    Ok(EventQuery { since, until, cluster, before, limit })
+    Ok(EventQuery { since, until, clusters: cluster.map(|cluster| vec![cluster]), before, limit })
+}
+
+/// The fields `since` and `until` of a query.
+pub(super) fn span(query: &RawQuery, now: u64) -> Result<(u64, u64), Refusal> {
+    let time_of = |field: &'static str, default: u64| match parameter(query, field) {
+        Some(text) => time(field, &text, u64::MAX),
+        None => Ok(default),
+    };
+    let (since, until) = (time_of("since", 0)?, time_of("until", now)?);
+    if since > until {
+        return Err(("since", format!("must not be later than until, which is {until}")));
+    }
+    Ok((since, until))
 }
 
 fn rule(field: &'static str, what: impl Display) -> Refusal {
@@ -151,11 +213,11 @@ mod tests {
         ] {
             assert_eq!(read(query).unwrap_err().0, field, "{query}");
         }
-        let all = EventQuery { since: 0, until: 1_000, cluster: None, before: None, limit: EVENTS };
+        let all = EventQuery { since: 0, until: 1_000, clusters: None, before: None, limit: EVENTS };
         assert_eq!(read(""), Ok(all.clone()));
         let some = read("since=1&until=2000&cluster=Paint%5FShop&before=9&limit=5").unwrap();
-        let cluster = Some("Paint_Shop".to_owned());
-        assert_eq!(some, EventQuery { since: 1, until: 2_000, cluster, before: Some(9), limit: 5 });
+        let clusters = Some(vec!["Paint_Shop".to_owned()]);
+        assert_eq!(some, EventQuery { since: 1, until: 2_000, clusters, before: Some(9), limit: 5 });
     }
 
     #[test]

@@ -47,6 +47,7 @@ fn description() -> Value {
             "/api/v1/policies/{cluster}/simulation": simulation(),
             "/api/v1/stream": stream,
             "/api/v1/events": events(),
+            "/api/v1/export": export(),
             "/api/v1/{table}": table,
         },
         "components": { "schemas": { "Row": row, "Event": event() } }
@@ -125,6 +126,17 @@ fn events() -> Value {
         parameter("limit", "integer", "1 to 1000"),
     ]);
     events
+}
+
+/// The path of the export.
+fn export() -> Value {
+    let parameter = |name: &str, description: &str| json!({ "name": name, "in": "query", "required": false, "schema": { "type": "integer" }, "description": description });
+    json!({
+        "parameters": [parameter("since", "UTC ms; by default when the history begins"), parameter("until", "UTC ms; by default now")],
+        "get": { "summary": "The history as a file that `sparkfleet up --replay` shows again",
+            "responses": { "200": { "description": "lines of JSON; the last is {\"end\": number of changes}", "content": { "application/jsonl": {} } },
+                "503": { "description": "there is no history, or there are as many exports already as are made at a time" } } }
+    })
 }
 
 /// Something that happened.

@@ -9,7 +9,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::acting::RequestContext;
-use super::{Site, acting, answer, refused};
+use super::{Site, acting, answer, reading, refused};
 use crate::question::{Question, Reply};
 
 /// `POST /api/v1/policies/{cluster}/simulation`
@@ -26,6 +26,11 @@ pub async fn simulate(
         Ok(policy) => policy,
         Err(error) => return refused(StatusCode::BAD_REQUEST, "body", error),
     };
+    match reading::sight(&site, &caller).await {
+        Ok(Some(sight)) if !sight.sees(cluster) => return reading::unseen(),
+        Ok(_) => {}
+        Err(response) => return response,
+    }
     match acting::ask(&site, &caller, Question::Simulate { cluster, policy: Box::new(policy) }).await {
         Ok(Reply::Simulated(hosts)) => answer(&json!({ "hosts": hosts }), None),
         Ok(_) => acting::unexpected(),

@@ -1,5 +1,7 @@
 //! The server over real sockets, with tables of the test's own in place of the state: how many streams, how much waits for a slow client, what a client that comes again gets.
 
+mod limited;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 

@@ -40,12 +40,16 @@ fn token(name: &str, seed: u8, scope: TokenScope, clusters: Option<Vec<Uuid>>) -
     }
 }
 
+/// What was written to the file of sessions last.
+type Kept = Option<Vec<crate::kept::KeptSession>>;
+
 struct World {
     bench: Bench,
     state: State,
     asked: u64,
     sent: Vec<HostRequest>,
     records: Vec<AuditRecord>,
+    kept: Kept,
 }
 
 impl World {
@@ -62,7 +66,7 @@ impl World {
             bench.entry(Uuid::from_u128(0x100 + n as u128), token);
         }
         let state = State::new(config.validate(1).unwrap(), at(0)).unwrap();
-        let mut world = Self { bench, state, asked: 0, sent: Vec::new(), records: Vec::new() };
+        let mut world = Self { bench, state, asked: 0, sent: Vec::new(), records: Vec::new(), kept: None };
         world.state.on_event(Event::Host(HostEvent::Online), at(0));
         world.follow();
         world
@@ -81,6 +85,7 @@ impl World {
             match effect {
                 Effect::Host(request @ HostRequest::Command { .. }) => self.sent.push(request),
                 Effect::Keep(record) => self.records.push(*record),
+                Effect::KeepSessions(sessions) => self.kept = Some(sessions),
                 Effect::Answer(mut answer) => {
                     self.records.extend(answer.audit.take());
                     answers.push(*answer);
@@ -210,6 +215,42 @@ fn a_session_acts_as_the_holder_of_its_token_until_that_signs_out() {
     assert!(matches!(world.ask(session, Question::Who), Some(Ok(Reply::Who(Some(_))))));
     world.ask(session, Question::SignOut);
     assert_eq!(world.ask(session, Question::Who), Some(Ok(Reply::Who(None))));
+}
+
+#[test]
+fn a_session_continues_in_the_next_console_and_one_that_was_signed_out_does_not() {
+    let mut world = World::new(Config::default());
+    let session = |name: &str| Credential::Session(SessionHash::of(name));
+    for name in ["a", "b"] {
+        world.ask(Credential::Token(hash(1)), Question::SignIn(SessionHash::of(name)));
+    }
+    assert_eq!(world.kept.as_ref().unwrap().len(), 2, "at once");
+    let stolen = world.kept.clone().unwrap();
+    world.ask(session("b"), Question::SignOut);
+    let kept = world.kept.take().unwrap();
+    let mut next = World::new(Config::default());
+    next.state.restore_sessions(kept, at(3));
+    assert!(matches!(next.ask(session("a"), Question::Who), Some(Ok(Reply::Who(Some(_))))));
+    assert_eq!(next.ask(session("b"), Question::Who), Some(Ok(Reply::Who(None))));
+    // The token is revoked: what is kept of its sessions is worth nothing.
+    next.bench.forget(Uuid::from_u128(0x100));
+    next.follow();
+    assert_eq!(next.ask(session("a"), Question::Who), Some(Ok(Reply::Who(None))));
+    // An old file is put back after the time in which a session may rest.
+    let mut later = World::new(Config::default());
+    later.state.restore_sessions(stolen, at(31 * 60 * 1_000));
+    assert_eq!(later.ask(session("b"), Question::Who), Some(Ok(Reply::Who(None))));
+}
+
+#[test]
+fn who_signs_in_all_the_time_is_stopped_before_the_disk_is_kept_busy() {
+    let mut world = World::new(Config::default());
+    let sign_in = |world: &mut World, n: u64| {
+        world.ask(Credential::Token(hash(1)), Question::SignIn(SessionHash::of(&n.to_string())))
+    };
+    let done = (0..200).filter(|n| matches!(sign_in(&mut world, *n), Some(Ok(_)))).count();
+    assert_eq!(done, 60);
+    assert!(matches!(sign_in(&mut world, 999), Some(Err(Refusal::TooOften(_)))));
 }
 
 #[test]

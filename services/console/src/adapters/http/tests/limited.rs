@@ -1,0 +1,260 @@
+//! What a token for one cluster of two is answered over HTTP: every table, the stream, the past, events and the export.
+
+use std::sync::Mutex;
+
+use access::{Grant, Principal};
+use cluster_manager_contract::api_token::{RANDOM_BYTES, text};
+use configdb_schema::document::TokenScope;
+use fleet_view::history::export::{Line, Replayed};
+use fleet_view::history::{View, transitions};
+use service_runtime::config::ExposeSecret as _;
+use uuid::Uuid;
+
+use super::*;
+use crate::question::{Question, Reply};
+use crate::record::{Answer as Stored, Record, Retention};
+
+const OWN: Uuid = Uuid::from_u128(0xA);
+const OTHER: Uuid = Uuid::from_u128(0xB);
+
+/// Rows of two clusters, of which the second one has this number; of the first one a host is ill at the third.
+fn tables(n: u64) -> BTreeMap<View, Table> {
+    let rows = |rows: Vec<(String, Value)>| rows.into_iter().collect::<Table>();
+    let of = |cluster: &str, n: u64| json!({ "cluster": cluster, "health": "good", "name": "x", "n": n });
+    let ill =
+        json!({ "cluster": "Paint_Shop", "health": if n == 3 { "attention" } else { "good" }, "name": "x", "n": 0 });
+    let cluster = |name: &str, n: u64| json!({ "name": name, "health": "good", "setup": "ready", "n": n, "reasons": ["like Press_Shop"] });
+    let both =
+        || rows(vec![("Paint_Shop/x".to_owned(), ill.clone()), ("Press_Shop/x".to_owned(), of("Press_Shop", n))]);
+    let waves = json!({ "template": "agent", "blocked": null, "waves": [{ "wave": 1, "clusters": [{ "name": "Press_Shop", "state": "runs" }] }] });
+    BTreeMap::from([
+        (
+            View::Clusters,
+            rows(vec![(OWN.to_string(), cluster("Paint_Shop", 0)), (OTHER.to_string(), cluster("Press_Shop", n))]),
+        ),
+        (View::Hosts, both()),
+        (View::Deployments, both()),
+        (View::Alerts, both()),
+        (View::Services, rows(vec![("ACME-Press_Shop/Sync".to_owned(), json!({ "n": n }))])),
+        (View::Rollout, rows(vec![("agent".to_owned(), waves)])),
+        (View::Fleet, rows(vec![("fleet".to_owned(), json!({ "alerts": 2, "n": n }))])),
+    ])
+}
+
+fn table_at(name: &TableName, n: u64) -> Table {
+    if let Some(view) = name.view() {
+        return tables(n).remove(&view).unwrap_or_default();
+    }
+    if *name == TableName::Console {
+        let row = json!({ "missing": ["Press_Shop"], "reasons": ["Press_Shop"], "online": true });
+        return BTreeMap::from([("console".to_owned(), row)]);
+    }
+    let row = json!({ "cluster": "Press_Shop", "who": "token:ben", "missing": ["Press_Shop"], "online": true, "n": n });
+    BTreeMap::from([(format!("ACME-Press_Shop/{n}"), row)])
+}
+
+struct Limited {
+    address: SocketAddr,
+    n: Arc<Mutex<u64>>,
+    hub: Hub,
+    stop: Shutdown,
+    token: String,
+    /// Who has the token at present.
+    holder: Arc<Mutex<Option<Principal>>>,
+}
+
+fn holder(clusters: Option<&[Uuid]>) -> Principal {
+    let clusters = clusters.map(|clusters| clusters.iter().copied().collect());
+    Principal { name: "token:ada".to_owned(), grants: vec![Grant { scope: TokenScope::Viewer, clusters }] }
+}
+
+impl Limited {
+    async fn start(history: Reader) -> Self {
+        let config =
+            Config { web: crate::config::WebConfig { private: true, ..Default::default() }, ..Config::default() };
+        let settings = config.validate(1).unwrap();
+        let (hub, mut requests) = Hub::new();
+        let site = Site::new(&config, &settings, hub.clone(), history, Clock::new()).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, stop) = (listener.local_addr().unwrap(), Shutdown::new());
+        tokio::spawn(serve(listener, site, None, stop.clone()));
+        let (n, who) = (Arc::new(Mutex::new(1)), Arc::new(Mutex::new(Some(holder(Some(&[OWN]))))));
+        let (at, known, publish) = (Arc::clone(&n), Arc::clone(&who), hub.clone());
+        tokio::spawn(async move {
+            while let Some(request) = requests.recv().await {
+                let n = *at.lock().unwrap();
+                match request {
+                    Request::Read { table, answer } => {
+                        let rows = table_at(&table, n);
+                        let _ = answer.send(Arc::new(Published::first(table, n, rows)));
+                    }
+                    Request::Ask { question, answer, .. } => {
+                        assert!(matches!(*question, Question::Who | Question::Watches), "{question:?}");
+                        let _ = answer.send(Ok(Reply::Who(known.lock().unwrap().clone())));
+                    }
+                    Request::Watch(tables) => {
+                        for table in tables {
+                            let rows = table_at(&table, n);
+                            publish.publish(Arc::new(Published::first(table, n, rows)));
+                        }
+                    }
+                    Request::Unwatch(_) => {}
+                }
+            }
+        });
+        let token = text(&[7; RANDOM_BYTES]).expose_secret().to_owned();
+        Self { address, n, hub, stop, token, holder: who }
+    }
+
+    async fn send(&self, path: &str, fields: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        let token = &self.token;
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\n{fields}\r\n", self.address);
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream
+    }
+
+    /// Status, entity tag, body.
+    async fn get(&self, path: &str, fields: &str) -> (u16, Option<String>, String) {
+        let mut answer = String::new();
+        let mut stream = self.send(path, &format!("{fields}Connection: close\r\n")).await;
+        tokio::time::timeout(LIMIT, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let tag = head.lines().find_map(|line| line.strip_prefix("etag: ")).map(str::to_owned);
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), tag, body.to_owned())
+    }
+}
+
+fn nothing_of_others(text: &str, what: &str) {
+    assert!(!text.contains("Press_Shop") && !text.contains(&OTHER.to_string()), "{what}: {text}");
+}
+
+#[tokio::test]
+async fn no_table_and_no_tag_shows_other_clusters() {
+    let history = History::start(std::path::Path::new("/nonexistent"), None, Clock::new()).reader();
+    let limited = Limited::start(history).await;
+    // Those come from the history.
+    for name in TableName::FIXED.into_iter().filter(|name| *name != TableName::Events) {
+        let path = format!("/api/v1/{name}");
+        *limited.n.lock().unwrap() = 1;
+        let (status, tag, body) = limited.get(&path, "").await;
+        assert_eq!(status, 200, "{name}: {body}");
+        nothing_of_others(&body, &path);
+        // Another cluster changes: neither the tag nor a revision says so.
+        *limited.n.lock().unwrap() = 2;
+        let (_, later, unchanged) = limited.get(&path, "").await;
+        assert_eq!((&later, &unchanged), (&tag, &body), "{name}");
+        let (status, ..) = limited.get(&path, &format!("If-None-Match: {}\r\n", tag.unwrap())).await;
+        assert_eq!(status, 304, "{name}");
+    }
+    let (_, _, body) = limited.get("/api/v1/hosts", "").await;
+    assert!(body.contains("Paint_Shop/x") || body.contains(r#""cluster":"Paint_Shop""#), "{body}");
+    let (_, _, body) = limited.get("/api/v1/fleet", "").await;
+    assert!(body.contains(r#""alerts":1"#), "{body}");
+    for path in [format!("/api/v1/entries:{OTHER}"), "/api/v1/metrics:ACME-Press_Shop%2FSync".to_owned()] {
+        let (status, _, body) = limited.get(&path, "").await;
+        assert_eq!((status, body.contains(r#""rows":[]"#)), (200, true), "{path}: {body}");
+    }
+    // Who has a credential for all of them gets all.
+    *limited.holder.lock().unwrap() = Some(holder(None));
+    assert!(limited.get("/api/v1/hosts", "").await.2.contains("Press_Shop"));
+    *limited.holder.lock().unwrap() = None;
+    assert_eq!(limited.get("/api/v1/hosts", "").await.0, 401);
+    limited.stop.trigger();
+}
+
+#[tokio::test]
+async fn the_stream_is_of_the_same_rows_is_silent_on_others_and_ends_with_the_right_to_it() {
+    let history = History::start(std::path::Path::new("/nonexistent"), None, Clock::new()).reader();
+    let limited = Limited::start(history).await;
+    let stream = limited.send("/api/v1/stream?tables=hosts,fleet,objects", "Last-Event-ID: 1\r\n").await;
+    let mut lines = BufReader::new(stream).lines();
+    let mut seen = Vec::new();
+    let mut changed = false;
+    let read = async {
+        while let Ok(Some(line)) = lines.next_line().await {
+            let Some(data) = line.strip_prefix("data: ") else { continue };
+            nothing_of_others(data, "stream");
+            let frame: Value = serde_json::from_str(data).unwrap();
+            seen.push((
+                frame["table"].as_str().unwrap().to_owned(),
+                frame["full"] == true,
+                frame["rev"].as_u64().unwrap(),
+            ));
+            if seen.len() == 3 && !changed {
+                changed = true;
+                // A row of another cluster changes, and then one of the own: of the first nothing comes.
+                for (rev, own) in [(102, 0), (103, 9)] {
+                    let mut rows = table_at(&TableName::Hosts, 2);
+                    rows.get_mut("Paint_Shop/x").unwrap()["n"] = json!(own);
+                    limited.hub.publish(Arc::new(Published::first(TableName::Hosts, rev, rows)));
+                }
+            } else if seen.len() == 4 {
+                assert_eq!(frame["set"][0]["n"], 9, "{frame}");
+                // The token is revoked: the stream ends.
+                *limited.holder.lock().unwrap() = None;
+            }
+        }
+    };
+    tokio::time::timeout(LIMIT, read).await.unwrap();
+    let tables: Vec<&str> = seen.iter().map(|(table, ..)| table.as_str()).collect();
+    assert_eq!(tables, ["hosts", "fleet", "objects", "hosts"]);
+    assert!(seen[..3].iter().all(|(_, full, _)| *full) && !seen[3].1, "{seen:?}");
+    assert!(seen.iter().all(|(.., rev)| *rev <= 4), "revisions are those of this stream: {seen:?}");
+    limited.stop.trigger();
+}
+
+#[tokio::test]
+async fn the_past_events_and_the_export_are_of_the_same_rows() {
+    let directory = tempfile::tempdir().unwrap();
+    let keep = Retention { days: 30, bytes: 1 << 30 };
+    let mut history = History::start(directory.path(), Some(keep), Clock::new());
+    assert!(matches!(history.recv().await, Stored::Opened(_)));
+    let mut old = BTreeMap::<View, Table>::new();
+    for n in 1..=3 {
+        let new = tables(n);
+        let found =
+            new.iter().flat_map(|(view, table)| transitions(*view, old.get(view).unwrap_or(&Table::new()), table));
+        let transitions = found.collect::<Vec<_>>();
+        let snapshot = (n == 1).then(|| new.iter().map(|(view, table)| (*view, Arc::new(table.clone()))).collect());
+        let record = Record { transitions, snapshot, ..Record::of_time(1_000 * n) };
+        history.record(Arc::new(record));
+        assert!(matches!(history.recv().await, Stored::Stored { .. }));
+        old = new;
+    }
+    let limited = Limited::start(history.reader()).await;
+    for view in View::ALL {
+        let (status, tag, body) = limited.get(&format!("/api/v1/{view}?at=1500"), "").await;
+        assert_eq!(status, 200, "{view}: {body}");
+        nothing_of_others(&body, view.as_str());
+        let (_, later, _) = limited.get(&format!("/api/v1/{view}?at=2500"), "").await;
+        assert_eq!(tag, later, "{view}: nothing has changed for this user");
+    }
+    let (status, _, body) = limited.get("/api/v1/events", "").await;
+    assert_eq!(status, 200, "{body}");
+    nothing_of_others(&body, "events");
+    assert!(body.contains("Paint_Shop"), "{body}");
+    let (_, _, body) = limited.get("/api/v1/events?cluster=Press_Shop", "").await;
+    assert!(body.contains(r#""rows":[]"#), "{body}");
+    let (_, _, body) = limited.get("/api/v1/export", "").await;
+    nothing_of_others(&body, "export");
+    // The body comes in chunks, whose lengths are lines of their own.
+    let lines = body.lines().filter(|line| line.starts_with('{')).skip(1);
+    let mut replayed = Replayed::default();
+    lines.for_each(|line| replayed.apply(&Line::parse(line.as_bytes()).unwrap()).unwrap());
+    assert_eq!(replayed.table(View::Hosts).len(), 1);
+    assert_eq!(replayed.table(View::Fleet)["fleet"]["alerts"], 1);
+    // Who sees everything gets everything, and it leads to what is there.
+    *limited.holder.lock().unwrap() = Some(holder(None));
+    let (_, _, body) = limited.get("/api/v1/export?since=1500", "").await;
+    let mut replayed = Replayed::default();
+    let mut lines = body.lines().filter(|line| line.starts_with('{'));
+    assert!(lines.next().unwrap().contains(r#""since":1500"#), "{body}");
+    lines.for_each(|line| replayed.apply(&Line::parse(line.as_bytes()).unwrap()).unwrap());
+    for view in View::ALL {
+        assert_eq!(&*replayed.table(view), &old[&view], "{view}");
+    }
+    limited.stop.trigger();
+    history.stop().await;
+}
