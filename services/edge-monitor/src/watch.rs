@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use edge_monitor_contract::names::BIRTH_REFUSED;
 use edge_monitor_contract::{Alert, MonitoredNodeDevice, NodeState, identity};
 use sparkplug::{DeviceId, EdgeNodeDescriptor, Now};
 use uuid::Uuid;
@@ -10,6 +11,9 @@ use crate::config_freshness::{ConfigFreshness, ReloadPolicy};
 use crate::jitter::Jitter;
 use crate::liveness::Liveness;
 use crate::spec::{NodeSpec, Subject};
+
+/// Longest text about a birth that was refused.
+const REFUSAL_CHARACTERS_MAX: usize = 200;
 
 #[derive(Debug)]
 pub struct Watched {
@@ -21,6 +25,8 @@ pub struct Watched {
     liveness: Liveness,
     currency: Option<ConfigFreshness>,
     created: u64,
+    /// Why its last NBIRTH could not be used; None: it could, or none was received.
+    refused: Option<String>,
 }
 
 /// What is due for one node.
@@ -39,7 +45,7 @@ impl Watched {
         };
         let liveness = Liveness::new(spec.interval, is_listening, now);
         let currency = spec.is_edge_agent.then(|| ConfigFreshness::new(policy, seed, now));
-        Self { spec, address, born_uuid: None, liveness, currency, created: now.wall }
+        Self { spec, address, born_uuid: None, liveness, currency, created: now.wall, refused: None }
     }
 
     /// What is to be watched.
@@ -83,12 +89,18 @@ impl Watched {
     /// The node was born with this Instance_UUID and configuration revision.
     pub fn born(&mut self, uuid: Option<Uuid>, revision: Option<String>, now: Now, jitter: &mut Jitter) {
         self.born_uuid = uuid;
+        self.refused = None;
         self.liveness.born(now, jitter);
         if let Some(currency) = &mut self.currency {
             currency.set_reachable(true, now, jitter);
             currency.report(revision, now, jitter);
             currency.born(now, jitter);
         }
+    }
+
+    /// An NBIRTH of the node could not be used.
+    pub fn birth_refused(&mut self, reason: &str) {
+        self.refused = Some(reason.chars().take(REFUSAL_CHARACTERS_MAX).collect());
     }
 
     /// Any other packet than birth and death of the node.
@@ -156,11 +168,14 @@ impl Watched {
             }
             NodeState::Online => None,
         };
+        let is_online = self.liveness.state() == NodeState::Online;
+        let refused = self.refused.as_ref().filter(|_| !is_online);
+        let refused = refused.map_or_else(String::new, |refused| format!("; {BIRTH_REFUSED}{refused}"));
         MonitoredNodeDevice {
             identity,
             node: self.uuid(),
             state: self.liveness.state(),
-            reason: reason.map(str::to_owned),
+            reason: reason.map(|reason| format!("{reason}{refused}")),
             since: self.liveness.since(),
             offline: self.liveness.alert(),
             will_not_reload: currency.map_or(never, ConfigFreshness::alert),

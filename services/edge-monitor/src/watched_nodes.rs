@@ -7,7 +7,7 @@ use std::time::Duration;
 use edge_monitor_contract::{AlertKind, MonitoredNodeDevice, NodeState, names};
 use sparkplug::edge_node::NodeUpdate;
 use sparkplug::host::{HostEvent, HostRequest};
-use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric, Now, TypedMetrics};
+use sparkplug::{DeviceId, EdgeNodeDescriptor, MessageKind, Metric, Now, Topic, TypedMetrics};
 use uuid::Uuid;
 
 use crate::config_freshness::{ConfigFreshness, ReloadPolicy};
@@ -153,6 +153,11 @@ impl WatchedNodes {
                         watched.reported(revision, now, jitter);
                     }
                 });
+            }
+            HostEvent::Rejected { topic, reason } => {
+                if let Ok(Topic::Node { node, kind: MessageKind::NBirth }) = Topic::parse(topic) {
+                    self.at(&node, |watched, _| watched.birth_refused(reason));
+                }
             }
             HostEvent::DeviceBirth { node, .. }
             | HostEvent::DeviceData { node, .. }

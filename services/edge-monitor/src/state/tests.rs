@@ -244,6 +244,23 @@ fn edge_sync_publishes_where_a_node_that_was_not_received_may_be() {
 }
 
 #[test]
+fn the_alert_of_a_node_that_is_not_born_says_why_its_birth_was_refused() {
+    let mut monitor = Monitor::watching(&[("r", by_address("Robot"))]);
+    let refused = |topic: String| HostEvent::Rejected { topic, reason: "bdSeq is missing".to_owned() };
+    monitor.host(refused(format!("spBv1.0/{}/NDATA/Robot", node("Robot").group)));
+    assert_eq!(monitor.device("Robot").reason.as_deref(), Some("no birth was received yet"));
+    monitor.host(refused(format!("spBv1.0/{}/NBIRTH/Robot", node("Robot").group)));
+    monitor.until(5_000);
+    assert_eq!(monitor.condition("Robot"), (NodeState::Unknown, true));
+    let told = "no birth was received yet; its last NBIRTH was refused: bdSeq is missing";
+    assert_eq!(monitor.device("Robot").reason.as_deref(), Some(told));
+    monitor.born(&node("Robot"), AGENT, None);
+    assert_eq!(monitor.device("Robot").reason, None);
+    monitor.died(&node("Robot"));
+    assert_eq!(monitor.device("Robot").reason.as_deref(), Some("its death was published"));
+}
+
+#[test]
 fn a_death_is_an_alert_at_once_and_only_a_birth_ends_it() {
     let mut monitor = Monitor::watching(&[("r", by_address("Robot"))]);
     monitor.born(&node("Robot"), AGENT, None);
