@@ -168,7 +168,7 @@ pub fn git_http(bytes: &[u8]) {
         let (kept, main) = site.kept();
         assert_eq!(kept, owned, "no client writes what the cluster manager writes");
         if !shows_credential(bytes) {
-            assert_eq!(main, first, "nobody pushes without a token");
+            assert_eq!(main, first, "no client pushes without a token");
             for status in ["200", "500"] {
                 assert!(!contains(&answers, format!("HTTP/1.1 {status}").as_bytes()), "{status} for a stranger");
             }
@@ -182,7 +182,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// Whether the password or the token stands in the bytes, plain or in what reads as Base64.
+/// Whether the bytes contain the password or the token, plain or as Base64.
 fn shows_credential(bytes: &[u8]) -> bool {
     let shows = |bytes: &[u8]| [PASSWORD, TOKEN].iter().any(|secret| contains(bytes, secret.as_bytes()));
     let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use edge_monitor_contract::names::BIRTH_REFUSED;
-use edge_monitor_contract::{Alert, MonitoredNodeDevice, NodeState, identity};
+use edge_monitor_contract::{Alert, BIRTH_REFUSED, MonitoredNodeDevice, NodeState, identity};
 use sparkplug::{DeviceId, EdgeNodeDescriptor, Now};
 use uuid::Uuid;
 

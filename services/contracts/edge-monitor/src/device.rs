@@ -56,6 +56,9 @@ impl FromStr for NodeState {
     }
 }
 
+/// In [`MonitoredNodeDevice::reason`], before what was wrong with the last NBIRTH of a node that is not alive.
+pub const BIRTH_REFUSED: &str = "its last NBIRTH was refused: ";
+
 /// The alerts that a monitor raises for a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AlertKind {

@@ -20,7 +20,7 @@ pub mod names;
 pub mod node;
 pub mod replica;
 
-pub use device::{Alert, AlertKind, MonitoredNodeDevice, NodeState, UnknownNodeState};
+pub use device::{Alert, AlertKind, BIRTH_REFUSED, MonitoredNodeDevice, NodeState, UnknownNodeState};
 pub use node::MonitorNode;
 pub use replica::{MonitorContract, MonitorReplica, MonitorView, MonitoredNodes, Presence};
 

@@ -60,6 +60,3 @@ pub const SERVICE: &str = "edge-monitor";
 pub const AGENT_CONFIG_REVISION: &str = "Config_Revision";
 /// Boolean command of an Edge Agent: fetch the configuration and the secrets again.
 pub const AGENT_RELOAD: &str = "Node Control/Reload Edge Agent Config";
-
-/// In `Status/Reason`, before what was wrong with the last NBIRTH of a node that is not alive.
-pub const BIRTH_REFUSED: &str = "its last NBIRTH was refused: ";

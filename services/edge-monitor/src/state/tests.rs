@@ -252,8 +252,8 @@ fn the_alert_of_a_node_that_is_not_born_says_why_its_birth_was_refused() {
     monitor.host(refused(format!("spBv1.0/{}/NBIRTH/Robot", node("Robot").group)));
     monitor.until(5_000);
     assert_eq!(monitor.condition("Robot"), (NodeState::Unknown, true));
-    let told = "no birth was received yet; its last NBIRTH was refused: bdSeq is missing";
-    assert_eq!(monitor.device("Robot").reason.as_deref(), Some(told));
+    let refusal = "no birth was received yet; its last NBIRTH was refused: bdSeq is missing";
+    assert_eq!(monitor.device("Robot").reason.as_deref(), Some(refusal));
     monitor.born(&node("Robot"), AGENT, None);
     assert_eq!(monitor.device("Robot").reason, None);
     monitor.died(&node("Robot"));

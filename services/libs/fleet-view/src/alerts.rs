@@ -6,7 +6,7 @@ use cluster_manager_contract::{ClusterDevice, SetupState};
 use configdb_schema::address::{self, ClusterName};
 use configdb_schema::document::{AlertAcknowledgement, AlertAcknowledgements};
 use configdb_schema::known;
-use edge_monitor_contract::{AlertKind, MonitorView, MonitoredNodeDevice, NodeState, Presence, names};
+use edge_monitor_contract::{AlertKind, BIRTH_REFUSED, MonitorView, MonitoredNodeDevice, NodeState, Presence};
 use edge_sync_contract::SyncReplica;
 use jiff::Timestamp;
 use join_service_contract::HostState;
@@ -314,7 +314,7 @@ fn reason(kind: AlertKind, device: &MonitoredNodeDevice, presence: Presence) -> 
         (AlertKind::Offline, _) => "it was not born in time".to_owned(),
     };
     let refused = device.reason.as_ref().filter(|_| kind == AlertKind::Offline);
-    let refused = refused.and_then(|reason| Some(&reason[reason.find(names::BIRTH_REFUSED)?..]));
+    let refused = refused.and_then(|reason| Some(&reason[reason.find(BIRTH_REFUSED)?..]));
     let reason = refused.map_or_else(|| reason.clone(), |refused| format!("{reason}; {refused}"));
     if presence == Presence::Alive { reason } else { format!("{reason}; last known, its monitor is away itself") }
 }
@@ -325,8 +325,8 @@ mod tests {
 
     #[test]
     fn the_reason_of_an_alert_says_why_the_birth_was_refused() {
-        let told = format!("no birth was received yet; {}bdSeq is missing", names::BIRTH_REFUSED);
-        let device = MonitoredNodeDevice { reason: Some(told), ..MonitoredNodeDevice::default() };
+        let refusal = format!("no birth was received yet; {}bdSeq is missing", BIRTH_REFUSED);
+        let device = MonitoredNodeDevice { reason: Some(refusal), ..MonitoredNodeDevice::default() };
         let offline = reason(AlertKind::Offline, &device, Presence::Alive);
         assert_eq!(offline, "it was not born in time; its last NBIRTH was refused: bdSeq is missing");
         assert!(!reason(AlertKind::WillNotReload, &device, Presence::Alive).contains("NBIRTH"));
