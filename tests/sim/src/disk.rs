@@ -37,7 +37,8 @@ pub enum CommitError {
 
 #[derive(Debug, Default)]
 struct Content {
-    bd_seq: Option<BdSeq>,
+    /// bdSeq of the next session, and those that were stored before.
+    bd_seqs: Vec<BdSeq>,
     store: Option<MemoryStore>,
     identity: Uuid,
     fault: Option<DiskFault>,
@@ -81,12 +82,19 @@ impl Disk {
     /// bdSeq of the next session.
     #[must_use]
     pub fn bd_seq(&self) -> BdSeq {
-        self.lock().bd_seq.unwrap_or(BdSeq::ZERO)
+        self.lock().bd_seqs.last().copied().unwrap_or(BdSeq::ZERO)
     }
 
     /// Stores the bdSeq of the next session.
     pub fn store_bd_seq(&self, next: BdSeq) {
-        self.lock().bd_seq = Some(next);
+        self.lock().bd_seqs.push(next);
+    }
+
+    /// The bdSeq becomes the one that was stored so many sessions ago.
+    pub fn roll_back_bd_seq(&self, sessions: usize) {
+        let mut content = self.lock();
+        let kept = content.bd_seqs.len().saturating_sub(sessions);
+        content.bd_seqs.truncate(kept);
     }
 
     /// The database.

@@ -20,6 +20,12 @@ pub enum Fault {
     Disk,
     /// It is whole again.
     DiskIsWell,
+    /// For some time the cluster manager's disk says of work on repositories that it failed, although it is done.
+    GitTorn,
+    /// The cluster manager's disk becomes what it was some time ago, under a new life of the manager.
+    GitRollsBack,
+    /// The file with the bdSeq of a service becomes what it was some sessions ago, and the service starts again.
+    BdSeqRollsBack,
     /// The database of a cluster's API server has no room for some time.
     ClusterFull,
     /// A process is frozen, perhaps for longer than its keep-alive.
@@ -50,6 +56,24 @@ impl World {
                 if let Some(id) = self.process_of(&Role::ConfigDb) {
                     self.processes[&id].disk.set_fault(None);
                 }
+            }
+            Fault::GitTorn => self.git.torn_until = Some(self.mono + self.random.millis(1_000..40_000)),
+            Fault::GitRollsBack => {
+                if self.git.roll_back()
+                    && let Some(id) = self.process_of(&Role::ClusterManager)
+                {
+                    trace!(self, "   it is rolled back");
+                    self.crash(id);
+                }
+            }
+            Fault::BdSeqRollsBack => {
+                let running: Vec<ProcessId> =
+                    self.services().into_iter().filter(|id| self.processes[id].program.is_some()).collect();
+                let Some(id) = self.random.pick(&running).copied() else { return };
+                trace!(self, "   {}", self.processes[&id].role);
+                let lost = 1 + self.random.index(4);
+                self.processes[&id].disk.roll_back_bd_seq(lost);
+                self.crash(id);
             }
             Fault::ClusterFull => {
                 let until = self.mono + self.random.millis(1_000..40_000);
@@ -97,6 +121,7 @@ impl World {
     /// Everything of this kind is over.
     pub(crate) fn mend_troubles(&mut self) {
         self.on_fault(Fault::DiskIsWell);
+        self.git.torn_until = None;
         // Who is frozen continues at its time: what waits for it comes in order.
         for cluster in self.clusters.values_mut() {
             cluster.full_until = None;

@@ -7,6 +7,7 @@ use cluster_manager::event::{GitAction, GitOutcome, GitResult, GitWork};
 use cluster_manager::state::PersistedRepository;
 use uuid::Uuid;
 
+use crate::mutation::Mutation;
 use crate::program::Input;
 use crate::world::{Happening, ProcessId, World};
 
@@ -19,7 +20,7 @@ pub struct Repository {
     pub store: Uuid,
     /// Served.
     pub is_open: bool,
-    /// Number of commits.
+    /// Number of the last commit, which no other one has.
     pub commits: u32,
     /// Content.
     pub files: BTreeMap<String, Vec<u8>>,
@@ -32,6 +33,14 @@ pub struct Git {
     pub repositories: BTreeMap<Uuid, Repository>,
     /// The disk is full until then.
     pub full_until: Option<Duration>,
+    /// Until then the disk may carry work out and say that it failed.
+    pub torn_until: Option<Duration>,
+    /// An older state of the whole disk, which may come back.
+    snapshot: Option<BTreeMap<Uuid, Repository>>,
+    /// Of each repository, by path, what the manager has written there last, with success.
+    acknowledged: BTreeMap<Uuid, BTreeMap<String, Vec<u8>>>,
+    /// Commits of all repositories, those that are gone again included: none has the number of another.
+    made: u32,
 }
 
 impl Git {
@@ -47,7 +56,37 @@ impl Git {
         .collect()
     }
 
-    fn perform(&mut self, work: GitWork, now: Duration) -> GitOutcome {
+    /// Repositories that the manager has written with success.
+    pub fn acknowledged(&self) -> impl Iterator<Item = Uuid> {
+        self.acknowledged.keys().copied()
+    }
+
+    /// What a repository does not hold although the manager has written it with success.
+    #[must_use]
+    pub fn lost(&self, cluster: Uuid) -> Option<String> {
+        let acknowledged = self.acknowledged.get(&cluster)?;
+        let Some(repository) = self.repositories.get(&cluster).filter(|repository| repository.is_open) else {
+            return Some(format!("the repository of {cluster}"));
+        };
+        let mut lost = acknowledged.iter().filter(|(path, bytes)| repository.files.get(*path) != Some(bytes));
+        lost.next().map(|(path, _)| format!("{path} in {}", repository.path))
+    }
+
+    /// The first time the disk is copied, the next time the copy takes its place. True: it has.
+    pub fn roll_back(&mut self) -> bool {
+        match self.snapshot.take() {
+            Some(snapshot) => {
+                self.repositories = snapshot;
+                true
+            }
+            None => {
+                self.snapshot = Some(self.repositories.clone());
+                false
+            }
+        }
+    }
+
+    fn perform(&mut self, work: GitWork, now: Duration, loses: bool) -> GitOutcome {
         if self.full_until.is_some_and(|until| until > now) {
             return GitOutcome::Failed { reason: "no space left on device".to_owned() };
         }
@@ -61,13 +100,15 @@ impl Git {
                     files: BTreeMap::new(),
                 });
                 let mut content = repository.files.clone();
+                let mut written = BTreeMap::new();
                 if repository.commits == 0 {
                     content.extend(files.initial);
                 }
                 if let Some(directory) = files.directory {
                     let prefix = if directory.is_empty() { String::new() } else { format!("{directory}/") };
                     content.retain(|path, _| !path.starts_with(&prefix));
-                    content.extend(files.owned.into_iter().map(|(path, bytes)| (format!("{prefix}{path}"), bytes)));
+                    written.extend(files.owned.into_iter().map(|(path, bytes)| (format!("{prefix}{path}"), bytes)));
+                    content.extend(written.clone());
                 }
                 repository.path = path;
                 repository.store = store;
@@ -76,23 +117,26 @@ impl Git {
                 if differs && hold && repository.commits > 0 {
                     return GitOutcome::Held { commit: commit(repository.commits) };
                 }
-                if differs {
-                    repository.commits += 1;
+                if differs && !loses {
+                    self.made += 1;
+                    repository.commits = self.made;
                     repository.files = content;
                 }
+                self.acknowledged.insert(work.cluster, written);
                 GitOutcome::Written { commit: commit(repository.commits) }
             }
             GitAction::Close => {
                 if let Some(repository) = self.repositories.get_mut(&work.cluster) {
                     repository.is_open = false;
                 }
+                self.acknowledged.remove(&work.cluster);
                 GitOutcome::Closed
             }
         }
     }
 }
 
-/// The commit that a repository with that many commits is at.
+/// The commit of that number.
 #[must_use]
 pub fn commit(commits: u32) -> String {
     format!("{commits:040x}")
@@ -102,7 +146,12 @@ impl World {
     /// Git works for the cluster manager.
     pub fn on_git(&mut self, id: ProcessId, life: u64, work: GitWork) {
         let cluster = work.cluster;
-        let outcome = self.git.perform(work, self.mono);
+        let is_torn = self.git.torn_until.is_some_and(|until| until > self.mono) && self.random.chance(500);
+        let loses = self.mutation == Some(Mutation::GitLosesWrites) && self.random.chance(300);
+        let mut outcome = self.git.perform(work, self.mono, loses);
+        if is_torn {
+            outcome = GitOutcome::Failed { reason: "input/output error".to_owned() };
+        }
         let lag = self.random.millis(1..100);
         let input = Input::Git(GitResult { cluster, outcome });
         self.after(lag, Happening::Input(id, life, Box::new(input)));

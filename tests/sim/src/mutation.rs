@@ -40,11 +40,13 @@ pub enum Mutation {
     EnrolsStrangers,
     /// Join tokens are not revoked.
     KeepsTokens,
+    /// The disk of repositories says of some writes that they are done, and forgets them.
+    GitLosesWrites,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::LosesCommands,
         Self::RecordRollsBack,
         Self::PrunesFromIgnorance,
@@ -58,6 +60,7 @@ impl Mutation {
         Self::NobodyObjects,
         Self::EnrolsStrangers,
         Self::KeepsTokens,
+        Self::GitLosesWrites,
     ];
 
     /// It is about hosts that join.
@@ -83,6 +86,7 @@ impl Mutation {
             Self::NobodyObjects => "one-speaker",
             Self::EnrolsStrangers => "no-ticket-without-verdict",
             Self::KeepsTokens => "token-once",
+            Self::GitLosesWrites => "written-is-kept",
         }
     }
 }

@@ -135,6 +135,12 @@ fn clusters_are_set_up_or_gone(world: &World) -> Findings {
             format!("repository {} is open: {}, but wanted: {is_wanted}", repository.path, repository.is_open)
         })?;
     }
+    for uuid in world.git.acknowledged().filter(|uuid| state(uuid) == Some(SetupState::Ready)) {
+        let lost = world.git.lost(uuid);
+        unless(lost.is_none(), "written-is-kept", || {
+            format!("the cluster manager's disk has lost {}", lost.unwrap_or_default())
+        })?;
+    }
     Ok(())
 }
 
