@@ -7,6 +7,7 @@
 //! would need to have missed for its count to fit (a node without devices that is reborn before it sent any data, say), until a message names something
 //! unknown or the count differs. Whoever depends on completeness counts what it got.
 
+mod asking;
 mod due;
 mod groups;
 mod inbound;

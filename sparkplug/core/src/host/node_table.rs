@@ -8,8 +8,8 @@ use std::time::Duration;
 use slab::Slab;
 
 use super::Liveness;
+use super::asking::Asking;
 use super::groups::GroupIndex;
-use super::rebirth::Asking;
 use super::replica::Replica;
 use super::resequencer::Resequencer;
 use super::shape::Seeded;

@@ -5,46 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::Duration;
 
+use super::asking::Rank;
 use super::groups::GroupIndex;
 use super::node_table::{Node, NodeIndex};
 use crate::backoff::{SplitMix64, doubled};
 
 /// No interval is shorter, whatever is configured: asking is never a busy loop.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
-
-/// Within a group, nodes on which the application counts come first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Rank {
-    Expected,
-    Heard,
-}
-
-/// What is asked of one node.
-#[derive(Debug, Default)]
-pub(super) struct Asking {
-    /// And its rank within its group.
-    due: Option<(Rank, Duration)>,
-    reason: String,
-    /// Requests in a row; forgotten after a quiet time.
-    attempts: u32,
-    last: Option<Duration>,
-}
-
-impl Asking {
-    /// When it was asked last.
-    pub(super) const fn last(&self) -> Option<Duration> {
-        self.last
-    }
-
-    pub(super) const fn attempts(&self) -> u32 {
-        self.attempts
-    }
-
-    /// It was answered: the next request waits for no more than the shortest interval after the last.
-    pub(super) fn answered(&mut self) {
-        self.attempts = self.attempts.min(1);
-    }
-}
 
 #[derive(Debug)]
 pub(super) struct RebirthQueue {

@@ -1,8 +1,7 @@
-//! Walks over the parts of a metric that are decoded only when somebody asks for them: properties, tables, templates, descriptions. Everything that would make
+//! Walks over the parts of a metric that are decoded only when somebody asks for them: properties, tables, descriptions. Templates, which hold metrics, are walked over by [`super::read`]. Everything that would make
 //! them no protobuf is found here, and everything that will cost memory is counted: two bytes on the wire can ask for a hundred in memory, and nesting for stack.
 //! Allocates nothing.
 
-use super::borrowed;
 use super::limits::Limits;
 use super::wire::{FIXED32, FIXED64, Fault, Fields, SLICE, VARINT, Wanted, key};
 
@@ -35,12 +34,12 @@ impl Budget {
 }
 
 /// What the six fields that carry basic values should be. They stand in the same order in every oneof.
-const CARRIERS: [Wanted; 6] =
+pub(super) const CARRIERS: [Wanted; 6] =
     [Wanted::Number, Wanted::Number, Wanted::Float, Wanted::Double, Wanted::Number, Wanted::Bytes];
 
 /// Passes over one of those six fields; `position` counts from the first of them. False if it is none of them.
 #[inline]
-fn carrier(fields: &mut Fields<'_>, field: u32, first: u32) -> Result<bool, Fault> {
+pub(super) fn carrier(fields: &mut Fields<'_>, field: u32, first: u32) -> Result<bool, Fault> {
     let position = (field >> 3).wrapping_sub(first);
     match (position, field & 7) {
         (0 | 1 | 4, VARINT) => fields.long().map(drop)?,
@@ -208,49 +207,6 @@ fn cell(bytes: &[u8]) -> Result<(), Fault> {
         } else if !carrier(&mut fields, field, 1)? {
             let [a, b, c, d, e, f] = CARRIERS;
             fields.skip(field, &[a, b, c, d, e, f, Wanted::Bytes])?;
-        }
-    }
-    Ok(())
-}
-
-pub(super) fn template(bytes: &[u8], budget: &mut Budget, depth: usize) -> Result<(), Fault> {
-    const VERSION: u32 = key(1, SLICE);
-    const METRIC: u32 = key(2, SLICE);
-    const PARAMETER: u32 = key(3, SLICE);
-    const REFERENCE: u32 = key(4, SLICE);
-    const IS_DEFINITION: u32 = key(5, VARINT);
-    const KNOWN: [Wanted; 5] = [Wanted::Bytes, Wanted::Bytes, Wanted::Bytes, Wanted::Bytes, Wanted::Number];
-    budget.message(depth)?;
-    let mut fields = Fields::new(bytes);
-    while let Some(field) = fields.next_key()? {
-        match field {
-            VERSION | REFERENCE => fields.text().map(drop)?,
-            METRIC => borrowed::metric::<true>(fields.slice()?, budget, depth + 1).map(drop)?,
-            PARAMETER => parameter(fields.slice()?, budget, depth + 1)?,
-            IS_DEFINITION => fields.long().map(drop)?,
-            _ => fields.skip(field, &KNOWN)?,
-        }
-    }
-    Ok(())
-}
-
-fn parameter(bytes: &[u8], budget: &mut Budget, depth: usize) -> Result<(), Fault> {
-    const NAME: u32 = key(1, SLICE);
-    const DATATYPE: u32 = key(2, VARINT);
-    const EXTENSION: u32 = key(9, SLICE);
-    budget.message(depth)?;
-    let mut fields = Fields::new(bytes);
-    while let Some(field) = fields.next_key()? {
-        match field {
-            NAME => fields.text().map(drop)?,
-            DATATYPE => fields.long().map(drop)?,
-            EXTENSION => extension(fields.slice()?)?,
-            _ => {
-                if !carrier(&mut fields, field, 3)? {
-                    let [a, b, c, d, e, f] = CARRIERS;
-                    fields.skip(field, &[Wanted::Bytes, Wanted::Number, a, b, c, d, e, f, Wanted::Bytes])?;
-                }
-            }
         }
     }
     Ok(())

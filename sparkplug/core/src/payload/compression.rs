@@ -13,8 +13,9 @@ use bytes::Bytes;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use flate2::{Compression as Level, Decompress, FlushDecompress, Status};
 
-use super::borrowed::{self, PayloadRef, ValueRef};
+use super::borrowed::{PayloadRef, ValueRef};
 use super::limits::{DecodeError, Limits};
+use super::read::read;
 use super::{Dialect, Encoder, Form};
 use crate::metric::Metric;
 
@@ -95,7 +96,7 @@ pub(super) fn unwrap<'a>(
         CompressionAlgorithm::Deflate => inflate(body, max)?,
         CompressionAlgorithm::Gzip => gunzip(body, max)?,
     };
-    let inner = borrowed::read(inflated, &Limits { bytes_max: max, ..*limits })?;
+    let inner = read(inflated, &Limits { bytes_max: max, ..*limits })?;
     if inner.uuid == Some(COMPRESSED) {
         return Err(error("what it carries is compressed again"));
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::decode::decode;
 use super::limits::{DecodeError, Limits};
-use super::owned::decode;
 use crate::metric::{DataType, Properties, Value};
 
 /// A payload as far as it explains itself.

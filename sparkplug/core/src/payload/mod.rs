@@ -21,8 +21,10 @@
 
 mod array;
 mod borrowed;
+mod carrier;
 mod check;
 mod compression;
+mod decode;
 mod dialect;
 mod display;
 mod encode;
@@ -31,6 +33,8 @@ mod nested;
 pub(crate) mod number;
 mod owned;
 pub(crate) mod plain;
+mod read;
+mod resolve;
 mod sink;
 #[cfg(test)]
 mod tests;
@@ -44,15 +48,14 @@ use bytes::Bytes;
 
 use crate::metric::Metric;
 
-pub use borrowed::{
-    DataSetRef, Inflated, MetaDataRef, MetricRef, PayloadRef, PropertiesRef, TemplateRef, ValueRef, decode_ref,
-};
+pub use borrowed::{DataSetRef, Inflated, MetaDataRef, MetricRef, PayloadRef, PropertiesRef, TemplateRef, ValueRef};
 pub use compression::{COMPRESSED, Compression, CompressionAlgorithm};
+pub use decode::{decode, decode_ref};
 pub use dialect::{Dialect, UnknownDialect};
 pub use display::{DisplayMetric, DisplayPayload, decode_for_display};
 pub use encode::{AliasOf, EncodeOptions, Encoder, Form, encode, frame_bytes, metric_bytes, payload_room};
 pub use limits::{DecodeError, Limits};
-pub use owned::{RawMetric, RawPayload, RawTemplate, WireValue, decode};
+pub use owned::{RawMetric, RawPayload, RawTemplate, WireValue};
 pub use value::MetricError;
 
 /// A payload as applications and machines see it. In messages other than births a metric may arrive with an alias for a name and without

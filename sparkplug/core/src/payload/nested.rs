@@ -1,38 +1,35 @@
-//! Decodes the parts of a metric that [`super::check`] has walked over: what it found sound is read here without counting again. Should bytes come here that are
+//! Decodes the parts of a metric that [`super::check`] has walked over, but for templates, which hold metrics: what it found sound is read here without counting again. Should bytes come here that are
 //! not, what can be read of them counts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::borrowed::metric;
-use super::check::Budget;
-use super::limits::Limits;
-use super::owned::{RawMetric, RawTemplate};
-use super::value::{Carrier, MetricError, basic};
+use super::carrier::Carrier;
+use super::value::{MetricError, basic};
 use super::wire::{FIXED32, FIXED64, Fields, SLICE, VARINT, key};
 use crate::metric::{DataSet, DataType, MetaData, Properties, PropertyValue, Value};
 
 /// The next key; None at the end, and where nothing sound follows.
-fn next(fields: &mut Fields<'_>) -> Option<u32> {
+pub(super) fn next(fields: &mut Fields<'_>) -> Option<u32> {
     fields.next_key().ok().flatten()
 }
 
-fn skip(fields: &mut Fields<'_>, field: u32) {
+pub(super) fn skip(fields: &mut Fields<'_>, field: u32) {
     // What cannot be skipped is the end, which the next key tells.
     let _ = fields.skip(field, &[]);
 }
 
-fn text<'a>(fields: &mut Fields<'a>) -> &'a str {
+pub(super) fn text<'a>(fields: &mut Fields<'a>) -> &'a str {
     fields.text().unwrap_or_default()
 }
 
-fn slice<'a>(fields: &mut Fields<'a>) -> &'a [u8] {
+pub(super) fn slice<'a>(fields: &mut Fields<'a>) -> &'a [u8] {
     fields.slice().unwrap_or_default()
 }
 
 /// One of the six fields that carry basic values; they stand in the same order in every oneof, and `first` is the number of the first of them.
 #[inline]
-fn carrier<'a>(fields: &mut Fields<'a>, field: u32, first: u32) -> Option<Carrier<&'a str>> {
+pub(super) fn carrier<'a>(fields: &mut Fields<'a>, field: u32, first: u32) -> Option<Carrier<&'a str>> {
     let position = (field >> 3).wrapping_sub(first);
     Some(match (position, field & 7) {
         (0, VARINT) => Carrier::Int(fields.int().ok()?),
@@ -251,61 +248,4 @@ fn cell(bytes: &[u8], datatype: DataType) -> Result<Option<Value>, MetricError> 
             basic(datatype, carrier).map(Some).ok_or_else(|| malformed("a cell does not have the type of its column"))
         }
     }
-}
-
-pub(super) fn template(bytes: &[u8]) -> RawTemplate {
-    const VERSION: u32 = key(1, SLICE);
-    const METRIC: u32 = key(2, SLICE);
-    const PARAMETER: u32 = key(3, SLICE);
-    const REFERENCE: u32 = key(4, SLICE);
-    const IS_DEFINITION: u32 = key(5, VARINT);
-    let mut template = RawTemplate::default();
-    let mut unused = Budget::new(&Limits::default());
-    let mut fields = Fields::new(bytes);
-    while let Some(field) = next(&mut fields) {
-        match field {
-            VERSION => template.version = Some(text(&mut fields).into()),
-            METRIC => {
-                let member = metric::<false>(slice(&mut fields), &mut unused, 0);
-                template.metrics.extend(member.ok().as_ref().map(RawMetric::from));
-            }
-            PARAMETER => template.parameters.extend(parameter(slice(&mut fields))),
-            REFERENCE => template.template_ref = Some(text(&mut fields).into()),
-            IS_DEFINITION => template.is_definition = fields.boolean().ok(),
-            _ => skip(&mut fields, field),
-        }
-    }
-    template
-}
-
-type Parameter = (Arc<str>, DataType, Option<Value>);
-
-/// None: without a name, or of an unknown type.
-fn parameter(bytes: &[u8]) -> Option<Parameter> {
-    const NAME: u32 = key(1, SLICE);
-    const DATATYPE: u32 = key(2, VARINT);
-    const EXTENSION: u32 = key(9, SLICE);
-    let (mut name, mut declared, mut value) = (None, None, None);
-    let mut fields = Fields::new(bytes);
-    while let Some(field) = next(&mut fields) {
-        match field {
-            NAME => name = Some(text(&mut fields)),
-            DATATYPE => declared = fields.int().ok(),
-            EXTENSION => {
-                slice(&mut fields);
-                value = None;
-            }
-            _ => match carrier(&mut fields, field, 3) {
-                Some(carrier) => value = Some(carrier),
-                None => skip(&mut fields, field),
-            },
-        }
-    }
-    let datatype = match declared {
-        Some(number) => DataType::from_wire(number)?,
-        None => value.as_ref()?.suggested_datatype(),
-    };
-    // tck-id-payloads-template-parameter-name-required
-    let name = name.filter(|name| !name.is_empty())?;
-    Some((name.into(), datatype, value.and_then(|carrier| basic(datatype, carrier))))
 }

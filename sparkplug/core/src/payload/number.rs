@@ -1,6 +1,6 @@
 //! Values that fit into 64 bits, as a replica keeps them: Booleans, integers, floats and DateTime. Their datatype stands elsewhere.
 
-use super::value::Carrier;
+use super::carrier::Carrier;
 use crate::metric::{DataType, Value};
 
 /// The number that is kept of a value on the wire; None: that datatype is not carried by that field, or is not a number.

@@ -4,10 +4,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::borrowed::{DataSetRef, Inflated, MetricRef, PayloadRef, TemplateRef, ValueRef, decode_ref};
-use super::limits::{DecodeError, Limits};
-use super::nested;
-use super::value::{self, Carrier, MetricError, ValueField, basic};
+use super::borrowed::{DataSetRef, MetricRef, PayloadRef, TemplateRef, ValueRef};
+use super::carrier::Carrier;
+use super::check::Budget;
+use super::limits::Limits;
+use super::nested::{self, carrier, next, skip, slice, text};
+use super::read::metric;
+use super::value::{self, MetricError, ValueField, basic};
+use super::wire::{Fields, SLICE, VARINT, key};
 use crate::metric::{DataSet, DataType, MetaData, Metric, Properties, Template, Value};
 
 /// A payload as it stands on the wire.
@@ -76,14 +80,6 @@ pub struct RawTemplate {
     pub parameters: Vec<(Arc<str>, DataType, Option<Value>)>,
 }
 
-/// Reads a payload; of a compressed one, what it carries: `seq` and `timestamp` from outside if they stand there, all else from inside.
-///
-/// # Errors
-/// [`DecodeError`] when the bytes are no payload or exceed `limits`.
-pub fn decode(bytes: &[u8], limits: &Limits) -> Result<RawPayload, DecodeError> {
-    decode_ref(bytes, limits, &mut Inflated::default()).map(|payload| RawPayload::from(&payload))
-}
-
 impl From<&PayloadRef<'_>> for RawPayload {
     fn from(payload: &PayloadRef<'_>) -> Self {
         Self {
@@ -123,7 +119,7 @@ impl From<&ValueRef<'_>> for WireValue {
             ValueRef::String(s) => Self::String(s.into()),
             ValueRef::Bytes(b) => Self::Bytes(b.into()),
             ValueRef::DataSet(DataSetRef(bytes)) => Self::DataSet(nested::dataset(bytes).map(Arc::new)),
-            ValueRef::Template(TemplateRef(bytes)) => Self::Template(Box::new(nested::template(bytes))),
+            ValueRef::Template(TemplateRef(bytes)) => Self::Template(Box::new(template(bytes))),
             ValueRef::Extension => Self::Extension,
         }
     }
@@ -247,4 +243,61 @@ impl RawTemplate {
             parameters: self.parameters,
         })
     }
+}
+
+pub(super) fn template(bytes: &[u8]) -> RawTemplate {
+    const VERSION: u32 = key(1, SLICE);
+    const METRIC: u32 = key(2, SLICE);
+    const PARAMETER: u32 = key(3, SLICE);
+    const REFERENCE: u32 = key(4, SLICE);
+    const IS_DEFINITION: u32 = key(5, VARINT);
+    let mut template = RawTemplate::default();
+    let mut unused = Budget::new(&Limits::default());
+    let mut fields = Fields::new(bytes);
+    while let Some(field) = next(&mut fields) {
+        match field {
+            VERSION => template.version = Some(text(&mut fields).into()),
+            METRIC => {
+                let member = metric::<false>(slice(&mut fields), &mut unused, 0);
+                template.metrics.extend(member.ok().as_ref().map(RawMetric::from));
+            }
+            PARAMETER => template.parameters.extend(parameter(slice(&mut fields))),
+            REFERENCE => template.template_ref = Some(text(&mut fields).into()),
+            IS_DEFINITION => template.is_definition = fields.boolean().ok(),
+            _ => skip(&mut fields, field),
+        }
+    }
+    template
+}
+
+type Parameter = (Arc<str>, DataType, Option<Value>);
+
+/// None: without a name, or of an unknown type.
+fn parameter(bytes: &[u8]) -> Option<Parameter> {
+    const NAME: u32 = key(1, SLICE);
+    const DATATYPE: u32 = key(2, VARINT);
+    const EXTENSION: u32 = key(9, SLICE);
+    let (mut name, mut declared, mut value) = (None, None, None);
+    let mut fields = Fields::new(bytes);
+    while let Some(field) = next(&mut fields) {
+        match field {
+            NAME => name = Some(text(&mut fields)),
+            DATATYPE => declared = fields.int().ok(),
+            EXTENSION => {
+                slice(&mut fields);
+                value = None;
+            }
+            _ => match carrier(&mut fields, field, 3) {
+                Some(carrier) => value = Some(carrier),
+                None => skip(&mut fields, field),
+            },
+        }
+    }
+    let datatype = match declared {
+        Some(number) => DataType::from_wire(number)?,
+        None => value.as_ref()?.suggested_datatype(),
+    };
+    // tck-id-payloads-template-parameter-name-required
+    let name = name.filter(|name| !name.is_empty())?;
+    Some((name.into(), datatype, value.and_then(|carrier| basic(datatype, carrier))))
 }

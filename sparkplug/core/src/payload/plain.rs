@@ -1,8 +1,8 @@
 //! The short way through data messages: a payload that holds nothing but `timestamp`, `seq` and metrics which say no more than a number and its time. Almost all data are so.
 //! Whatever is different, or at fault, is left to [`super::decode_ref`], which says what it is.
 
+use super::carrier::Carrier;
 use super::limits::Limits;
-use super::value::Carrier;
 use super::wire::{FIXED32, FIXED64, Fields, SLICE, VARINT, short_key};
 
 /// A metric that says no more than a number and its time.

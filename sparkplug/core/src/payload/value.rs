@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use super::carrier::Carrier;
 use super::{array, number};
 use crate::metric::{DataType, Value};
 
@@ -82,31 +83,6 @@ impl ValueField {
             Self::Template => DataType::Template,
             Self::Extension => return None,
         })
-    }
-}
-
-/// Content of the protobuf fields that carry basic values.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Carrier<S> {
-    Int(u32),
-    Long(u64),
-    Float(f32),
-    Double(f64),
-    Boolean(bool),
-    String(S),
-}
-
-impl<S> Carrier<S> {
-    /// See [`super::RawMetric::suggested_datatype`].
-    pub(super) const fn suggested_datatype(&self) -> DataType {
-        match self {
-            Self::Int(_) => DataType::Int32,
-            Self::Long(_) => DataType::Int64,
-            Self::Float(_) => DataType::Float,
-            Self::Double(_) => DataType::Double,
-            Self::Boolean(_) => DataType::Boolean,
-            Self::String(_) => DataType::String,
-        }
     }
 }
 

@@ -311,3 +311,13 @@ fn forget_drops_the_replica() {
     assert_eq!(bench.machine.nodes().count(), 0);
     bench.expect(&[]);
 }
+
+#[test]
+fn a_bd_seq_in_the_field_of_narrow_integers_is_read() {
+    let mut bench = Bench::online(config());
+    bench.send("NBIRTH", None, Some(0), 1000, vec![Metric::new("bdSeq", 7u32)]);
+    bench.send("NDEATH", None, None, 5, vec![Metric::new("bdSeq", 7u32)]);
+    let lines = bench.lines();
+    assert!(lines[0].starts_with("E born 7 at 1000"), "{lines:?}");
+    assert_eq!(lines.last().map(String::as_str), Some(&*format!("E dead at {WALL}")));
+}

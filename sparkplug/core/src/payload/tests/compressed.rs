@@ -45,7 +45,7 @@ fn named(name: &str) -> Option<Metric> {
 /// The `body` of a compressed payload, with the name of its algorithm.
 fn body_of(algorithm: CompressionAlgorithm, inner: &[u8]) -> (Option<Metric>, Vec<u8>) {
     let bytes = compressed(algorithm, inner);
-    let outer = borrowed::read(&bytes, &Limits::default()).expect("readable");
+    let outer = read::read(&bytes, &Limits::default()).expect("readable");
     (named(algorithm.name()), outer.body.expect("it has one").to_vec())
 }
 
@@ -80,7 +80,7 @@ fn what_is_compressed_says_so_repeats_time_and_seq_and_comes_back() {
     for algorithm in BOTH {
         let outer = compressed(algorithm, &inner);
         assert!(outer.len() < 200);
-        let shell = borrowed::read(&outer, &Limits::default()).expect("readable");
+        let shell = read::read(&outer, &Limits::default()).expect("readable");
         assert_eq!((shell.timestamp, shell.seq, shell.uuid), (Some(5), Some(6), Some(COMPRESSED)));
         let [metric] = &shell.metrics[..] else { panic!("{shell:?}") };
         assert_eq!(metric.name, Some("algorithm"));

@@ -6,10 +6,10 @@ use prost::Message;
 use proto::sparkplug_b as wire;
 
 use crate::metric::{DataSet, DataType, MetaData, Properties, PropertyValue};
-use crate::payload::value::{self, basic};
+use crate::payload::value::basic;
 use crate::payload::{MetricError, RawMetric, RawPayload, RawTemplate, WireValue};
 
-type Carrier = value::Carrier<Arc<str>>;
+type Carrier = super::carrier::Carrier<Arc<str>>;
 
 /// Reads a payload without limits.
 pub(super) fn decode(bytes: &[u8]) -> Result<RawPayload, prost::DecodeError> {
