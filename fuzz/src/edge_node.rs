@@ -122,10 +122,7 @@ fn update(reader: &mut Reader<'_>) -> NodeUpdate {
         6..=9 => NodeUpdate::DeviceBirth { device: device(reader), metrics: metrics(reader) },
         10 | 11 => NodeUpdate::DeviceDeath { device: device(reader) },
         12 => NodeUpdate::Historical { device: of(reader), metrics: metrics(reader) },
-        13 => {
-            NodeUpdate::Reshape { devices: (0..reader.below(3)).map(|_| (device(reader), metrics(reader))).collect() }
-        }
-        14 => NodeUpdate::Rebirth,
+        13 | 14 => NodeUpdate::Rebirth,
         // Rarely, because it ends everything.
         _ if reader.byte() == 255 => NodeUpdate::Stop,
         _ => NodeUpdate::Rebirth,

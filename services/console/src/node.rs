@@ -28,3 +28,19 @@ sparkplug::typed_metrics! {
         complete => "Replica/Complete",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sparkplug::{TypedMetrics as _, Value};
+
+    #[test]
+    fn the_page_of_metrics_has_each_metric() {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md")).unwrap();
+        for metric in ConsoleNode::default().to_metrics() {
+            let meaning = metric.properties.get("documentation").and_then(Value::as_str).unwrap_or_default();
+            let row = format!("| `{}` | {:?} |  | {meaning} |", metric.name, metric.datatype);
+            assert!(page.contains(&row), "docs/metrics.md lacks {row}");
+        }
+    }
+}

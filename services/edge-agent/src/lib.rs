@@ -21,11 +21,11 @@ use anyhow::Context as _;
 use config::Checked;
 pub use config::Config;
 use configdb_schema::known::schema;
-use reading::{ReadError, Reading};
+use reading::{ReadError, Reading, described};
 use service_runtime::disk::Room;
 use service_runtime::health::{self, Health};
 use service_runtime::shutdown::Shutdown;
-use sparkplug::edge_node::{EdgeNodeConfig, HEARTBEAT, NodeUpdate};
+use sparkplug::edge_node::{EdgeNodeConfig, NodeUpdate};
 use sparkplug::{DeviceId, Metric, Value};
 use sparkplug_mqtt::{BdSeqStore, Clock};
 use uuid::Uuid;
@@ -47,7 +47,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     state_dir.create().with_context(|| format!("state_dir {} cannot be made", state_dir.display()))?;
     let first = read(&config).context("the host cannot be read")?;
     let store = BdSeqStore::in_directory(state_dir, &node);
-    let about = EdgeNodeConfig { heartbeat: Some(HEARTBEAT), ..EdgeNodeConfig::new(node) };
+    let about = EdgeNodeConfig::for_any_reader(node);
     let mut handle =
         sparkplug_mqtt::spawn_edge_node(about, metrics_of_node(&config), &config.mqtt, store, Clock::new())?;
     handle.update(NodeUpdate::DeviceBirth { device: device.clone(), metrics: first }).await?;
@@ -92,13 +92,36 @@ fn zones(sys_dir: &Path) -> Vec<String> {
 }
 
 fn metrics_of_node(config: &Config) -> Vec<Metric> {
-    let uuid = |name: &'static str, uuid: Uuid| Metric::new(name, Value::Uuid(uuid.to_string().into()));
+    let uuid = |uuid: Uuid| Value::Uuid(uuid.to_string().into());
     let mut metrics = vec![
-        uuid("Schema_UUID", schema::EDGE_AGENT),
-        Metric::new("Node Properties/Type", "Host agent"),
-        Metric::new("Node Properties/Version", env!("CARGO_PKG_VERSION")),
+        described("Schema_UUID", uuid(schema::EDGE_AGENT), "Schema of an edge agent, as Factory+ knows it."),
+        described("Node Properties/Type", "Host agent", "Kind of edge agent."),
+        described("Node Properties/Version", env!("CARGO_PKG_VERSION"), "Version of the software."),
     ];
-    metrics.extend(config.uuid.map(|own| uuid("Instance_UUID", own)));
-    metrics.extend(config.hostname.as_deref().map(|host| Metric::new("Node Properties/Host", host)));
+    let own = config.uuid.map(|own| described("Instance_UUID", uuid(own), "Object of the deployment in ConfigDB."));
+    let host = config.hostname.as_deref();
+    metrics.extend(own);
+    metrics.extend(host.map(|host| described("Node Properties/Host", host, "Host that the deployment is set to.")));
     metrics
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use service_runtime::disk::Room;
+
+    #[test]
+    fn the_page_of_metrics_has_each_metric() {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md")).unwrap();
+        let config = Config { uuid: Some(Uuid::nil()), hostname: Some("a".to_owned()), ..Config::default() };
+        let mut reading = Reading::of("0.5 1.0 1.5", "MemTotal: 2 kB\nMemAvailable: 1 kB\n", "1.0").unwrap();
+        reading.disk = Some(Room { total: 2, available: 1 });
+        reading.temperature = Some(20.0);
+        for metric in metrics_of_node(&config).iter().chain(&reading.metrics()) {
+            let property = |key| metric.properties.get(key).and_then(Value::as_str).unwrap_or_default();
+            let (unit, meaning) = (property("engUnit"), property("documentation"));
+            let row = format!("| `{}` | {:?} | {unit} | {meaning} |", metric.name, metric.datatype);
+            assert!(!meaning.is_empty() && page.contains(&row), "docs/metrics.md lacks {row}");
+        }
+    }
 }

@@ -97,7 +97,8 @@ impl Reading {
     }
 }
 
-fn described(name: &'static str, value: impl Into<Value>, what: &str) -> Metric {
+/// A metric that says what it means.
+pub(crate) fn described(name: &'static str, value: impl Into<Value>, what: &str) -> Metric {
     Metric::new(name, value).with_properties(Properties::described(&[what], true))
 }
 

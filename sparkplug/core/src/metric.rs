@@ -139,6 +139,9 @@ impl PartialEq for Properties {
 /// Never empty: no properties are None.
 type Pairs = Vec<(Arc<str>, PropertyValue)>;
 
+/// The property that says what a metric means.
+pub(crate) const DOCUMENTATION: &str = "documentation";
+
 impl Properties {
     /// No properties.
     #[must_use]
@@ -157,7 +160,7 @@ impl Properties {
     #[must_use]
     pub fn described(lines: &[&str], read_only: bool) -> Self {
         let lines: Vec<&str> = lines.iter().map(|line| line.trim()).collect();
-        let described = if lines.is_empty() { Self::new() } else { Self::new().with("documentation", lines.join(" ")) };
+        let described = if lines.is_empty() { Self::new() } else { Self::new().with(DOCUMENTATION, lines.join(" ")) };
         described.with("readOnly", read_only)
     }
 
@@ -175,6 +178,13 @@ impl Properties {
         match pairs.iter_mut().find(|(k, _)| *k == key) {
             Some(slot) => slot.1 = value,
             None => pairs.push((key, value)),
+        }
+    }
+
+    /// Removes `key`, if it is there.
+    pub(crate) fn remove(&mut self, key: &str) {
+        if self.pairs().iter().any(|(k, _)| &**k == key) {
+            *self = Self::of_distinct(self.pairs().iter().filter(|(k, _)| &**k != key).cloned().collect());
         }
     }
 

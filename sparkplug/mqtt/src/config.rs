@@ -51,6 +51,8 @@ pub struct MqttConfig {
     /// For which readers Edge Nodes write births and data, and Host Applications commands: `strict` or `tahu`. Not set: what the `EdgeNodeConfig` or `HostConfig` says.
     #[serde(with = "dialect")]
     pub dialect: Option<Dialect>,
+    /// Edge Nodes: births say what each metric means (property `documentation`). Default on.
+    pub descriptions: bool,
     /// Edge Nodes: where data are kept while they cannot be delivered. Default off: births have the last values, and an application that needs no history should not pay for it.
     pub store: Store,
     /// Directory of a store on disk; each Edge Node has a directory of its own in it.
@@ -167,6 +169,7 @@ impl Default for MqttConfig {
             waiting_events_max: 10_000,
             waiting_bytes_max: 64 * 1024 * 1024,
             dialect: None,
+            descriptions: true,
             store: Store::Off,
             store_directory: None,
             store_bytes_max: 16 * 1024 * 1024,
@@ -232,6 +235,11 @@ impl MqttConfig {
             "mqtt.dialect",
             "",
             "how metrics are written: strict, as the standard says, or tahu, with the datatype in data, for clients that keep no births; absent: tahu",
+        ),
+        key(
+            "mqtt.descriptions",
+            "true",
+            "births say what each metric means (property documentation), which is half of the bytes of most births; false leaves it out",
         ),
         key(
             "mqtt.store",

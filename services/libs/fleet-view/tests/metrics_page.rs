@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::time::Duration;
 
 use bootstrapper_contract::HostNode;
 use cluster_manager_contract::{ClusterDevice, NodeMetrics, PulledBranch, RefusedDeployments, RepositoryDevice};
@@ -12,7 +13,8 @@ use join_service_contract::counters::JoinCounters;
 use join_service_contract::host::JoinHost;
 use join_service_contract::node::JoinNode;
 use krb_keys_contract::{AccountDevice, KeysNode};
-use sparkplug::{DataType, Metric, TypedMetrics, Value};
+use sparkplug::edge_node::{EdgeNode, EdgeNodeConfig};
+use sparkplug::{DataType, EdgeNodeDescriptor, Metric, Now, TypedMetrics, Value};
 use uuid::Uuid;
 
 const INTRODUCTION: &str = "\
@@ -22,6 +24,42 @@ This page is made from the contracts by `UPDATE_METRICS=1 cargo test -p fleet-vi
 Births carry the meaning of each metric as property `documentation`, its unit as `engUnit`, and `readOnly`, which is false only where it says so below.
 Data carry none of them.
 What every node has besides, and the commands, are in the [reference](reference.md).
+";
+
+/// Of the nodes that no service replicates and that have no contract. Their own tests compare the rows with their births.
+const OTHERS: &str = "
+## `ORG-Central/Console`
+
+| Metric | Type | Unit | Meaning |
+|---|---|---|---|
+| `Properties/Service` | String |  | Which service the node is. |
+| `Properties/Version` | String |  | Version of the software. |
+| `Sessions/Viewers` | UInt64 |  | Clients that follow tables. |
+| `Replica/Complete` | Boolean |  | Everything that the tables are made of has arrived. |
+
+## `ORG-<cluster>/<deployment>`: the edge agent that watches its host
+
+| Metric | Type | Unit | Meaning |
+|---|---|---|---|
+| `Schema_UUID` | Uuid |  | Schema of an edge agent, as Factory+ knows it. |
+| `Node Properties/Type` | String |  | Kind of edge agent. |
+| `Node Properties/Version` | String |  | Version of the software. |
+| `Instance_UUID` | Uuid |  | Object of the deployment in ConfigDB. |
+| `Node Properties/Host` | String |  | Host that the deployment is set to. |
+
+## Device `host` of that edge agent
+
+| Metric | Type | Unit | Meaning |
+|---|---|---|---|
+| `Load/1_min` | Double |  | Processes that ran or waited, on average over 1 minute. |
+| `Load/5_min` | Double |  | The same over 5 minutes. |
+| `Load/15_min` | Double |  | The same over 15 minutes. |
+| `Memory/Total` | UInt64 | B | Memory of the host. |
+| `Memory/Available` | UInt64 | B | Memory that programs can still get. |
+| `Host/Uptime` | UInt64 | s | Time since the host started. |
+| `Disk/Total` | UInt64 | B | Size of the disk that has the state directory. |
+| `Disk/Available` | UInt64 | B | Room that is left on it. |
+| `Host/Temperature` | Double | °C | Hottest sensor of the host. |
 ";
 
 const TEXT: &str = "a text takes what is written";
@@ -59,6 +97,49 @@ fn births() -> Vec<(&'static str, Vec<Metric>)> {
     ]
 }
 
+/// What descriptions take in the births of these Devices, as the page of figures has it.
+fn descriptions() -> Vec<String> {
+    let bytes = |metrics: &[Metric], descriptions: bool| {
+        let node = EdgeNodeDescriptor::parse("ACME-Central", "Any").expect("ids");
+        let config = EdgeNodeConfig { descriptions, ..EdgeNodeConfig::for_any_reader(node) };
+        let machine = EdgeNode::new(config, Vec::new(), Now::new(Duration::ZERO, 1_700_000_000_000)).expect("a node");
+        machine.device_birth_bytes(metrics)
+    };
+    let devices = [
+        ("cluster, at the cluster manager", ClusterDevice::default().to_metrics()),
+        ("monitored node, at a monitor", MonitoredNodeDevice::default().to_metrics()),
+        ("joining host, at a join service", JoinHost::default().to_metrics()),
+        ("deployment, at edge sync", DeploymentDevice::default().to_metrics()),
+        ("host, at edge sync", HostDevice::default().to_metrics()),
+    ];
+    let row = |(device, metrics): (&str, Vec<Metric>)| {
+        let (with, without) = (bytes(&metrics, true), bytes(&metrics, false));
+        // Of 10,000, in tenths of a megabyte.
+        let tenths = (with - without + 5) / 10;
+        format!("| {device} | {with} | {without} | {}.{} MB |", tenths / 10, tenths % 10)
+    };
+    devices.into_iter().map(row).collect()
+}
+
+#[test]
+fn the_page_of_figures_says_what_descriptions_take() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/benchmarks.md");
+    let written = std::fs::read_to_string(&path).unwrap();
+    let rows = format!("{}\n", descriptions().join("\n"));
+    let head = "| birth of a device | bytes | with `mqtt.descriptions = false` | less for 10,000 devices |\n|---|---|---|---|\n";
+    let (before, after) = written.split_once(head).expect("the table of docs/benchmarks.md");
+    let (table, after) = after.split_once("\n\n").expect("the end of the table");
+    if std::env::var_os("UPDATE_METRICS").is_some() {
+        std::fs::write(&path, format!("{before}{head}{rows}\n{after}")).unwrap();
+        return;
+    }
+    assert_eq!(
+        format!("{table}\n"),
+        rows,
+        "docs/benchmarks.md is old; UPDATE_METRICS=1 cargo test -p fleet-view --test metrics_page"
+    );
+}
+
 fn property<'a>(metric: &'a Metric, key: &str) -> Option<&'a str> {
     metric.properties.get(key).and_then(Value::as_str)
 }
@@ -75,7 +156,7 @@ fn page() -> String {
             writeln!(page, "| `{name}` | {datatype:?} | {unit} | {meaning}{writable} |").expect(TEXT);
         }
     }
-    page
+    page + OTHERS
 }
 
 #[test]

@@ -161,7 +161,7 @@ impl EdgeNode {
     }
 
     /// What waits becomes part of one further rebirth.
-    pub(super) fn fold_waiting(&mut self) {
+    fn fold_waiting(&mut self) {
         let devices = self.drop_waiting_state();
         self.births.lingering.extend(devices);
         self.folded = true;

@@ -74,6 +74,9 @@ pub struct EdgeNodeConfig {
     pub seed: u64,
     /// For which readers births and data are written. With [`Dialect::Tahu`] leave [`Self::aliases`] off: names stand in data either way.
     pub dialect: Dialect,
+    /// Births carry the property `documentation` that metrics have ([`crate::Properties::described`]). Off: it is left out, for brokers and networks that the births of many devices are a burden
+    /// to. Units and `readOnly` stay.
+    pub descriptions: bool,
     /// After so long without a message ([`HEARTBEAT`]), say `Node Control/Rebirth` = false again. A gap in `seq` shows only with the message after it: without this, a host that missed
     /// the last message before a quiet time is wrong for as long as that lasts. None: say nothing.
     pub heartbeat: Option<Duration>,
@@ -91,7 +94,7 @@ pub struct EdgeNodeConfig {
 }
 
 impl EdgeNodeConfig {
-    /// Defaults for everything but the name: the strict dialect, no primary host, no aliases, 256 KiB messages, bursts of 200 births with 20 ms pauses, rebirth at most once a second, reconnect
+    /// Defaults for everything but the name: the strict dialect, descriptions in births, no primary host, no aliases, 256 KiB messages, bursts of 200 births with 20 ms pauses, rebirth at most once a second, reconnect
     /// after 0.5 s to 30 s, no heartbeat, no compression, no store, no look at other processes.
     #[must_use]
     pub fn new(descriptor: EdgeNodeDescriptor) -> Self {
@@ -110,6 +113,7 @@ impl EdgeNodeConfig {
             reconnect: (Duration::from_millis(500), Duration::from_secs(30)),
             seed: 0,
             dialect: Dialect::Strict,
+            descriptions: true,
             heartbeat: None,
             compression: None,
             store: None,
@@ -156,11 +160,6 @@ pub enum NodeUpdate {
         device: DeviceId,
         /// All its metrics.
         metrics: Vec<Metric>,
-    },
-    /// These devices exist and have exactly these metrics, told by one rebirth of the whole node: a change of many births, in which no device seems to die.
-    Reshape {
-        /// Which, each with all its metrics; other devices stay as they are.
-        devices: Vec<(DeviceId, Vec<Metric>)>,
     },
     /// The device is gone: DDEATH, and no birth of it any more.
     DeviceDeath {
@@ -420,7 +419,6 @@ impl EdgeNode {
             NodeUpdate::Set { device, metrics } => self.set(device, metrics, now)?,
             NodeUpdate::Replace { device, metrics } => self.replace(device, metrics, now)?,
             NodeUpdate::DeviceBirth { device, metrics } => self.device_birth(device, metrics, now)?,
-            NodeUpdate::Reshape { devices } => self.reshape(devices, now)?,
             NodeUpdate::DeviceDeath { device } => self.device_death(&device, now)?,
             NodeUpdate::Historical { device, metrics } => self.historical(device, metrics, now)?,
             NodeUpdate::Rebirth => self.request_rebirth(),
@@ -490,7 +488,9 @@ impl EdgeNode {
     /// Size in bytes of the DBIRTH that a device with these metrics would have; for applications that must refuse what does not fit.
     #[must_use]
     pub fn device_birth_bytes(&self, metrics: &[Metric]) -> usize {
-        self.sizing.device_birth(metrics)
+        let mut metrics = metrics.to_vec();
+        self.leave_out_descriptions(&mut metrics);
+        self.sizing.device_birth(&metrics)
     }
 
     /// Whether the births of the current session are out.

@@ -4,7 +4,7 @@ use super::birth::{self, Change, Entity};
 use super::queue::Item;
 use super::session::Leave;
 use super::{Device, EdgeNode, NodeEvent, Phase, UpdateError};
-use crate::metric::Metric;
+use crate::metric::{DOCUMENTATION, Metric};
 use crate::name::DeviceId;
 use crate::time::Now;
 
@@ -34,6 +34,7 @@ impl EdgeNode {
         birth::admit_current(&metrics)?;
         birth::admit(&mut metrics, device.is_none(), now.wall)?;
         birth::admit_templates(&self.node, &metrics, device.is_none())?;
+        self.leave_out_descriptions(&mut metrics);
         let (aliases, alias_next) = (self.config.aliases, &mut self.alias_next);
         let alias = |_: &str| next_alias(aliases, alias_next);
         let Some(device) = device else {
@@ -88,37 +89,28 @@ impl EdgeNode {
         Ok(())
     }
 
-    pub(super) fn reshape(&mut self, devices: Vec<(DeviceId, Vec<Metric>)>, now: Now) -> Result<(), UpdateError> {
-        let mut changes = Vec::with_capacity(devices.len());
-        for (device, mut metrics) in devices {
-            let change = self.birth_of(&device, &mut metrics, now)?;
-            changes.push((device, change));
-        }
-        for (device, change) in changes {
-            self.install(&device, change);
-        }
-        if matches!(self.phase, Phase::Birthing | Phase::Born) {
-            self.fold_waiting();
-        }
-        Ok(())
-    }
-
     /// What a device with exactly these metrics is born with.
-    pub(super) fn birth_of(
-        &self,
-        device: &DeviceId,
-        metrics: &mut Vec<Metric>,
-        now: Now,
-    ) -> Result<Change, UpdateError> {
+    fn birth_of(&self, device: &DeviceId, metrics: &mut Vec<Metric>, now: Now) -> Result<Change, UpdateError> {
         birth::admit_current(metrics)?;
         birth::admit(metrics, false, now.wall)?;
         birth::admit_templates(&self.node, metrics, false)?;
+        self.leave_out_descriptions(metrics);
         let what = || format!("DBIRTH of {device}");
         Entity::default().compare(std::mem::take(metrics), what, self.sizing.device_overhead(), &self.sizing)
     }
 
+    /// Takes from metrics what births shall not carry.
+    pub(super) fn leave_out_descriptions(&self, metrics: &mut [Metric]) {
+        if self.config.descriptions {
+            return;
+        }
+        for metric in metrics {
+            metric.properties.remove(DOCUMENTATION);
+        }
+    }
+
     /// Gives a device a birth of that shape; nothing is sent.
-    pub(super) fn install(&mut self, device: &DeviceId, change: Change) {
+    fn install(&mut self, device: &DeviceId, change: Change) {
         let mut entity = Entity::default();
         let (aliases, alias_next) = (self.config.aliases, &mut self.alias_next);
         let old = self.devices.get(device);

@@ -33,7 +33,6 @@ fn update() -> impl Strategy<Value = NodeUpdate> {
         4 => (device_id(), metrics()).prop_map(|(device, metrics)| NodeUpdate::DeviceBirth { device, metrics }),
         2 => device_id().prop_map(|device| NodeUpdate::DeviceDeath { device }),
         2 => (proptest::option::of(device_id()), metrics()).prop_map(|(device, metrics)| NodeUpdate::Historical { device, metrics }),
-        1 => proptest::collection::vec((device_id(), metrics()), 0..3).prop_map(|devices| NodeUpdate::Reshape { devices }),
         1 => Just(NodeUpdate::Rebirth),
     ]
 }

@@ -61,6 +61,25 @@ fn properties_travel_when_they_change_and_when_they_are_removed() {
 }
 
 #[test]
+fn without_descriptions_units_and_what_may_be_written_stay_and_nothing_else_differs() {
+    let described = |value: f64, what: &str| {
+        Metric::new("x", value).with_properties(Properties::described(&[what], true).with("engUnit", "K"))
+    };
+    for (descriptions, properties) in [(true, "documentation,readOnly,engUnit"), (false, "readOnly,engUnit")] {
+        let mut bench = Bench::born(EdgeNodeConfig { descriptions, ..config() });
+        bench.birth("D", vec![described(1.0, "A temperature.")]);
+        // The same description again changes nothing, whether births carry it or not.
+        bench.birth("D", vec![described(1.0, "A temperature.")]);
+        bench.set(Some("D"), vec![described(2.0, "A temperature.")]);
+        bench.expect(&[&*format!("DBIRTH E/D 1 x=Double(1.0){{{properties}}}"), "DDATA E/D 2 x=Double(2.0)"]);
+        let births = |bench: &Bench| bench.machine.device_birth_bytes(&[described(1.0, "A temperature.")]);
+        let text = "documentation".len() + "A temperature.".len();
+        let all = births(&Bench::born(config()));
+        assert_eq!(all - births(&bench) >= text, !descriptions);
+    }
+}
+
+#[test]
 fn a_value_without_properties_and_metadata_leaves_those_of_the_birth_as_they_are() {
     let described = |value: f64| {
         let unit = Properties::new().with("engUnit", "°C").with("readOnly", true);
@@ -451,45 +470,4 @@ fn more_changes_than_may_wait_become_one_further_rebirth() {
         "DBIRTH E/B 2 x=UInt8(0)",
         "born 0 true",
     ]);
-}
-
-#[test]
-fn devices_of_another_shape_are_told_by_one_rebirth_in_which_none_of_them_dies() {
-    let mut bench = Bench::born(EdgeNodeConfig { birth_burst: 1, ..config() });
-    for id in ["A", "B"] {
-        bench.birth(id, vec![Metric::new("x", 1u8)]);
-    }
-    bench.outputs();
-    let wider = |id: &str| (device(id), vec![Metric::new("x", 1u8), Metric::string("y", None)]);
-    bench.update(NodeUpdate::Reshape { devices: vec![wider("A"), wider("B"), wider("C")] });
-    bench.set(Some("B"), vec![Metric::string("y", Some("later"))]);
-    bench.expect(&[
-        "NBIRTH E 0 bdSeq=Int64(0) Node Control/Rebirth=Boolean(false) Temperature=Double(20.0)",
-        "DBIRTH E/A 1 x=UInt8(1) y=null:Some(String)",
-    ]);
-    // Another one while births are on their way: they end, then all are born again.
-    bench.update(NodeUpdate::Reshape { devices: vec![(device("A"), vec![Metric::new("z", 1u8)])] });
-    bench.set(None, vec![Metric::new("Temperature", 21.0f64)]);
-    bench.pass(Duration::from_secs(1));
-    bench.expect(&[
-        "DBIRTH E/B 2 x=UInt8(1) y=String(\"later\")",
-        "DBIRTH E/C 3 x=UInt8(1) y=null:Some(String)",
-        "born 0 true",
-        "NBIRTH E 0 bdSeq=Int64(0) Node Control/Rebirth=Boolean(false) Temperature=Double(21.0)",
-        "DBIRTH E/A 1 z=UInt8(1)",
-        "DBIRTH E/B 2 x=UInt8(1) y=String(\"later\")",
-        "DBIRTH E/C 3 x=UInt8(1) y=null:Some(String)",
-        "born 0 true",
-    ]);
-}
-
-#[test]
-fn a_change_of_shape_that_one_device_cannot_have_changes_none() {
-    let mut bench = Bench::born(config());
-    bench.birth("A", vec![Metric::new("x", 1u8)]);
-    bench.outputs();
-    let devices = vec![(device("A"), vec![Metric::new("y", 1u8)]), (device("B"), vec![Metric::new("", 1u8)])];
-    assert!(matches!(bench.machine.update(NodeUpdate::Reshape { devices }, bench.now), Err(UpdateError::Name { .. })));
-    bench.expect(&[]);
-    assert_eq!(bench.machine.metrics(Some(&device("A"))).map(|m| m[0].name.to_string()).as_deref(), Some("x"));
 }
