@@ -448,6 +448,7 @@ impl FleetView {
                     follows: None,
                     decided_for: None,
                     entries: None,
+                    names: BTreeMap::new(),
                 };
                 let accepted = sync.replica.node().is_some_and(|node| node.desired_digest == Some(empty.digest()));
                 if left == 0 && accepted { Edge::Empty } else { Edge::Busy(left) }

@@ -140,7 +140,8 @@ pub fn plan(
     }
     assigned.deployments.clone_from(&deployments);
     assigned.retried.retain(|uuid, _| intents.contains_key(uuid));
-    let mut index = DesiredIndex { version: 0, deployments, origin, follows, decided_for, entries: None };
+    let mut index =
+        DesiredIndex { version: 0, deployments, origin, follows, decided_for, entries: None, names: BTreeMap::new() };
     let digest = index.digest();
     let comparison = assigned.index.compare(&Desired { digest, origin, follows, revision }, &reported.index);
     index.version = comparison.version;

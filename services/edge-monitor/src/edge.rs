@@ -228,10 +228,12 @@ impl Edge {
         if *node != sync_node(self.group.clone()) {
             return;
         }
-        let name = metrics.iter().find(|metric| &*metric.name == deployment::NAME).and_then(Metric::as_str);
-        if let (Some(SyncDevice::Deployment(uuid)), Some(Ok(name))) =
-            (SyncDevice::parse(device), name.map(EdgeNodeId::new))
-        {
+        if !matches!(SyncDevice::parse(device), Some(SyncDevice::Deployment(_))) {
+            return;
+        }
+        let text = |name: &str| metrics.iter().find(|metric| &*metric.name == name).and_then(Metric::as_str);
+        let uuid = text(deployment::UUID).and_then(|text| Uuid::try_parse(text).ok());
+        if let (Some(uuid), Some(Ok(name))) = (uuid, text(deployment::NAME).map(EdgeNodeId::new)) {
             self.hints.insert(uuid, name);
         }
     }

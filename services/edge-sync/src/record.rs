@@ -36,7 +36,13 @@ impl IndexRecord {
     #[must_use]
     pub fn following(previous: Option<&Self>, index: DesiredIndex) -> Self {
         // What its sender knew of this receiver matters to no one once it is accepted.
-        let index = DesiredIndex { follows: None, decided_for: None, ..index };
+        let mut index = DesiredIndex { follows: None, decided_for: None, ..index };
+        // Its sender names only what has no name here yet.
+        for (uuid, name) in previous.iter().flat_map(|previous| &previous.index.names) {
+            if index.deployments.contains_key(uuid) {
+                index.names.entry(*uuid).or_insert_with(|| name.clone());
+            }
+        }
         let falls = |uuid: &Uuid, wanted: &DesiredDeployment| {
             let known = previous?.entry(*uuid)?;
             let grows = wanted.version > known.version || *wanted == known;
@@ -50,6 +56,12 @@ impl IndexRecord {
     #[must_use]
     pub fn entry(&self, deployment: Uuid) -> Option<DesiredDeployment> {
         self.kept.get(&deployment).or_else(|| self.index.deployments.get(&deployment)).copied()
+    }
+
+    /// What the deployment is called, as far as an index has said so.
+    #[must_use]
+    pub fn name(&self, deployment: Uuid) -> Option<&str> {
+        self.index.names.get(&deployment).map(String::as_str)
     }
 
     /// The entry of the index that cannot be followed, if there is one.
@@ -70,6 +82,7 @@ impl IndexRecord {
             follows: None,
             decided_for: None,
             entries: None,
+            names: BTreeMap::new(),
         };
         json!({"index": self.index.to_json(), "kept": kept.to_json()}).to_string()
     }
@@ -100,7 +113,15 @@ mod tests {
     fn index(version: u64, entries: &[(u128, DesiredDeployment)]) -> DesiredIndex {
         let deployments = entries.iter().map(|(n, entry)| (Uuid::from_u128(*n), *entry)).collect();
         let origin = "00000000-0000-0000-0000-000000000007/2/00000000000000ab/12".parse().ok();
-        DesiredIndex { version, deployments, origin, follows: None, decided_for: None, entries: None }
+        DesiredIndex {
+            version,
+            deployments,
+            origin,
+            follows: None,
+            decided_for: None,
+            entries: None,
+            names: BTreeMap::new(),
+        }
     }
 
     #[test]

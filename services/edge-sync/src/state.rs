@@ -708,18 +708,19 @@ impl State {
             let runs = workloads_of(&observed, &mut self.workloads);
             let device = self.deployments.get(&uuid).map(|deployment| {
                 let fallen = self.index.accepted().and_then(|record| record.fallen(uuid));
+                let name = self.index.accepted().and_then(|record| record.name(uuid));
                 let desired =
-                    Desired { has_index: self.index.accepted().is_some(), entry: self.index.entry(uuid), fallen };
+                    Desired { has_index: self.index.accepted().is_some(), entry: self.index.entry(uuid), fallen, name };
                 let mut device = deployment.report(desired, &observed, runs.as_ref(), self.reports.deployment(uuid));
                 let entries = observed.iter().find_map(|object| object.entries.as_ref());
                 device.entries = entries.filter(|_| self.gives_entries).cloned();
                 device
             });
-            let update = self.reports.set_deployment(uuid, device, now.wall);
-            if update.is_some() {
+            let changes = self.reports.set_deployment(uuid, device, now.wall);
+            if !changes.is_empty() {
                 self.repeat.remove(&uuid);
             }
-            updates.extend(update);
+            updates.extend(changes);
         }
         let node = self.node(now);
         let update = self.reports.set_node(node);

@@ -7,7 +7,7 @@ use cluster_manager_contract::{DesiredState, RefusedDeployments, RolloutReport};
 use configdb_contract::Entry;
 use configdb_schema::Document;
 use configdb_schema::document::{AgentConfig, ChartRollout, EdgeCluster, EdgeDeployment, Info};
-use edge_sync_contract::{DeploymentDevice, DesiredManifests, Digest, Entries, SyncNode};
+use edge_sync_contract::{DeploymentDevice, DesiredIndex, DesiredManifests, Digest, Entries, SyncNode};
 use sparkplug::replication::{Origin, Pace, Repetition, Report};
 use sparkplug::{EdgeNodeDescriptor, Now};
 use uuid::Uuid;
@@ -37,6 +37,9 @@ const ENTRY_BYTES: usize = 140;
 
 /// Bytes that are left for the cluster's own entries in the index of a cluster with [`DEPLOYMENTS_MAX`] deployments.
 const ENTRIES_BYTES_MIN: usize = 16 * 1024;
+
+/// Bytes that names may take in an index, beside the entries.
+const NAMES_BYTES_MAX: usize = 8 * 1024;
 
 /// A deployment that some cluster shall have.
 #[derive(Debug)]
@@ -445,6 +448,7 @@ impl DeploymentsController {
         edge.take_retry(reported.deployments);
         let mut plan = reconcile::plan(&intents, invalid, &reported, &mut edge.assigned, provenance.from);
         plan.index.entries = provenance.entries;
+        plan.index.names = names_of_new(deployments, &plan.index, reported.deployments);
         let (version, digest) = (plan.index.version, Some(plan.digest.to_string()));
         edge.desired = DesiredState { version, digest, agreed: plan.agreed, held, held_since: None };
         edge.refused.clone_from(&plan.refused);
@@ -547,7 +551,10 @@ impl DeploymentsController {
                 due.push((*deployment, desired.version, desired.digest));
             }
         }
+        let devices = fleet.sync_of(uuid, target.name).map(|sync| sync.replica.devices());
         for (deployment, version, digest) in due {
+            // Sync reports a Device for each deployment of the index before it reports the index.
+            let Some(device) = devices.and_then(|devices| devices.device_of(deployment)).cloned() else { continue };
             // Rendered again rather than kept: what waits for an edge that is away would fill the memory.
             match self.render(fleet, uuid, deployment, target.name) {
                 Ok(rendered) if rendered.digest == digest => {
@@ -556,7 +563,7 @@ impl DeploymentsController {
                     let room = self.settings.manifests_bytes_max.saturating_sub(bytes);
                     let mut desired = DesiredManifests::new(version, rendered.name, rendered.manifests);
                     desired.entries = entries(fleet, deployment, &slugs, room);
-                    commands.push(Effect::Host(desired.to_request(node.clone(), deployment)));
+                    commands.push(Effect::Host(desired.to_request(node.clone(), device, deployment)));
                 }
                 _ => {
                     tracing::warn!(cluster_id = %uuid, object_id = %deployment, "a deployment renders differently twice")
@@ -666,6 +673,27 @@ fn hold_reason(fleet: &FleetView, chart: Uuid) -> String {
     let decided: Option<ChartRollout> = fleet.config().document(chart).ok().flatten();
     let by = decided.and_then(|decided| decided.hold).map_or_else(String::new, |hold| format!(" by {}", hold.by));
     format!("the rollout of {name} is held{by}")
+}
+
+/// Names of those in the index that Sync does not report yet: their Devices have them from the first birth on. What finds no room is named by its manifests.
+fn names_of_new(
+    deployments: Option<&BTreeMap<Uuid, Deployment>>,
+    index: &DesiredIndex,
+    reported: &BTreeMap<Uuid, DeploymentDevice>,
+) -> BTreeMap<Uuid, String> {
+    let mut room = NAMES_BYTES_MAX;
+    let named = |(uuid, deployment): (&Uuid, &Deployment)| {
+        let name = deployment.entry.as_ref().ok()?.name.clone();
+        (index.deployments.contains_key(uuid) && !reported.contains_key(uuid)).then_some((*uuid, name))
+    };
+    let fits = |(_, name): &(Uuid, String)| {
+        // Quotes, the member's name, and each character as an escape.
+        let bytes = 16 + 6 * name.len();
+        let fits = bytes <= room;
+        room -= if fits { bytes } else { 0 };
+        fits
+    };
+    deployments.into_iter().flatten().filter_map(named).filter(fits).collect()
 }
 
 /// Why a Sync holds what it is sent; None: it does not.

@@ -335,10 +335,20 @@ impl Edge {
         self.node.source_message = self.flux_fails.then(|| "HelmRelease edge: no".to_owned());
     }
 
+    /// As Sync names it: of two with one name, the one that runs has it.
+    fn device_of(&self, uuid: Uuid) -> DeviceId {
+        let own = &self.deployments[&uuid];
+        let is_taken = self.deployments.values().any(|other| {
+            let runs_before = (other.version, own.uuid) > (own.version, other.uuid);
+            other.uuid != uuid && other.name == own.name && runs_before
+        });
+        if is_taken { SyncDevice::unnamed_deployment(uuid) } else { SyncDevice::deployment_id(uuid, &own.name) }
+    }
+
     fn deployment_birth(&self, uuid: Uuid) -> HostEvent {
         HostEvent::DeviceBirth {
             node: self.address(),
-            device: SyncDevice::deployment_id(uuid),
+            device: self.device_of(uuid),
             timestamp: 0,
             metrics: self.deployments[&uuid].to_metrics().into(),
         }
@@ -346,17 +356,19 @@ impl Edge {
 
     /// What runs as an index lists it counts as applied, whatever was refused meanwhile.
     fn listed_again(&mut self, index: &DesiredIndex) -> Vec<HostEvent> {
-        let node = self.address();
-        let mut events = Vec::new();
+        let mut again = Vec::new();
         for (uuid, device) in &mut self.deployments {
             let is_listed = device.digest.is_some_and(|digest| index.deployments[uuid].digest == digest);
             if is_listed && device.state != DeploymentState::Applied {
                 (device.state, device.reason, device.refused_digest) = (DeploymentState::Applied, None, None);
-                let (device, metrics) = (SyncDevice::deployment_id(*uuid), device.to_metrics());
-                events.push(HostEvent::DeviceData { node: node.clone(), device, timestamp: 0, metrics });
+                again.push(*uuid);
             }
         }
-        events
+        let data = |uuid: Uuid| {
+            let (device, metrics) = (self.device_of(uuid), self.deployments[&uuid].to_metrics());
+            HostEvent::DeviceData { node: self.address(), device, timestamp: 0, metrics }
+        };
+        again.into_iter().map(data).collect()
     }
 
     /// Reports what is held.
@@ -389,7 +401,8 @@ impl Edge {
                     .copied()
                     .collect::<Vec<_>>()
                 {
-                    self.deployments.insert(uuid, DeploymentDevice::default());
+                    let name = index.names.get(&uuid).cloned().unwrap_or_default();
+                    self.deployments.insert(uuid, DeploymentDevice { uuid, name, ..DeploymentDevice::default() });
                     events.push(self.deployment_birth(uuid));
                 }
                 for uuid in self
@@ -399,9 +412,9 @@ impl Edge {
                     .copied()
                     .collect::<Vec<_>>()
                 {
+                    let device = self.device_of(uuid);
                     self.deployments.remove(&uuid);
                     self.removals += 1;
-                    let device = SyncDevice::deployment_id(uuid);
                     events.push(HostEvent::DeviceDeath { node: self.address(), device, timestamp: 0 });
                 }
                 self.node.desired_version = index.version;
@@ -441,7 +454,7 @@ impl Edge {
                     device.ready = Some(!self.unready);
                 }
                 let metrics = device.to_metrics();
-                let device = SyncDevice::deployment_id(deployment);
+                let device = self.device_of(deployment);
                 events.push(HostEvent::DeviceData { node: self.address(), device, timestamp: 0, metrics });
             }
         }

@@ -42,6 +42,8 @@ pub struct DesiredIndex {
     pub decided_for: Option<Digest>,
     /// Entries that the cluster itself is made from; the digest does not depend on them.
     pub entries: Option<Entries>,
+    /// Names of deployments that the receiver has not named yet; the digest does not depend on them.
+    pub names: BTreeMap<Uuid, String>,
 }
 
 /// The manifests of one deployment.
@@ -92,6 +94,9 @@ impl DesiredIndex {
             value["decidedFor"] = json!(digest.to_string());
         }
         put_entries(&mut value, self.entries.as_ref());
+        for (uuid, name) in self.names.iter().filter(|(uuid, _)| self.deployments.contains_key(uuid)) {
+            value["deployments"][uuid.to_string()]["name"] = json!(name);
+        }
         value
     }
 
@@ -112,13 +117,13 @@ impl DesiredIndex {
     /// # Errors
     /// [`CommandError`] names the field and the rule.
     pub fn from_json(text: &str) -> Result<Self, CommandError> {
-        let document = Document::parse(DESIRED_INDEX, None, text)?;
+        let document = Document::parse(DESIRED_INDEX, text)?;
         let listed = match document.members.get("deployments") {
             Some(Value::Object(listed)) => listed,
             Some(_) => return Err(document.error("deployments", "must be an object of deployments by UUID")),
             None => return Err(document.error("deployments", "is missing")),
         };
-        let mut deployments = BTreeMap::new();
+        let (mut deployments, mut names) = (BTreeMap::new(), BTreeMap::new());
         for (key, value) in listed {
             let at = |member: &str| format!("deployments.{key}{member}");
             let uuid = Uuid::try_parse(key).ok().filter(|uuid| uuid.to_string() == *key);
@@ -128,12 +133,16 @@ impl DesiredIndex {
             let digest = value.get("digest").and_then(Value::as_str).unwrap_or_default();
             let digest = digest.parse().map_err(|e| document.error(&at(".digest"), e))?;
             deployments.insert(uuid, DesiredDeployment { version, digest });
+            if let Some(name) = value.get("name") {
+                let name = name.as_str().ok_or_else(|| document.error(&at(".name"), "must be a text"))?;
+                names.insert(uuid, name.to_owned());
+            }
         }
         let (origin, follows) = origin_of(&document.members).map_err(|(member, rule)| document.error(member, rule))?;
         let entries = document.entries()?;
         let decided_for = document.members.get("decidedFor").map(|text| text.as_str().unwrap_or_default().parse());
         let decided_for = decided_for.transpose().map_err(|rule| document.error("decidedFor", rule))?;
-        let index = Self { version: document.version, deployments, origin, follows, decided_for, entries };
+        let index = Self { version: document.version, deployments, origin, follows, decided_for, entries, names };
         document.check_digest(index.digest(), "deployments")?;
         Ok(index)
     }
@@ -174,12 +183,13 @@ impl DesiredManifests {
         value
     }
 
-    /// From the wire. The digest must be that of the manifests.
+    /// From the wire, with the deployment that they are of. The digest must be that of the manifests.
     ///
     /// # Errors
     /// [`CommandError`] names the field and the rule.
-    pub fn from_json(deployment: Uuid, text: &str) -> Result<Self, CommandError> {
-        let mut document = Document::parse(DESIRED_MANIFESTS, Some(deployment), text)?;
+    pub fn from_json(text: &str) -> Result<(Uuid, Self), CommandError> {
+        let mut document = Document::parse(DESIRED_MANIFESTS, text)?;
+        let deployment = document.deployment.ok_or_else(|| document.error("deployment", "must be a UUID"))?;
         let name = document.members.get("name").and_then(Value::as_str).map(str::to_owned);
         let name = name.ok_or_else(|| document.error("name", "must be a text"))?;
         let manifests = match document.members.get_mut("manifests").map(Value::take) {
@@ -192,14 +202,16 @@ impl DesiredManifests {
         }
         let desired = Self { entries: document.entries()?, ..Self::new(document.version, name, manifests) };
         document.check_digest(desired.digest, "manifests")?;
-        Ok(desired)
+        Ok((deployment, desired))
     }
 
-    /// The request to a Host Application that sends them to the device of `deployment`.
+    /// The request to a Host Application that sends them to `device`, that of `deployment`.
     #[must_use]
-    pub fn to_request(&self, sync: EdgeNodeDescriptor, deployment: Uuid) -> HostRequest {
-        let metrics = vec![Metric::new(DESIRED_MANIFESTS, self.to_json().to_string())];
-        HostRequest::Command { node: sync, device: Some(SyncDevice::deployment_id(deployment)), metrics }
+    pub fn to_request(&self, sync: EdgeNodeDescriptor, device: DeviceId, deployment: Uuid) -> HostRequest {
+        let mut value = self.to_json();
+        value["deployment"] = json!(deployment.to_string());
+        let metrics = vec![Metric::new(DESIRED_MANIFESTS, value.to_string())];
+        HostRequest::Command { node: sync, device: Some(device), metrics }
     }
 }
 
@@ -220,15 +232,15 @@ impl SyncCommand {
                     let Some(metric) = metrics.iter().find(|metric| &*metric.name == DESIRED_SOURCE) else {
                         return Ok(None);
                     };
-                    return DesiredSource::from_json(text_of(metric, None)?).map(Self::Source).map(Some);
+                    return DesiredSource::from_json(text_of(metric)?).map(Self::Source).map(Some);
                 };
-                DesiredIndex::from_json(text_of(metric, None)?).map(Self::Index).map(Some)
+                DesiredIndex::from_json(text_of(metric)?).map(Self::Index).map(Some)
             }
-            Some(Some(SyncDevice::Deployment(deployment))) => {
+            Some(Some(SyncDevice::Deployment(_))) => {
                 let Some(metric) = metrics.iter().find(|metric| &*metric.name == DESIRED_MANIFESTS) else {
                     return Ok(None);
                 };
-                let desired = DesiredManifests::from_json(deployment, text_of(metric, Some(deployment))?)?;
+                let (deployment, desired) = DesiredManifests::from_json(text_of(metric)?)?;
                 Ok(Some(Self::Manifests { deployment, desired }))
             }
             Some(_) => Ok(None),
@@ -242,9 +254,9 @@ fn put_entries(value: &mut Value, entries: Option<&Entries>) {
     }
 }
 
-fn text_of(metric: &Metric, deployment: Option<Uuid>) -> Result<&str, CommandError> {
+fn text_of(metric: &Metric) -> Result<&str, CommandError> {
     metric.as_str().ok_or_else(|| CommandError {
-        deployment,
+        deployment: None,
         version: None,
         digest: None,
         field: metric.name.to_string(),
@@ -262,13 +274,22 @@ struct Document {
 }
 
 impl Document {
-    fn parse(metric: &'static str, deployment: Option<Uuid>, text: &str) -> Result<Self, CommandError> {
-        let error = |field: String, rule: String| CommandError { deployment, version: None, digest: None, field, rule };
+    fn parse(metric: &'static str, text: &str) -> Result<Self, CommandError> {
+        let error = |deployment: Option<Uuid>, field: String, rule: String| CommandError {
+            deployment,
+            version: None,
+            digest: None,
+            field,
+            rule,
+        };
         let members = match serde_json::from_str(text) {
             Ok(Value::Object(members)) => members,
-            Ok(_) => return Err(error(metric.to_owned(), "must be a JSON object".to_owned())),
-            Err(e) => return Err(error(metric.to_owned(), format!("is not JSON: {e}"))),
+            Ok(_) => return Err(error(None, metric.to_owned(), "must be a JSON object".to_owned())),
+            Err(e) => return Err(error(None, metric.to_owned(), format!("is not JSON: {e}"))),
         };
+        let deployment = members.get("deployment").and_then(Value::as_str).unwrap_or_default();
+        let deployment = Uuid::try_parse(deployment).ok();
+        let error = |field: String, rule: String| error(deployment, field, rule);
         let digest = members.get("digest").and_then(Value::as_str).unwrap_or_default().parse::<Digest>();
         let digest = digest.map_err(|e| error(format!("{metric} digest"), e.to_string()))?;
         let version = members.get("version").and_then(Value::as_u64).filter(|version| *version > 0);
@@ -324,6 +345,7 @@ mod tests {
             follows: "00000000000000aa/9".parse().ok(),
             decided_for: Some(manifests().digest()),
             entries: Some(Entries([("EdgeCluster".to_owned(), json!({"name": "Cell"}))].into())),
+            names: [(Uuid::from_u128(1), "Robot_Cell_3".to_owned())].into(),
         }
     }
 
@@ -343,7 +365,18 @@ mod tests {
         assert_eq!(received(index().to_request(sync())), Ok(Some(SyncCommand::Index(index()))));
         let deployment = Uuid::from_u128(1);
         let wanted = SyncCommand::Manifests { deployment, desired: manifests() };
-        assert_eq!(received(manifests().to_request(sync(), deployment)), Ok(Some(wanted)));
+        let device = SyncDevice::deployment_id(deployment, "Robot_Cell_3");
+        assert_eq!(received(manifests().to_request(sync(), device, deployment)), Ok(Some(wanted)));
+    }
+
+    #[test]
+    fn the_digest_of_an_index_does_not_depend_on_names_and_names_of_what_it_does_not_list_stay_away() {
+        let named = DesiredIndex { names: [(Uuid::from_u128(9), "other".to_owned())].into(), ..index() };
+        assert_eq!(named.digest(), index().digest());
+        assert_eq!(
+            DesiredIndex::from_json(&named.to_json().to_string()),
+            Ok(DesiredIndex { names: BTreeMap::new(), ..index() })
+        );
     }
 
     #[test]
@@ -351,7 +384,7 @@ mod tests {
         let metrics = [Metric::new("Other", true)];
         let host = SyncDevice::Host("a".to_owned()).id().unwrap();
         let foreign = DeviceId::new("foreign").unwrap();
-        let deployment = SyncDevice::deployment_id(Uuid::nil());
+        let deployment = SyncDevice::deployment_id(Uuid::nil(), "");
         for device in [None, Some(&host), Some(&foreign), Some(&deployment)] {
             assert_eq!(SyncCommand::from_event(device, &metrics), Ok(None));
         }
@@ -362,7 +395,12 @@ mod tests {
     #[test]
     fn an_index_names_the_field_at_fault() {
         let good = index().to_json();
-        let cases: [(&str, Value, &str); 13] = [
+        let cases: [(&str, Value, &str); 14] = [
+            (
+                "/deployments/00000000-0000-0000-0000-000000000001/name",
+                json!(1),
+                "Desired/Index deployments.00000000-0000-0000-0000-000000000001.name must be a text",
+            ),
             ("/entries", json!("[]"), "Desired/Index entries must be a JSON object"),
             ("/origin", json!("x"), "Desired/Index origin must be STORE/EPOCH/TIMELINE/REVISION"),
             ("/decidedFor", json!("x"), "Desired/Index decidedFor must be the 64 lower-case hex digits"),
@@ -406,9 +444,17 @@ mod tests {
     #[test]
     fn refused_manifests_report_the_version_and_the_digest_that_the_sender_waits_for() {
         let deployment = Uuid::from_u128(1);
-        let mut bad = manifests().to_json();
+        let mut good = manifests().to_json();
+        assert!(
+            DesiredManifests::from_json(&good.to_string())
+                .unwrap_err()
+                .to_string()
+                .contains("deployment must be a UUID")
+        );
+        good["deployment"] = json!(deployment.to_string());
+        let mut bad = good.clone();
         bad["manifests"][0]["data"]["n"] = json!(0.2);
-        let error = DesiredManifests::from_json(deployment, &bad.to_string()).unwrap_err();
+        let error = DesiredManifests::from_json(&bad.to_string()).unwrap_err();
         assert_eq!(
             (error.deployment, error.version, error.digest),
             (Some(deployment), Some(3), Some(manifests().digest()))
@@ -419,9 +465,9 @@ mod tests {
             ("manifests", json!({}), "Desired/Manifests manifests must be an array"),
             ("manifests", json!([{}, 1]), "Desired/Manifests manifests[1] must be a Kubernetes object"),
         ] {
-            let mut bad = manifests().to_json();
+            let mut bad = good.clone();
             bad[member] = value;
-            let error = DesiredManifests::from_json(deployment, &bad.to_string()).unwrap_err();
+            let error = DesiredManifests::from_json(&bad.to_string()).unwrap_err();
             assert!(error.to_string().starts_with(message), "{error}");
         }
     }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use sparkplug::edge_node::NodeUpdate;
 use sparkplug::typed::{Form, TypedMetrics, form};
-use sparkplug::{DataType, NameError, Value};
+use sparkplug::{DataType, DeviceId, NameError, Value};
 use uuid::Uuid;
 
 use crate::digest::Digest;
@@ -146,7 +146,9 @@ impl FromStr for DeploymentState {
 /// A deployment as the cluster reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DeploymentDevice {
-    /// Name for people; empty before its manifests came.
+    /// Its object in ConfigDB.
+    pub uuid: Uuid,
+    /// Name for people; empty while it is unknown.
     pub name: String,
     /// How far it is.
     pub state: DeploymentState,
@@ -179,7 +181,9 @@ sparkplug::typed_metrics! {
         /// Since when it is in this state, as far as Sync has seen it.
         #[optional]
         since as form::DateTime => deployment::SINCE,
-        /// Name of the deployment; empty before its manifests arrived.
+        /// Object of the deployment in ConfigDB.
+        uuid as form::Uuid => deployment::UUID,
+        /// Name of the deployment; empty while it is unknown.
         name => deployment::NAME,
         /// Version of the manifests applied; 0 before the first.
         version => deployment::VERSION,
@@ -206,10 +210,10 @@ impl DeploymentDevice {
         self.state == DeploymentState::Applied && self.digest == Some(digest)
     }
 
-    /// What makes the device of deployment `uuid` known, or brings it up to date.
+    /// What makes the device known, or brings it up to date.
     #[must_use]
-    pub fn to_update(&self, uuid: Uuid) -> NodeUpdate {
-        NodeUpdate::DeviceBirth { device: SyncDevice::deployment_id(uuid), metrics: self.to_metrics() }
+    pub fn to_update(&self, device: DeviceId) -> NodeUpdate {
+        NodeUpdate::DeviceBirth { device, metrics: self.to_metrics() }
     }
 }
 
@@ -221,6 +225,7 @@ mod tests {
     fn full() -> DeploymentDevice {
         let digest = Digest::of(&serde_json::json!(1));
         DeploymentDevice {
+            uuid: Uuid::from_u128(7),
             name: "Robot_Cell_3".to_owned(),
             state: DeploymentState::Failed,
             reason: Some("HelmRelease x: forbidden".to_owned()),
@@ -270,6 +275,7 @@ mod tests {
             "Status/State String",
             "Status/Reason String",
             "Status/Since DateTime",
+            "Deployment/UUID Uuid",
             "Deployment/Name String",
             "Deployment/Version UInt64",
             "Deployment/Digest String",

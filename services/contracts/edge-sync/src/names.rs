@@ -98,6 +98,8 @@ pub mod host {
 
 /// Metric names of a deployment device.
 pub mod deployment {
+    /// Object of the deployment in ConfigDB (UUID).
+    pub const UUID: &str = "Deployment/UUID";
     /// Name for people (String).
     pub const NAME: &str = "Deployment/Name";
     /// `pending`, `applied`, `refused`, `failed` or `deleting` (String).
@@ -134,9 +136,11 @@ pub fn sync_node(group: GroupId) -> EdgeNodeDescriptor {
 pub enum SyncDevice {
     /// `host-<hostname>`, with `_` for each dot of the hostname
     Host(String),
-    /// `deployment-<uuid>`
-    Deployment(Uuid),
+    /// `deployment-<name>`, see [`SyncDevice::deployment_id`]. Whose Device it is says [`deployment::UUID`].
+    Deployment(DeviceId),
 }
+
+const DEPLOYMENT: &str = "deployment-";
 
 impl SyncDevice {
     /// Reads a device id; None if it is not one of Sync's.
@@ -146,9 +150,8 @@ impl SyncDevice {
         if let Some(hostname) = text.strip_prefix("host-") {
             return (!hostname.is_empty()).then(|| Self::Host(hostname.replace('_', ".")));
         }
-        let uuid = text.strip_prefix("deployment-")?;
-        // Only the lower-case hyphenated form: another spelling would be a second device of one deployment.
-        Uuid::try_parse(uuid).ok().filter(|parsed| parsed.hyphenated().to_string() == uuid).map(Self::Deployment)
+        let name = text.strip_prefix(DEPLOYMENT)?;
+        (!name.is_empty()).then(|| Self::Deployment(device.clone()))
     }
 
     /// The device's id. It has no dot, because some MQTT servers take one for a level of the topic, and some Host Applications allow none in the names of tags.
@@ -159,10 +162,20 @@ impl SyncDevice {
         DeviceId::new(self.to_string())
     }
 
-    /// Device id of a deployment.
+    /// Device id of a deployment: `deployment-<name>`. It is [`SyncDevice::unnamed_deployment`] before the name is known, and where the name has a dot, makes no id, or is a UUID, which could
+    /// be that of another deployment.
     #[must_use]
-    pub fn deployment_id(deployment: Uuid) -> DeviceId {
-        DeviceId::new(Self::Deployment(deployment).to_string()).expect("letters, hex digits and hyphens make an id")
+    pub fn deployment_id(deployment: Uuid, name: &str) -> DeviceId {
+        let is_name = !name.is_empty() && !name.contains('.') && Uuid::try_parse(name).is_err();
+        let named = is_name.then(|| DeviceId::new(format!("{DEPLOYMENT}{name}")).ok()).flatten();
+        named.unwrap_or_else(|| Self::unnamed_deployment(deployment))
+    }
+
+    /// Device id of a deployment that has no name, or whose name another one still has: `deployment-<uuid>`.
+    #[must_use]
+    pub fn unnamed_deployment(deployment: Uuid) -> DeviceId {
+        let id = DeviceId::new(format!("{DEPLOYMENT}{}", deployment.hyphenated()));
+        id.expect("letters, hex digits and hyphens make an id")
     }
 }
 
@@ -171,7 +184,7 @@ impl fmt::Display for SyncDevice {
         match self {
             // A hostname has no underscore.
             Self::Host(hostname) => write!(f, "host-{}", hostname.replace('.', "_")),
-            Self::Deployment(uuid) => write!(f, "deployment-{}", uuid.hyphenated()),
+            Self::Deployment(device) => write!(f, "{device}"),
         }
     }
 }
@@ -182,24 +195,27 @@ mod tests {
 
     #[test]
     fn device_ids_are_read_back_and_foreign_ones_are_not_ours() {
-        let uuid = Uuid::from_u128(7);
-        for device in [SyncDevice::Host("ps-gw1".to_owned()), SyncDevice::Deployment(uuid)] {
+        let deployment = SyncDevice::Deployment(SyncDevice::deployment_id(Uuid::from_u128(7), "Oven_1"));
+        for device in [SyncDevice::Host("ps-gw1".to_owned()), deployment] {
             assert_eq!(SyncDevice::parse(&device.id().unwrap()), Some(device));
         }
         let dotted = SyncDevice::Host("gw-1.plant.example".to_owned()).id().unwrap();
         assert_eq!(dotted.as_str(), "host-gw-1_plant_example");
         assert_eq!(SyncDevice::parse(&dotted), Some(SyncDevice::Host("gw-1.plant.example".to_owned())));
-        assert_eq!(SyncDevice::deployment_id(uuid).as_str(), "deployment-00000000-0000-0000-0000-000000000007");
-        for foreign in [
-            "host-",
-            "host.a",
-            "deployment-7",
-            "deployment-00000000000000000000000000000007",
-            "other",
-            "deployment-ABCDEF00-0000-0000-0000-000000000007",
-        ] {
+        for foreign in ["host-", "host.a", "deployment-", "deployment.a", "other"] {
             assert_eq!(SyncDevice::parse(&DeviceId::new(foreign).unwrap()), None, "{foreign}");
         }
         assert!(SyncDevice::Host("a/b".to_owned()).id().is_err());
+    }
+
+    #[test]
+    fn a_deployment_has_its_name_as_device_id_unless_that_cannot_be() {
+        let id = |name: &str| SyncDevice::deployment_id(Uuid::from_u128(7), name).as_str().to_owned();
+        let unnamed = "deployment-00000000-0000-0000-0000-000000000007";
+        assert_eq!(id("Oven_1"), "deployment-Oven_1");
+        assert_eq!(id("Öfen Süd"), "deployment-Öfen Süd");
+        for name in ["", "Oven.1", "a/b", "00000000-0000-0000-0000-000000000008", "00000000000000000000000000000008"] {
+            assert_eq!(id(name), unnamed, "{name}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sparkplug::replication::{Contract, Devices, Replica};
 use sparkplug::typed::FieldError;
-use sparkplug::{DeviceId, Metric};
+use sparkplug::{DeviceId, Metric, TypedMetrics};
 use uuid::Uuid;
 
 use crate::device::{DeploymentDevice, HostDevice};
@@ -44,44 +44,71 @@ pub struct SyncDevices {
     pub hosts: BTreeMap<String, HostDevice>,
     /// Deployments.
     pub deployments: BTreeMap<Uuid, DeploymentDevice>,
+    /// Of which deployment a Device is, as its birth said.
+    ids: BTreeMap<DeviceId, Uuid>,
+}
+
+impl SyncDevices {
+    /// The Device of a deployment; None: it has none.
+    #[must_use]
+    pub fn device_of(&self, deployment: Uuid) -> Option<&DeviceId> {
+        self.ids.iter().find(|(_, uuid)| **uuid == deployment).map(|(device, _)| device)
+    }
 }
 
 impl Devices<SyncDevice> for SyncDevices {
     fn count(&self) -> usize {
-        self.hosts.len() + self.deployments.len()
+        self.hosts.len() + self.ids.len()
     }
 
     fn contains(&self, key: &SyncDevice) -> bool {
         match key {
             SyncDevice::Host(name) => self.hosts.contains_key(name),
-            SyncDevice::Deployment(uuid) => self.deployments.contains_key(uuid),
+            SyncDevice::Deployment(device) => self.ids.contains_key(device),
         }
     }
 
     fn birth(&mut self, key: &SyncDevice, metrics: &[Metric], timestamp: u64) -> Result<(), FieldError> {
         match key {
             SyncDevice::Host(name) => self.hosts.birth(name, metrics, timestamp),
-            SyncDevice::Deployment(uuid) => self.deployments.birth(uuid, metrics, timestamp),
+            SyncDevice::Deployment(device) => {
+                let deployment = DeploymentDevice::from_metrics(metrics)?;
+                if self.ids.get(device).is_some_and(|before| *before != deployment.uuid) {
+                    self.death(key);
+                }
+                self.ids.insert(device.clone(), deployment.uuid);
+                self.deployments.insert(deployment.uuid, deployment);
+                Ok(())
+            }
         }
     }
 
     fn data(&mut self, key: &SyncDevice, metrics: &[Metric], timestamp: u64) -> Result<(), FieldError> {
         match key {
             SyncDevice::Host(name) => self.hosts.data(name, metrics, timestamp),
-            SyncDevice::Deployment(uuid) => self.deployments.data(uuid, metrics, timestamp),
+            SyncDevice::Deployment(device) => {
+                let Some(uuid) = self.ids.get(device) else { return Ok(()) };
+                self.deployments.data(uuid, metrics, timestamp)
+            }
         }
     }
 
     fn death(&mut self, key: &SyncDevice) -> bool {
         match key {
             SyncDevice::Host(name) => self.hosts.death(name),
-            SyncDevice::Deployment(uuid) => self.deployments.death(uuid),
+            SyncDevice::Deployment(device) => {
+                let Some(uuid) = self.ids.remove(device) else { return false };
+                if !self.ids.values().any(|other| *other == uuid) {
+                    self.deployments.remove(&uuid);
+                }
+                true
+            }
         }
     }
 
     fn keys(&self) -> Vec<SyncDevice> {
         let hosts = self.hosts.keys().cloned().map(SyncDevice::Host);
-        hosts.chain(self.deployments.keys().copied().map(SyncDevice::Deployment)).collect()
+        hosts.chain(self.ids.keys().cloned().map(SyncDevice::Deployment)).collect()
     }
 }
 
@@ -92,7 +119,7 @@ mod tests {
     use crate::names;
     use sparkplug::host::HostEvent;
     use sparkplug::replication::ReplicaChange;
-    use sparkplug::{BdSeq, EdgeNodeDescriptor, GroupId, TypedMetrics};
+    use sparkplug::{BdSeq, EdgeNodeDescriptor, GroupId};
 
     fn sync() -> EdgeNodeDescriptor {
         names::sync_node(GroupId::new("ACME-Cell").unwrap())
@@ -112,6 +139,18 @@ mod tests {
 
     const UUID: Uuid = Uuid::from_u128(5);
 
+    fn deployment(device: &SyncDevice, uuid: Uuid) -> HostEvent {
+        device_birth(device, DeploymentDevice { uuid, ..DeploymentDevice::default() }.to_metrics())
+    }
+
+    fn oven() -> SyncDevice {
+        SyncDevice::Deployment(oven_id())
+    }
+
+    fn oven_id() -> DeviceId {
+        SyncDevice::deployment_id(UUID, "Oven_1")
+    }
+
     fn complete() -> SyncReplica {
         let mut replica = SyncReplica::new(sync());
         let node = SyncNode { hosts_total: 1, deployments_total: 1, ..SyncNode::default() };
@@ -123,8 +162,8 @@ mod tests {
         let event = device_birth(&SyncDevice::Host("a".to_owned()), host.to_metrics());
         assert_eq!(replica.on_event(&event), Some(ReplicaChange::Device(SyncDevice::Host("a".to_owned()))));
         assert!(!replica.is_complete());
-        let event = device_birth(&SyncDevice::Deployment(UUID), DeploymentDevice::default().to_metrics());
-        assert_eq!(replica.on_event(&event), Some(ReplicaChange::Device(SyncDevice::Deployment(UUID))));
+        assert_eq!(replica.on_event(&deployment(&oven(), UUID)), Some(ReplicaChange::Device(oven())));
+        assert_eq!(replica.devices().device_of(UUID), Some(&oven_id()));
         assert!(replica.is_complete() && replica.missing_births().is_none());
         replica
     }
@@ -133,18 +172,33 @@ mod tests {
     fn data_and_deaths_of_devices_are_followed() {
         let mut replica = complete();
         let metrics = vec![Metric::new(names::deployment::STATE, "applied")];
-        let data =
-            HostEvent::DeviceData { node: sync(), device: SyncDevice::deployment_id(UUID), timestamp: 0, metrics };
-        assert_eq!(replica.on_event(&data), Some(ReplicaChange::Device(SyncDevice::Deployment(UUID))));
+        let data = HostEvent::DeviceData { node: sync(), device: oven_id(), timestamp: 0, metrics };
+        assert_eq!(replica.on_event(&data), Some(ReplicaChange::Device(oven())));
         assert_eq!(replica.devices().deployments[&UUID].state, DeploymentState::Applied);
-        let death = HostEvent::DeviceDeath { node: sync(), device: SyncDevice::deployment_id(UUID), timestamp: 0 };
-        assert_eq!(replica.on_event(&death), Some(ReplicaChange::Device(SyncDevice::Deployment(UUID))));
+        let death = HostEvent::DeviceDeath { node: sync(), device: oven_id(), timestamp: 0 };
+        assert_eq!(replica.on_event(&death), Some(ReplicaChange::Device(oven())));
         assert_eq!(replica.on_event(&death), None);
         assert!(!replica.is_complete(), "the node has not said yet that there is one less");
         let metrics = vec![Metric::new(names::DEPLOYMENTS_TOTAL, 0_u32)];
         let data = HostEvent::NodeData { node: sync(), timestamp: 0, metrics };
         assert_eq!(replica.on_event(&data), Some(ReplicaChange::Node));
         assert!(replica.is_complete());
+    }
+
+    #[test]
+    fn a_device_that_is_born_for_another_deployment_is_that_one_and_two_devices_of_one_are_not_complete() {
+        let mut replica = complete();
+        let other = Uuid::from_u128(6);
+        replica.on_event(&deployment(&oven(), other));
+        assert_eq!(replica.devices().deployments.keys().copied().collect::<Vec<_>>(), [other]);
+        assert_eq!((replica.devices().device_of(UUID), replica.is_complete()), (None, true));
+        let second = SyncDevice::unnamed_deployment(other);
+        replica.on_event(&deployment(&SyncDevice::Deployment(second.clone()), other));
+        let metrics = vec![Metric::new(names::DEPLOYMENTS_TOTAL, 2_u32)];
+        replica.on_event(&HostEvent::NodeData { node: sync(), timestamp: 0, metrics });
+        assert!(!replica.is_complete(), "two devices are not two deployments");
+        replica.on_event(&HostEvent::DeviceDeath { node: sync(), device: second, timestamp: 0 });
+        assert_eq!(replica.devices().deployments.keys().copied().collect::<Vec<_>>(), [other]);
     }
 
     #[test]

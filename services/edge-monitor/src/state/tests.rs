@@ -231,9 +231,12 @@ fn edge_sync_publishes_where_a_node_that_was_not_received_may_be() {
     assert_eq!(monitor.take_requests(), [HostRequest::Expect { node: node("Sync") }]);
     monitor.host(HostEvent::DeviceBirth {
         node: node("Sync"),
-        device: DeviceId::new(format!("deployment-{AGENT}")).unwrap(),
+        device: DeviceId::new("deployment-Robot").unwrap(),
         timestamp: 0,
-        metrics: Arc::from([Metric::new("Deployment/Name", "Robot")]),
+        metrics: Arc::from([
+            Metric::new("Deployment/UUID", sparkplug::Value::Uuid(AGENT.to_string().into())),
+            Metric::new("Deployment/Name", "Robot"),
+        ]),
     });
     assert_eq!(monitor.take_requests(), [HostRequest::Expect { node: node("Robot") }]);
     monitor.born(&node("Robot"), OTHER, None);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use edge_sync_contract::{DeploymentDevice, DeploymentState, DesiredDeployment, Digest};
 use service_runtime::backoff::Backoff;
+use uuid::Uuid;
 
 use crate::event::{ErrorClass, KubernetesError};
 use crate::object::{ObjectKey, ObservedObject, Readiness};
@@ -30,13 +31,15 @@ struct Failure {
 
 /// What the accepted index says of a deployment.
 #[derive(Debug, Clone, Copy)]
-pub struct Desired {
+pub struct Desired<'a> {
     /// There is an accepted index.
     pub has_index: bool,
     /// The entry that is followed; None: not desired.
     pub entry: Option<DesiredDeployment>,
     /// An entry that is not followed because its version fell.
     pub fallen: Option<DesiredDeployment>,
+    /// Its name there, which counts until its manifests say one.
+    pub name: Option<&'a str>,
 }
 
 /// A deployment that is desired, or that has objects in the cluster.
@@ -212,12 +215,12 @@ impl Deployment {
     /// What is reported. `runs`: whether what its releases have made runs, None if that is not known yet; `said`: the last report.
     pub fn report(
         &self,
-        desired: Desired,
+        desired: Desired<'_>,
         observed: &[&ObservedObject],
         runs: Option<&Readiness>,
         said: Option<&DeploymentDevice>,
     ) -> DeploymentDevice {
-        let Desired { has_index, entry, fallen } = desired;
+        let Desired { has_index, entry, fallen, name } = desired;
         let (state, reason) = match entry {
             None if !has_index => (DeploymentState::Pending, Some("no index has been accepted yet".to_owned())),
             entry => self.condition(entry, observed),
@@ -234,7 +237,8 @@ impl Deployment {
             (verdict, _) => verdict,
         };
         let mut device = DeploymentDevice {
-            name: self.name(observed, said),
+            uuid: Uuid::nil(),
+            name: self.name(observed, said, name),
             state,
             reason: reason.map(|text| cut(&text)),
             since: 0,
@@ -316,13 +320,14 @@ impl Deployment {
         (failed.or(is_blocked.then_some(entry.digest)).filter(|_| !is_desired), reason)
     }
 
-    fn name(&self, observed: &[&ObservedObject], said: Option<&DeploymentDevice>) -> String {
+    fn name(&self, observed: &[&ObservedObject], said: Option<&DeploymentDevice>, listed: Option<&str>) -> String {
         let of_manifests = self.manifests.as_ref().map(|manifests| manifests.name.clone());
         let newest = observed.iter().max_by_key(|object| object.version);
         let of_objects = || newest.and_then(|object| object.name.clone());
         of_manifests
             .or_else(of_objects)
-            .or_else(|| said.map(|said| said.name.clone()))
+            .or_else(|| said.map(|said| said.name.clone()).filter(|name| !name.is_empty()))
+            .or_else(|| listed.map(str::to_owned))
             .map(|name| cut(&name))
             .unwrap_or_default()
     }

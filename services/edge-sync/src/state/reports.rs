@@ -17,7 +17,14 @@ use uuid::Uuid;
 pub struct Reports {
     node: Option<SyncNode>,
     hosts: BTreeMap<String, HostDevice>,
-    deployments: BTreeMap<Uuid, DeploymentDevice>,
+    deployments: BTreeMap<Uuid, Reported>,
+}
+
+/// A deployment as it was reported last, and the Device that it has.
+#[derive(Debug)]
+struct Reported {
+    id: DeviceId,
+    device: DeploymentDevice,
 }
 
 impl Reports {
@@ -28,7 +35,7 @@ impl Reports {
 
     /// The deployment as it was published last.
     pub fn deployment(&self, uuid: Uuid) -> Option<&DeploymentDevice> {
-        self.deployments.get(&uuid)
+        self.deployments.get(&uuid).map(|reported| &reported.device)
     }
 
     /// The hosts are these.
@@ -52,26 +59,45 @@ impl Reports {
         updates
     }
 
-    /// The deployment is this, in its state since `now` (UTC ms) if that is another one; None: it is gone.
-    pub fn set_deployment(&mut self, uuid: Uuid, device: Option<DeploymentDevice>, now: u64) -> Option<NodeUpdate> {
+    /// The deployment is this, in its state since `now` (UTC ms) if that is another one; None: it is gone. Its Device is named after it.
+    pub fn set_deployment(&mut self, uuid: Uuid, device: Option<DeploymentDevice>, now: u64) -> Vec<NodeUpdate> {
         let Some(mut device) = device else {
-            let known = self.deployments.remove(&uuid);
-            known.as_ref()?;
+            let Some(known) = self.deployments.remove(&uuid) else { return Vec::new() };
             tracing::info!(deployment = %uuid, "deployment is gone");
-            return Some(NodeUpdate::DeviceDeath { device: SyncDevice::deployment_id(uuid) });
+            let mut updates = vec![NodeUpdate::DeviceDeath { device: known.id.clone() }];
+            updates.extend(self.give_id(known.id));
+            return updates;
         };
-        let known = self.deployments.get(&uuid);
+        device.uuid = uuid;
+        let known = self.deployment(uuid);
         device.since = known.filter(|known| known.state == device.state).map_or(now, |known| known.since);
         if known == Some(&device) {
-            return None;
+            return Vec::new();
         }
         if known.is_none_or(|known| known.state != device.state || known.refused_digest != device.refused_digest) {
             let DeploymentDevice { state, reason, version, .. } = &device;
             tracing::info!(deployment = %uuid, %state, reason, version, "deployment reported");
         }
-        let update = device.to_update(uuid);
-        self.deployments.insert(uuid, device);
-        Some(update)
+        let wanted = SyncDevice::deployment_id(uuid, &device.name);
+        // Two have one name for a while when one is being removed and the other is new.
+        let is_taken = self.deployments.iter().any(|(other, reported)| *other != uuid && reported.id == wanted);
+        let id = if is_taken { SyncDevice::unnamed_deployment(uuid) } else { wanted };
+        let birth = device.to_update(id.clone());
+        let before = self.deployments.insert(uuid, Reported { id: id.clone(), device });
+        let Some(before) = before.map(|before| before.id).filter(|before| *before != id) else { return vec![birth] };
+        let mut updates = vec![NodeUpdate::DeviceDeath { device: before.clone() }, birth];
+        updates.extend(self.give_id(before));
+        updates
+    }
+
+    /// The Device with that id is gone: a deployment that had to do without it, because its name is the same, gets it.
+    fn give_id(&mut self, id: DeviceId) -> Vec<NodeUpdate> {
+        let wants = |(uuid, reported): &(&Uuid, &mut Reported)| {
+            reported.id != id && SyncDevice::deployment_id(**uuid, &reported.device.name) == id
+        };
+        let Some((_, reported)) = self.deployments.iter_mut().find(wants) else { return Vec::new() };
+        let birth = reported.device.to_update(id.clone());
+        vec![NodeUpdate::DeviceDeath { device: std::mem::replace(&mut reported.id, id) }, birth]
     }
 
     /// The node is this, with the counters of what has been published.
@@ -80,7 +106,8 @@ impl Reports {
         node.hosts_total = count(self.hosts.len());
         node.hosts_ready = count(self.hosts.values().filter(|host| host.ready).count());
         node.deployments_total = count(self.deployments.len());
-        node.deployments_ready = count(self.deployments.values().filter(|device| device.ready == Some(true)).count());
+        node.deployments_ready =
+            count(self.deployments.values().filter(|reported| reported.device.ready == Some(true)).count());
         if self.node.as_ref() == Some(&node) {
             return None;
         }
@@ -108,9 +135,10 @@ impl Reports {
 
     /// Says again what answers the manifests of a deployment.
     pub fn repeat_deployment(&self, uuid: Uuid, now: u64) -> Option<NodeUpdate> {
-        let metrics = self.deployments.get(&uuid)?.to_metrics();
+        let reported = self.deployments.get(&uuid)?;
+        let metrics = reported.device.to_metrics();
         let names = [deployment::STATE, deployment::VERSION, deployment::DIGEST, deployment::REFUSED_DIGEST];
-        Some(repeat(Some(SyncDevice::deployment_id(uuid)), metrics, &names, now))
+        Some(repeat(Some(reported.id.clone()), metrics, &names, now))
     }
 }
 

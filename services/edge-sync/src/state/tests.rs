@@ -68,6 +68,62 @@ fn a_deployment_is_applied_once_and_reported_with_version_and_digest() {
     assert_eq!(bench.pass(3600 * SECOND), [""; 0]);
 }
 
+/// Ids of the deployments' Devices that are alive.
+fn ids(bench: &Bench) -> Vec<&str> {
+    let ids = bench.published.devices.keys().map(sparkplug::DeviceId::as_str);
+    ids.filter_map(|id| id.strip_prefix("deployment-")).collect()
+}
+
+/// The same index with these names instead.
+fn named(index: DesiredIndex, names: &[(u128, &str)]) -> Event {
+    let names = names.iter().map(|(n, name)| (uuid(*n), (*name).to_owned())).collect();
+    index_command(&DesiredIndex { names, ..index })
+}
+
+#[test]
+fn a_device_has_the_name_of_its_deployment_from_the_first_birth_on_also_after_a_restart() {
+    let mut bench = Bench::born();
+    let (one, two) = (manifests(1, 1, &["x"]), manifests(2, 1, &["y"]));
+    bench.run_on(named(index(1, &[(1, &one)]), &[(1, "Oven_1")]));
+    assert_eq!(ids(&bench), ["Oven_1"]);
+    // The next index names only what is new.
+    bench.run_on(named(index(2, &[(1, &one), (2, &two)]), &[(2, "Oven_2")]));
+    assert_eq!(ids(&bench), ["Oven_1", "Oven_2"]);
+    assert_eq!(bench.published.deployment(2).unwrap().name, "Oven_2");
+    let bench = bench.restarted();
+    assert_eq!(ids(&bench), ["Oven_1", "Oven_2"]);
+}
+
+#[test]
+fn a_record_without_names_is_followed_and_the_manifests_name_the_device() {
+    let mut bench = Bench::born();
+    let set = manifests(1, 1, &["x"]);
+    bench.run_on(named(index(1, &[(1, &set)]), &[]));
+    assert_eq!(ids(&bench), [uuid(1).to_string()]);
+    let effects = bench.run_on(manifests_command(1, &set));
+    assert!(
+        effects.starts_with(&["apply 1: x".into(), "gone 1".into(), "1: pending v0 (is being applied)".into()]),
+        "{effects:?}"
+    );
+    assert_eq!(ids(&bench), ["Cell 1"]);
+    let bench = bench.restarted();
+    assert_eq!(ids(&bench), ["Cell 1"], "the marks on the objects say it");
+}
+
+#[test]
+fn a_name_that_another_deployment_still_has_is_taken_when_that_one_is_gone() {
+    let mut bench = Bench::born();
+    let (one, two) = (manifests(1, 1, &["x"]), manifests(2, 2, &["y"]));
+    bench.cluster.finalizers = true;
+    bench.deploy(1, &[(1, &one)]);
+    bench.run_on(named(index(2, &[(2, &two)]), &[(2, "Cell 1")]));
+    assert_eq!(ids(&bench), [&*uuid(2).to_string(), "Cell 1"]);
+    bench.cluster.finish_deletions();
+    bench.run();
+    assert_eq!(ids(&bench), ["Cell 1"]);
+    assert_eq!(bench.published.deployment(2).unwrap().uuid, uuid(2));
+}
+
 #[test]
 fn a_version_that_grows_without_another_digest_applies_nothing() {
     let mut bench = Bench::born();
@@ -121,8 +177,10 @@ fn manifests_that_do_not_match_their_digest_are_refused_and_what_runs_stays() {
     bench.deploy(1, &[(1, &set)]);
     let next = manifests(2, 2, &["x"]);
     bench.run_on(index_command(&index(2, &[(1, &next)])));
-    let text = next.to_json().to_string().replace("\"content\":\"2\"", "\"content\":\"3\"");
-    let device = Some(SyncDevice::deployment_id(uuid(1)));
+    let mut damaged = next.to_json();
+    damaged["deployment"] = json!(uuid(1).to_string());
+    let text = damaged.to_string().replace("\"content\":\"2\"", "\"content\":\"3\"");
+    let device = Some(SyncDevice::deployment_id(uuid(1), "Cell 1"));
     let metrics = vec![Metric::new(DESIRED_MANIFESTS, text)];
     let effects = bench.run_on(Event::Node(NodeEvent::Command { device, metrics, timestamp: None }));
     assert!(
@@ -744,6 +802,7 @@ fn early_manifests_and_kept_manifests_are_bounded() {
         follows: None,
         decided_for: None,
         entries: None,
+        names: BTreeMap::new(),
     }));
     for (n, set) in &all {
         bench.run_on(manifests_command(*n, set));

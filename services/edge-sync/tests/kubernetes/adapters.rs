@@ -1,5 +1,7 @@
 //! The Kubernetes adapters.
 
+use std::collections::BTreeMap;
+
 use edge_sync::adapters::kubernetes::Kubernetes;
 use edge_sync::event::{Deletion, Effect, ErrorClass, Event, Observation, PreparedObject};
 use edge_sync::object::{Kind, LABEL_MANAGED_BY, LABEL_UUID, MANAGER, Marks, ObjectKey, ObservedObject};
@@ -204,6 +206,7 @@ async fn the_record_is_replaced_only_by_who_has_read_it() {
                 follows: None,
                 decided_for: None,
                 entries: None,
+                names: BTreeMap::new(),
             },
         )
     };

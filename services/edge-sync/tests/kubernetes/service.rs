@@ -1,5 +1,6 @@
 //! The whole service: `run()` between a cluster and a Mosquitto, commanded and watched by a Host Application.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use edge_sync::config::{ClusterConfig, KubernetesConfig, SealingConfig, SyncConfig};
@@ -122,14 +123,21 @@ impl Manager {
 
     async fn send_index(&self, version: u64, deployments: &[(Uuid, &DesiredManifests)]) {
         let deployments = deployments.iter().map(|(uuid, manifests)| (*uuid, manifests.entry())).collect();
-        let request =
-            DesiredIndex { version, deployments, origin: None, follows: None, decided_for: None, entries: None }
-                .to_request(self.replica.address().clone());
-        self.host.request(request).await.unwrap();
+        let index = DesiredIndex {
+            version,
+            deployments,
+            origin: None,
+            follows: None,
+            decided_for: None,
+            entries: None,
+            names: BTreeMap::new(),
+        };
+        self.host.request(index.to_request(self.replica.address().clone())).await.unwrap();
     }
 
     async fn send_manifests(&self, uuid: Uuid, manifests: &DesiredManifests) {
-        self.host.request(manifests.to_request(self.replica.address().clone(), uuid)).await.unwrap();
+        let device = self.replica.devices().device_of(uuid).expect("a device").clone();
+        self.host.request(manifests.to_request(self.replica.address().clone(), device, uuid)).await.unwrap();
     }
 }
 

@@ -158,7 +158,8 @@ impl Bench {
         let host = HostDevice { hostname: "paint-1".to_owned(), ready: true, ..HostDevice::default() };
         self.device(&address, SyncDevice::Host(host.hostname.clone()).id().unwrap(), host.to_metrics());
         for (uuid, device) in deployments {
-            self.device(&address, SyncDevice::deployment_id(*uuid), device.to_metrics());
+            let device = DeploymentDevice { uuid: *uuid, ..device.clone() };
+            self.device(&address, SyncDevice::deployment_id(*uuid, &device.name), device.to_metrics());
         }
     }
 

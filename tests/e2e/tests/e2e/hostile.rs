@@ -130,7 +130,7 @@ async fn templates_with_unknown_placeholders(site: &Site) {
     let template = json!({ "chart": "edge-agent", "values": { "name": "{{name}}", "uuid": "{{uuid}}" } });
     cli.json_with(&put, &template.to_string()).await;
     site.until("the corrected deployment to be applied", |reader| {
-        let device = reader.node(GROUP, "Sync").and_then(|sync| sync.devices.get(&format!("deployment-{mixer}")));
+        let device = reader.node(GROUP, "Sync").and_then(|sync| sync.devices.get("deployment-Mixer_1"));
         device.is_some_and(|device| text(device, "Status/State") == Some("applied"))
     })
     .await;
@@ -212,7 +212,14 @@ async fn nothing_that_comes_over_the_wire_harms_a_service() {
         (GROUP, "Sync"),
         (GROUP, "Monitor"),
     ];
-    let devices = [cluster.as_str(), "host-paint-shop-1", &format!("deployment-{oven}"), "deployment-x", "Oven_1"];
+    let devices = [
+        cluster.as_str(),
+        "host-paint-shop-1",
+        "deployment-Oven_1",
+        &format!("deployment-{oven}"),
+        "deployment-x",
+        "Oven_1",
+    ];
     for payload in garbage() {
         for (group, node) in nodes.into_iter().chain([(GROUP, "Stranger"), ("ACME-Nowhere", "Sync")]) {
             for kind in ["NCMD", "NDATA", "NBIRTH", "NDEATH"] {

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use configdb_schema::address;
 use e2e::edge::Edge;
 use e2e::process::Processes;
 use e2e::secured_site::{LIMIT, Site, mqtt};
@@ -43,7 +42,7 @@ enum Step {
     Delete,
 }
 
-/// In each step: when the first message on a topic is received, which service is killed and started again. `CLUSTER` and `OVEN` stand for the UUIDs of cluster and deployment, `NAME` for the name of the cluster.
+/// In each step: when the first message on a topic is received, which service is killed and started again. `CLUSTER` stands for the UUID of the cluster, `NAME` for its name.
 const BLOWS: [(Step, &str, &str); 17] = [
     (Step::Create, "ACME-Central/DBIRTH/ConfigDB/CLUSTER", "cluster-manager"),
     (Step::Create, "ACME-Central/DBIRTH/Cluster-Manager/NAME", "configdb"),
@@ -52,7 +51,7 @@ const BLOWS: [(Step, &str, &str); 17] = [
     (Step::Bootstrap, "ACME-Paint_Shop/NBIRTH/Sync", "edge-sync"),
     (Step::Bootstrap, "ACME-Paint_Shop/NBIRTH/Monitor", "edge-monitor"),
     (Step::Deploy, "ACME-Paint_Shop/NCMD/Sync", "cluster-manager"),
-    (Step::Deploy, "ACME-Paint_Shop/DBIRTH/Sync/deployment-OVEN", "edge-sync"),
+    (Step::Deploy, "ACME-Paint_Shop/DBIRTH/Sync/deployment-Oven_1", "edge-sync"),
     (Step::Deploy, "ACME-Paint_Shop/NBIRTH/Oven_1", "configdb"),
     (Step::Seal, "ACME-Paint_Shop/NCMD/Sync", "cluster-manager"),
     (Step::Rotate, "ACME-Paint_Shop/NBIRTH/Identity", "cluster-manager"),
@@ -60,7 +59,7 @@ const BLOWS: [(Step, &str, &str); 17] = [
     (Step::Revoke, "ACME-Central/DDATA/ConfigDB/CLUSTER", "cluster-manager"),
     (Step::EnrolAgain, "ACME-Enrol/NBIRTH/CLUSTER", "configdb"),
     (Step::EnrolAgain, "ACME-Enrol/NCMD/CLUSTER", "cluster-manager"),
-    (Step::Delete, "ACME-Paint_Shop/DDEATH/Sync/deployment-OVEN", "edge-sync"),
+    (Step::Delete, "ACME-Paint_Shop/DDEATH/Sync/deployment-Oven_1", "edge-sync"),
     (Step::Delete, "ACME-Central/DDATA/ConfigDB/CLUSTER", "cluster-manager"),
 ];
 
@@ -167,9 +166,8 @@ impl Journey {
     /// What the next step is. Nothing of the step before is waited for any more but the blows that belong to it.
     async fn enter(&self, step: Step) {
         self.are_struck().await;
-        let oven = address::v5(&["EdgeDeployment", &CLUSTER.to_string(), "Oven_1"]).to_string();
         let blow = |topic: &str, service| {
-            let topic = topic.replace("CLUSTER", &CLUSTER.to_string()).replace("NAME", NAME).replace("OVEN", &oven);
+            let topic = topic.replace("CLUSTER", &CLUSTER.to_string()).replace("NAME", NAME);
             let of_edge = e2e::edge::SERVICES.contains(&service);
             let processes = if of_edge { &self.edge.processes } else { &self.site.processes };
             Blow { topic: format!("spBv1.0/{topic}"), processes: processes.clone(), service }

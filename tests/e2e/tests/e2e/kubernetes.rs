@@ -11,7 +11,7 @@ use e2e::process::Process;
 use e2e::recorder::Recorder;
 use e2e::wait;
 use e2e::wire::{Metrics, Reader};
-use edge_sync_contract::{DesiredIndex, DesiredManifests};
+use edge_sync_contract::{DesiredIndex, DesiredManifests, SyncDevice};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -122,15 +122,16 @@ impl Sender {
     ) {
         let desired = manifests.map(|manifests| DesiredManifests::new(version, "Robot_1", manifests));
         let deployments = desired.iter().map(|desired| (ROBOT, desired.entry())).collect();
+        let names = desired.iter().map(|_| (ROBOT, "Robot_1".to_owned())).collect();
         let index =
-            DesiredIndex { version, deployments, origin: None, follows: None, decided_for: None, entries: None };
+            DesiredIndex { version, deployments, origin: None, follows: None, decided_for: None, entries: None, names };
         self.send(index.to_request(self.sync.clone())).await;
         let accepted = |reader: &Reader| {
             reader.node(GROUP, "Sync").is_some_and(|sync| sync.metrics["Desired/Version"] == Some(version.into()))
         };
         watched.until("the index to be accepted", accepted).await;
         if let Some(desired) = &desired {
-            self.send(desired.to_request(self.sync.clone(), ROBOT)).await;
+            self.send(desired.to_request(self.sync.clone(), SyncDevice::deployment_id(ROBOT, "Robot_1"), ROBOT)).await;
         }
         watched.until(what, reported).await;
     }
@@ -158,7 +159,7 @@ impl Watched<'_> {
 }
 
 fn deployment(reader: &Reader) -> Option<&Metrics> {
-    reader.node(GROUP, "Sync")?.devices.get(&format!("deployment-{ROBOT}"))
+    reader.node(GROUP, "Sync")?.devices.get("deployment-Robot_1")
 }
 
 fn is_state(reader: &Reader, state: &str, version: u64) -> bool {

@@ -99,9 +99,8 @@ fn recorded(steps: &'static [&'static str]) -> impl Iterator<Item = Step> {
 
 /// The steps of a phase, in the order in which they are seen.
 fn steps(phase: Phase) -> Vec<Step> {
-    let device = format!("deployment-{}", oven());
+    let device = "deployment-Oven_1";
     let state = |wanted: &'static str| {
-        let device = device.clone();
         move |message: &Message| {
             let of = |kind: &str| is(message, &format!("EDGE/{kind}/Sync/{device}"));
             (of("DBIRTH") || of("DDATA")) && wire::text(message, "Status/State").as_deref() == Some(wanted)
@@ -120,21 +119,19 @@ fn steps(phase: Phase) -> Vec<Step> {
             step("EdgeClusterStatus entry", |message| is_entry(message, CLUSTER, "EdgeClusterStatus")),
         ],
         Phase::Deploy => {
-            let manifests = device.clone();
             vec![
                 step("EdgeDeployment entry", |message| is_entry(message, oven(), "EdgeDeployment")),
                 index(),
-                step("manifests sent", move |message| is(message, &format!("EDGE/DCMD/Sync/{manifests}"))),
+                step("manifests sent", move |message| is(message, &format!("EDGE/DCMD/Sync/{device}"))),
                 step("deployment applied", state("applied")),
                 step("agent's birth", |message| is(message, "EDGE/NBIRTH/Oven_1")),
             ]
         }
         Phase::Delete => {
-            let gone = device.clone();
             let mut steps = vec![
                 step("EdgeDeployment deleted", |message| is_entry_deleted(message, oven(), "EdgeDeployment")),
                 index(),
-                step("deployment gone", move |message| is(message, &format!("EDGE/DDEATH/Sync/{gone}"))),
+                step("deployment gone", move |message| is(message, &format!("EDGE/DDEATH/Sync/{device}"))),
                 step("EdgeCluster deleted", |message| is_entry_deleted(message, CLUSTER, "EdgeCluster")),
             ];
             steps.extend(recorded(&TEAR_DOWN));
@@ -349,7 +346,7 @@ fn ended(phase: Phase, reader: &Reader) -> bool {
         }
         Phase::Deploy => {
             let monitor = reader.node(&group, "Monitor").and_then(|node| node.devices.get("Oven_1"));
-            let sync = reader.node(&group, "Sync").and_then(|node| node.devices.get(&format!("deployment-{}", oven())));
+            let sync = reader.node(&group, "Sync").and_then(|node| node.devices.get("deployment-Oven_1"));
             let ready = sync.is_some_and(|device| device.get("Deployment/Ready") == Some(&Some(true.into())));
             let online = monitor.is_some_and(|device| device.get("Status/State") == Some(&Some("online".into())));
             has_said && ready && online && is("Desired/Agreed", true.into())

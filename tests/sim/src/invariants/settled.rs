@@ -192,9 +192,11 @@ fn is_applied_or_refused(world: &World, site: ClusterId, uuid: Uuid) -> Findings
         let detail = format!("deployment {uuid} is not in the accepted index of {}", cluster.name);
         return Err(Violation::new("applied-or-visible", detail));
     };
-    let reported = node_of(world, &Role::Sync(site))
-        .and_then(|node| node.metrics(Some(&SyncDevice::deployment_id(uuid))))
-        .and_then(|metrics| DeploymentDevice::from_metrics(&metrics).ok());
+    let reported = node_of(world, &Role::Sync(site)).and_then(|node| {
+        let devices = node.devices().filter(|id| matches!(SyncDevice::parse(id), Some(SyncDevice::Deployment(_))));
+        let mut devices = devices.filter_map(|id| DeploymentDevice::from_metrics(&node.metrics(Some(id))?).ok());
+        devices.find(|device| device.uuid == uuid)
+    });
     let Some(reported) = reported else {
         let detail = format!("deployment {uuid} is not reported by {}", cluster.name);
         return Err(Violation::new("applied-or-visible", detail));

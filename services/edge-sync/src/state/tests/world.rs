@@ -52,7 +52,7 @@ pub fn uuid(n: u128) -> Uuid {
     Uuid::from_u128(n)
 }
 
-/// Manifests of ConfigMaps with these names; `content` makes the digest.
+/// Manifests of ConfigMaps with these names; `content` makes the digest. [`manifests_command`] gives them the name of their deployment.
 pub fn manifests(version: u64, content: u64, names: &[&str]) -> DesiredManifests {
     let objects = names.iter().map(|name| {
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"content": content.to_string()}})
@@ -69,6 +69,7 @@ pub fn index(version: u64, deployments: &[(u128, &DesiredManifests)]) -> Desired
         follows: None,
         decided_for: None,
         entries: None,
+        names: deployments.iter().map(|(n, _)| (uuid(*n), format!("Cell {n}"))).collect(),
     }
 }
 
@@ -86,7 +87,9 @@ pub fn index_command(index: &DesiredIndex) -> Event {
 }
 
 pub fn manifests_command(n: u128, manifests: &DesiredManifests) -> Event {
-    command(manifests.to_request(sync(), uuid(n)))
+    let mut named = manifests.clone();
+    named.name = format!("Cell {n}");
+    command(named.to_request(sync(), SyncDevice::deployment_id(uuid(n), &named.name), uuid(n)))
 }
 
 pub fn key(name: &str) -> ObjectKey {
@@ -343,8 +346,9 @@ impl Published {
     }
 
     pub fn deployment(&self, n: u128) -> Option<DeploymentDevice> {
-        let metrics = self.devices.get(&SyncDevice::deployment_id(uuid(n)))?;
-        Some(DeploymentDevice::from_metrics(metrics).unwrap())
+        let deployments = self.devices.iter().filter(|(device, _)| device.as_str().starts_with("deployment-"));
+        let mut deployments = deployments.map(|(_, metrics)| DeploymentDevice::from_metrics(metrics).unwrap());
+        deployments.find(|device| device.uuid == uuid(n))
     }
 
     pub fn deployments(&self) -> usize {
@@ -496,10 +500,10 @@ fn show(effect: &Effect, node: Option<&SyncNode>) -> String {
         Effect::Node(NodeUpdate::Historical { device: Some(device), .. }) => format!("again {}", short(device)),
         Effect::Node(NodeUpdate::DeviceBirth { device, metrics }) => match SyncDevice::parse(device).unwrap() {
             SyncDevice::Host(name) => format!("host {name} ready={}", HostDevice::from_metrics(metrics).unwrap().ready),
-            SyncDevice::Deployment(uuid) => {
+            SyncDevice::Deployment(_) => {
                 let device = DeploymentDevice::from_metrics(metrics).unwrap();
                 let reason = device.reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
-                format!("{}: {} v{}{reason}", uuid.as_u128(), device.state, device.version)
+                format!("{}: {} v{}{reason}", device.uuid.as_u128(), device.state, device.version)
             }
         },
         Effect::Node(NodeUpdate::Stop) => "stop".to_owned(),
@@ -510,7 +514,11 @@ fn show(effect: &Effect, node: Option<&SyncNode>) -> String {
 fn short(device: &DeviceId) -> String {
     match SyncDevice::parse(device).unwrap() {
         SyncDevice::Host(name) => name,
-        SyncDevice::Deployment(uuid) => uuid.as_u128().to_string(),
+        SyncDevice::Deployment(device) => {
+            let name = device.as_str().trim_start_matches("deployment-");
+            let number = name.parse::<Uuid>().ok().map(|uuid| uuid.as_u128().to_string());
+            number.unwrap_or_else(|| name.trim_start_matches("Cell ").to_owned())
+        }
     }
 }
 
