@@ -85,7 +85,7 @@ pub struct Cluster {
 #[derive(Debug)]
 pub enum Work {
     /// For Sync.
-    Sync(ProcessId, u64, Effect),
+    Sync(ProcessId, u64, Box<Effect>),
     /// Flux looks at a release.
     Flux(ObjectKey, String),
     /// An object with a finalizer goes at last.
@@ -222,7 +222,7 @@ impl World {
             Effect::Ready { .. } => {}
             effect => {
                 let lag = self.random.millis(1..60);
-                self.after(lag, Happening::Kubernetes(cluster, Box::new(Work::Sync(id, life, effect))));
+                self.after(lag, Happening::Kubernetes(cluster, Box::new(Work::Sync(id, life, Box::new(effect)))));
             }
         }
     }
@@ -230,7 +230,7 @@ impl World {
     /// The API server or Flux works.
     pub fn on_kubernetes(&mut self, cluster: ClusterId, work: Work) {
         match work {
-            Work::Sync(id, life, effect) => self.carry_out(cluster, id, life, effect),
+            Work::Sync(id, life, effect) => self.carry_out(cluster, id, life, *effect),
             Work::Flux(key, uid) => self.flux_looks(cluster, &key, &uid),
             Work::Finalize(key, uid) => {
                 let Some(known) = self.clusters.get_mut(&cluster) else { return };
