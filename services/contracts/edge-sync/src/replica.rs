@@ -49,6 +49,12 @@ pub struct SyncDevices {
 }
 
 impl SyncDevices {
+    /// The deployment that a Device is of; None: there is no such Device.
+    #[must_use]
+    pub fn deployment(&self, device: &DeviceId) -> Option<Uuid> {
+        self.ids.get(device).copied()
+    }
+
     /// The Device of a deployment; None: it has none.
     #[must_use]
     pub fn device_of(&self, deployment: Uuid) -> Option<&DeviceId> {

@@ -210,7 +210,11 @@ impl Bench {
 
     /// Sync of a cluster publishes metrics of a deployment, or its own, `at` UTC ms.
     pub fn reports(&mut self, name: &str, deployment: Option<Uuid>, metrics: Vec<Metric>, at: u64) {
-        self.data(&self::at(name, address::SYNC_NODE), deployment.map(SyncDevice::deployment_id), metrics, at);
+        let device = |uuid: Uuid| {
+            let known = self.fleet.sync(name).and_then(|sync| sync.devices().device_of(uuid)).cloned();
+            known.unwrap_or_else(|| SyncDevice::unnamed_deployment(uuid))
+        };
+        self.data(&self::at(name, address::SYNC_NODE), deployment.map(device), metrics, at);
     }
 
     fn data(&mut self, node: &EdgeNodeDescriptor, device: Option<DeviceId>, metrics: Vec<Metric>, timestamp: u64) {

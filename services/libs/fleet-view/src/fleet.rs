@@ -371,6 +371,10 @@ impl Fleet {
             join.on_event(event);
         }
         for sync in self.syncs.values_mut() {
+            let dead = match event {
+                HostEvent::DeviceDeath { device, .. } => sync.devices().deployment(device),
+                _ => None,
+            };
             let (change, Some(at)) = (sync.on_event(event), at) else { continue };
             match change {
                 Some(ReplicaChange::Born | ReplicaChange::Node) => {
@@ -378,7 +382,8 @@ impl Fleet {
                         self.intents.on_received(sync.address(), node, at);
                     }
                 }
-                Some(ReplicaChange::Device(SyncDevice::Deployment(uuid))) => {
+                Some(ReplicaChange::Device(SyncDevice::Deployment(device))) => {
+                    let Some(uuid) = sync.devices().deployment(&device).or(dead) else { continue };
                     let device = sync.devices().deployments.get(&uuid);
                     self.intents.on_deployment(sync.address(), uuid, device, at);
                 }
