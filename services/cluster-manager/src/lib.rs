@@ -53,7 +53,7 @@ pub mod state;
 pub mod status;
 pub mod template;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -111,8 +111,24 @@ const FLUX_BYTES_MAX: usize = 8 * 1024 * 1024;
 ///
 /// # Errors
 /// The configuration, the state directory, the address of the git server, or a session that ended by itself.
-// long: everything is made once, in the order in which one thing needs another.
 pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::Result<()> {
+    run_with_charts(config, ShippedCharts::new(), shutdown, health).await
+}
+
+/// Charts with which the shared repository begins, each file by its path: from then on it is the site's.
+pub type ShippedCharts = BTreeMap<String, Vec<u8>>;
+
+/// The same, with charts for a shared repository that is made now.
+///
+/// # Errors
+/// As [`run`].
+// long: everything is made once, in the order in which one thing needs another.
+pub async fn run_with_charts(
+    config: Config,
+    shipped: ShippedCharts,
+    shutdown: Shutdown,
+    health: Health,
+) -> anyhow::Result<()> {
     let organisation = config.validate().map_err(|error| exit::with_code(exit::CONFIG, error))?;
     config.mqtt.validate().map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let state_dir = config.state_dir.clone();
@@ -120,7 +136,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let (repositories, passwords, (charts_commit, charts)) = tokio::task::spawn_blocking(move || {
         state_dir.create().with_context(|| format!("state_dir {} cannot be made", state_dir.display()))?;
         let repositories = Repositories::load(&state_dir)?;
-        let charts = git_work::write_shared(&repositories, charts_dir.as_deref())?;
+        let charts = git_work::write_shared(&repositories, charts_dir.as_deref(), shipped)?;
         let clusters = repositories.open_of(Kind::Cluster).into_iter().map(|(cluster, _)| cluster);
         let passwords = ClusterPasswords::load(&state_dir, clusters)?;
         anyhow::Ok((repositories, passwords, charts))

@@ -135,7 +135,9 @@ impl Factory {
             },
             ..cluster_manager::Config::default()
         };
-        spawn(&mut services, "cluster manager", cluster_manager::run(manager, central.clone(), health.clone()));
+        let charts = crate::charts::shipped();
+        let running = cluster_manager::run_with_charts(manager, charts, central.clone(), health.clone());
+        spawn(&mut services, "cluster manager", running);
         let monitor = edge_monitor::Config {
             organisation: organisation.clone(),
             mode: edge_monitor::config::Mode::Central,

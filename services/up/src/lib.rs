@@ -3,6 +3,7 @@
 
 pub mod arguments;
 pub mod broker;
+mod charts;
 pub mod edge;
 mod factory;
 pub mod gate;

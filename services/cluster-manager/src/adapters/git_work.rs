@@ -232,13 +232,14 @@ fn failed(error: &dyn std::error::Error) -> GitOutcome {
     GitOutcome::Failed { reason: chain(error) }
 }
 
-/// Makes the shared repository, and brings it to the charts in `charts_dir` if there is one; returns the commit that its branch is at, and the directories that hold a chart. Blocks.
+/// Makes the shared repository, with the charts `shipped`, and brings it to those in `charts_dir` if there is one; returns the commit that its branch is at, and the directories that hold a chart. Blocks.
 ///
 /// # Errors
 /// The disk, or the directory of charts.
 pub fn write_shared(
     repositories: &Repositories,
     charts_dir: Option<&Path>,
+    shipped: BTreeMap<String, Vec<u8>>,
 ) -> Result<(String, BTreeSet<String>), SharedError> {
     let mut files = RepositoryFiles {
         initial: [
@@ -249,6 +250,7 @@ pub fn write_shared(
         message: "Shared charts".to_owned(),
         ..RepositoryFiles::default()
     };
+    files.initial.extend(shipped);
     if let Some(directory) = charts_dir {
         let mut owned = BTreeMap::new();
         collect(directory, "", &mut owned)?;
@@ -355,7 +357,7 @@ mod tests {
     fn the_shared_repository_is_made_once_and_follows_the_directory_of_charts() {
         let state_dir = tempfile::tempdir().unwrap();
         let repositories = Repositories::load(state_dir.path()).unwrap();
-        assert_eq!(write_shared(&repositories, None).unwrap().1, BTreeSet::new());
+        assert_eq!(write_shared(&repositories, None, BTreeMap::new()).unwrap().1, BTreeSet::new());
         let main = || {
             std::fs::read(
                 state_dir
@@ -367,7 +369,7 @@ mod tests {
             .unwrap()
         };
         let first = main();
-        write_shared(&repositories, None).unwrap();
+        write_shared(&repositories, None, BTreeMap::new()).unwrap();
         assert_eq!(main(), first);
         assert_eq!(repositories.by_path("shared/helm").unwrap().kind, Kind::Shared);
         let charts = tempfile::tempdir().unwrap();
@@ -375,16 +377,17 @@ mod tests {
         fs::write(charts.path().join("edge-agent/Chart.yaml"), "name: edge-agent\n").unwrap();
         fs::write(charts.path().join("edge-agent/templates/a.yaml"), "a: 1\n").unwrap();
         fs::write(charts.path().join(".hidden"), "x").unwrap();
-        let found = write_shared(&repositories, Some(charts.path())).unwrap().1;
+        let found = write_shared(&repositories, Some(charts.path()), BTreeMap::new()).unwrap().1;
         assert_eq!(found, ["edge-agent".to_owned()].into());
         let second = main();
         assert_ne!(second, first);
-        write_shared(&repositories, Some(charts.path())).unwrap();
+        write_shared(&repositories, Some(charts.path()), BTreeMap::new()).unwrap();
         assert_eq!(main(), second, "nothing changed, so nothing is committed");
         let mut files = BTreeMap::new();
         collect(charts.path(), "", &mut files).unwrap();
         assert_eq!(files.keys().collect::<Vec<_>>(), ["edge-agent/Chart.yaml", "edge-agent/templates/a.yaml"]);
-        let error = write_shared(&repositories, Some(Path::new("/nonexistent"))).unwrap_err().to_string();
+        let error =
+            write_shared(&repositories, Some(Path::new("/nonexistent")), BTreeMap::new()).unwrap_err().to_string();
         assert!(error.starts_with("git.charts_dir: cannot read /nonexistent"), "{error}");
     }
 }
