@@ -114,13 +114,13 @@ async fn answers(reader: &Reader, events: u64) -> anyhow::Result<(Distribution, 
         let past = reader.at(View::Clusters, at).await?;
         states.push(start.elapsed());
         ensure!(!past.rows.is_empty(), "there were clusters");
-        let query = EventQuery { since: 0, until: at, cluster: None, before: None, limit: 100 };
+        let query = EventQuery { since: 0, until: at, clusters: None, before: None, limit: 100 };
         let start = Instant::now();
         ensure!(!reader.events(&query).await?.events.is_empty(), "there were events");
         pages.push(start.elapsed());
         let cluster = format!("Cluster_{:036}", n % CLUSTERS);
         let start = Instant::now();
-        reader.events(&EventQuery { cluster: Some(cluster), ..query }).await?;
+        reader.events(&EventQuery { clusters: Some(vec![cluster]), ..query }).await?;
         of_cluster.push(start.elapsed());
     }
     Ok((states, pages, of_cluster))
