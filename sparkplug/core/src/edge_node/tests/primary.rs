@@ -122,3 +122,15 @@ fn with_several_servers_an_absent_primary_host_is_looked_for_on_the_next() {
     bench.pass(Duration::from_secs(30));
     bench.expect(&["disconnect"]);
 }
+
+#[test]
+fn a_host_that_was_online_in_an_earlier_session_is_waited_for_in_the_next() {
+    let mut bench = with_primary_host(1);
+    bench.state(true, 10);
+    bench.expect(&BIRTH);
+    bench.return_online();
+    let is_birth = |line: &String| line.starts_with("NBIRTH");
+    assert!(!bench.lines().iter().any(is_birth), "STATE of this session has not arrived");
+    bench.state(true, 10);
+    assert!(bench.lines().iter().any(is_birth));
+}
