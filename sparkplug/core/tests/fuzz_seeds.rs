@@ -8,7 +8,7 @@ mod fuzz;
 mod seeds;
 
 /// Seeds that go through a test of another package; those of `join_*` through one of `join-protocol`, `join-attestation` or `join-tickets`.
-const ELSEWHERE: [&str; 4] = ["attestation_policy", "configdb_request", "enrolment", "rendering"];
+const ELSEWHERE: [&str; 5] = ["attestation_policy", "configdb_request", "enrolment", "git_http", "rendering"];
 
 #[test]
 fn every_seed_of_every_fuzz_target_holds() {

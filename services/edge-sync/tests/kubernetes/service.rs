@@ -135,7 +135,9 @@ impl Manager {
         self.host.request(index.to_request(self.replica.address().clone())).await.unwrap();
     }
 
-    async fn send_manifests(&self, uuid: Uuid, manifests: &DesiredManifests) {
+    /// Sends them once the Device of the deployment is born: its id is in that birth.
+    async fn send_manifests(&mut self, uuid: Uuid, manifests: &DesiredManifests) {
+        self.until("the Device of the deployment", |replica| replica.devices().device_of(uuid).is_some()).await;
         let device = self.replica.devices().device_of(uuid).expect("a device").clone();
         self.host.request(manifests.to_request(self.replica.address().clone(), device, uuid)).await.unwrap();
     }
