@@ -362,6 +362,11 @@ impl World {
         let Some(n) = self.random.pick(&alive).copied() else { return };
         self.script.clusters[n].is_deleted = true;
         let ScriptCluster { uuid, site, .. } = self.script.clusters[n].clone();
+        if let Some(site) = site
+            && let Some(enrolment) = self.enrolments.lock().get_mut(&site)
+        {
+            enrolment.was_deleted = true;
+        }
         let request = WriteRequest::put(self.request_id(), uuid).delete("EdgeCluster").by("people");
         // As the command line does: who deletes a cluster whose edge holds what it is sent decides that it follows.
         let held = site.filter(|site| self.strays().contains(site));

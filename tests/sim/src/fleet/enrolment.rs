@@ -64,6 +64,8 @@ pub enum Enrolling {
 pub struct Enrolment {
     cluster: Uuid,
     token: [u8; 32],
+    /// The cluster was deleted after the token was made, which revokes what the token gave.
+    pub was_deleted: bool,
     /// What each applicant has been answered.
     pub answers: BTreeMap<Applicant, Result<String, Refusal>>,
 }
@@ -168,7 +170,7 @@ impl World {
         let Some(cluster) = self.clusters.get(&site).map(|cluster| cluster.uuid) else { return };
         let mut token = [0; 32];
         token[..8].copy_from_slice(&self.random.number().to_be_bytes());
-        self.enrolments.lock().insert(site, Enrolment { cluster, token, answers: BTreeMap::new() });
+        self.enrolments.lock().insert(site, Enrolment { cluster, token, was_deleted: false, answers: BTreeMap::new() });
         self.write_token(site);
         for applicant in [Applicant::Cluster, Applicant::Thief] {
             let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).expect("a key can be made");
