@@ -75,7 +75,9 @@ impl Machine for EdgeNode {
             NodeOutput::Event(event) => {
                 match &event {
                     NodeEvent::Displaced(other) => tracing::error!(%other, "this process gives way"),
-                    NodeEvent::Contested(other) => tracing::warn!(%other, "this process continues and asks the other to end"),
+                    NodeEvent::Contested(other) => {
+                        tracing::warn!(%other, "this process continues and asks the other to end")
+                    }
                     NodeEvent::BirthNotReceived(unheard) => tracing::error!(%unheard, "no host knows this node"),
                     NodeEvent::BirthReceived => tracing::info!("the server delivers the births of this node now"),
                     _ => {}
