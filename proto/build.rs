@@ -9,7 +9,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("cargo:rerun-if-changed={schema}");
     }
     let mut config = prost_build::Config::new();
-    // Their messages hold secrets: `names_only` says what Debug tells of them.
+    // Their messages hold secrets: `names_only` says what Debug shows of them.
     config.skip_debug([".sparkfleet"]);
     config.boxed(".sparkplug_b.Metric.metadata");
     config.compile_fds(protox::compile(SCHEMAS, ["."])?)?;

@@ -1,7 +1,7 @@
 //! Protobuf messages that travel over the wire, as plain data. One module a schema, made by prost from the `.proto` file beside this package's manifest; no logic and no opinion about which
 //! fields a message must have.
 //!
-//! Several messages of [`join`] and [`enrol`] hold secrets, therefore their `Debug` tells only their names.
+//! Several messages of [`join`] and [`enrol`] hold secrets, therefore their `Debug` shows only their names.
 
 #![warn(missing_docs)]
 

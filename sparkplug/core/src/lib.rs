@@ -8,14 +8,14 @@
 //! | [`payload`] | bytes <-> payloads; the only module that knows protobuf |
 //! | [`seq`] | `seq` and `bdSeq`: the only wrapping arithmetic |
 //! | [`state`] | the STATE message of a Host Application |
-//! | [`session`] | what a machine asks of an MQTT session, and what it is told |
+//! | [`session`] | what a machine asks of an MQTT session, and what it reports |
 //! | [`edge_node`] | the Edge Node machine |
 //! | [`host`] | the Host Application machine |
 //! | [`typed`] | Rust structs as metrics: births, changes, and back |
 //! | [`replication`] | desired states: where they come from, and what a receiver makes of one |
 //!
 //! A machine is fed with inputs and the time ([`Now`]), and drained with `poll_output`; `next_deadline`
-//! says when it wants to be called again. Whoever drives it owns the socket and the clock.
+//! says when it wants to be called again. Its driver owns the socket and the clock.
 //!
 //! What holds whatever the inputs are (each is a property test of the machines):
 //!

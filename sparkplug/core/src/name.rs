@@ -82,7 +82,7 @@ macro_rules! id {
                 Ok(Self(Arc::from(text)))
             }
 
-            /// The id as it stands in a topic.
+            /// The id as it is written in a topic.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0

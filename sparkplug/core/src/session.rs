@@ -1,4 +1,4 @@
-//! What a machine asks of an MQTT session, and what it is told about it. One session is one CONNECT: after
+//! What a machine asks of an MQTT session, and what the driver reports of it. One session is one CONNECT: after
 //! [`TransportEvent::Disconnected`] nothing of it survives, queued messages included.
 
 use bytes::Bytes;
@@ -55,7 +55,7 @@ pub enum TransportAction {
     Disconnect,
 }
 
-/// What the driver tells a machine.
+/// What the driver reports to a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TransportEvent {
     /// CONNACK arrived.
@@ -92,7 +92,7 @@ pub enum TransportEvent {
         /// How many.
         publishes: u64,
     },
-    /// The session goes on, but what it was opened with is no longer what there is: certificates were renewed. The machine says farewell and opens another one on the same server.
+    /// The session continues, but the certificates that it was opened with were renewed. The machine disconnects and opens another one on the same server.
     Outdated,
     /// The session is over, or could not be opened. `reason` is for people.
     Disconnected {

@@ -13,7 +13,7 @@ pub struct HostState {
     pub timestamp: u64,
 }
 
-/// Why bytes are no STATE payload.
+/// Why bytes are not a STATE payload.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("STATE payload is not `{{\"online\": <boolean>, \"timestamp\": <integer ms>}}`: {reason}")]
 pub struct StateError {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The two clocks of a turn, read once by whoever drives a machine.
+/// The two clocks of a turn, read once by the driver of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Now {
     /// Time since some fixed start; never steps back. Deadlines are made of it.

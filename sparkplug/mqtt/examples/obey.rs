@@ -1,4 +1,4 @@
-//! An Edge Node whose device does what it is told: `cargo run --example obey -- mqtt://127.0.0.1:1883`.
+//! An Edge Node whose device carries out commands: `cargo run --example obey -- mqtt://127.0.0.1:1883`.
 #![allow(clippy::print_stdout, reason = "what it prints is what it is for")]
 
 use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, NodeUpdate};
@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     node.update(NodeUpdate::DeviceBirth { device: DeviceId::new("Motor")?, metrics }).await?;
     while let Some(event) = node.recv().await {
         if let NodeEvent::Command { device: Some(device), metrics, .. } = event {
-            metrics.iter().for_each(|metric| println!("told: {} = {:?}", metric.name, metric.value));
+            metrics.iter().for_each(|metric| println!("commanded: {} = {:?}", metric.name, metric.value));
             node.update(NodeUpdate::Set { device: Some(device), metrics }).await?;
         }
     }

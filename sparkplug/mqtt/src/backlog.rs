@@ -5,8 +5,8 @@
 //!            read           pause at most `patience`,  drop messages,     give the
 //!                           then read on (pings!)      note their node    session up
 //! ```
-//! A pause lets TCP slow the server down, which helps against a burst. A longer overload must not let the link die, so reading goes on, first into the room between
-//! one and two limits, then into the void: whose messages were dropped is noted and told to the machine as [`TransportEvent::Lost`] once there is room, so that the replica
+//! A pause lets TCP slow the server down, which helps against a burst. A longer overload must not let the link die, so reading continues, first into the room between
+//! one and two limits, then into the void: whose messages were dropped is noted and reported to the machine as [`TransportEvent::Lost`] once there is room, so that the replica
 //! turns stale and asks for rebirth. STATE messages are dropped last, because nothing would repeat them.
 //!
 //! [`TransportEvent::Lost`]: sparkplug::session::TransportEvent::Lost
@@ -91,7 +91,7 @@ impl<E> Backlog<E> {
         self.limits_reached() > 0
     }
 
-    /// Nobody listens any more.
+    /// The application takes no events any more.
     pub(crate) fn clear(&mut self) {
         self.waiting.clear();
         self.bytes = 0;
@@ -134,7 +134,7 @@ impl<E> Backlog<E> {
         Admission::Drop
     }
 
-    /// Topics to tell the machine about, with the number of messages dropped, once there is room again.
+    /// Topics to report to the machine, with the number of messages dropped, once there is room again.
     pub(crate) fn take_lost(&mut self) -> Option<(u64, Vec<String>)> {
         if self.lost_messages == 0 || self.limits_reached() > 0 {
             return None;
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(backlog(9).reading(at(1)), Reading::On);
         let mut full = backlog(10);
         assert_eq!(full.reading(at(1)), Reading::PausedUntil(at(3)));
-        // Further events do not prolong the pause; room ends it, and the next time it begins anew.
+        // Further events do not prolong the pause; room ends it, and the next time it begins again.
         full.push(10, 0);
         assert_eq!(full.reading(at(2)), Reading::PausedUntil(at(3)));
         assert_eq!(full.reading(at(3)), Reading::On);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_two_limits_messages_are_dropped_and_each_node_is_told_once_when_there_is_room() {
+    fn beyond_two_limits_messages_are_dropped_and_each_node_is_reported_once_when_there_is_room() {
         assert_eq!(backlog(19).admit("spBv1.0/G/DDATA/E/D"), Admission::Feed);
         let mut full = backlog(20);
         for topic in ["spBv1.0/G/DDATA/E/D1", "spBv1.0/G/NDATA/E", "spBv1.0/G/NBIRTH/F"] {

@@ -1,4 +1,4 @@
-//! Where the bdSeq of the next session is kept, so that it goes on counting over restarts (tck-id-topics-nbirth-bdseq-increment,
+//! Where the bdSeq of the next session is kept, so that it continues to count over restarts (tck-id-topics-nbirth-bdseq-increment,
 //! tck-id-message-flow-edge-node-birth-publish-will-message-payload-bdSeq).
 //!
 //! The number is stored before the CONNECT that makes it necessary, and replaced whole: a process killed at any moment finds a number that no

@@ -1,4 +1,4 @@
-//! MQTT client ids. A server ends the session of whoever had an id before, so an id that others can guess lets them end the session: each ends with 128 random bits.
+//! MQTT client ids. A server ends the earlier session with a client id, so an id that others can guess lets them end the session: each ends with 128 random bits.
 //!
 //! An Edge Node has the same id after a restart, so that a half-open old session of it is taken over and its will comes before the next birth: the bits are kept beside the bdSeq,
 //! mode 0600. A Host Application has the same id as long as its process lives. Ids are harmless everywhere: some servers refuse `/` and other characters of paths.
@@ -91,7 +91,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
-    fn ids_are_readable_free_of_slashes_and_end_with_what_nobody_guesses() {
+    fn ids_are_readable_free_of_slashes_and_end_with_what_no_client_guesses() {
         let node = EdgeNodeDescriptor::parse("ACME-Plant 1", "Sync\\..").unwrap();
         let id = of_edge_node("sparkfleet", &node, &BdSeqStore::Memory).unwrap();
         let random = id.strip_prefix("sparkfleet.ACME-Plant=201.Sync=5c=2e=2e.").unwrap();

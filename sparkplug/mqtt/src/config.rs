@@ -8,8 +8,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use sparkplug::payload::Dialect;
 
+use crate::config_error::MqttConfigError;
 use crate::password::Password;
-use crate::pem::PemError;
 use crate::server_address::ServerAddress;
 use crate::tls;
 
@@ -23,7 +23,7 @@ pub struct MqttConfig {
     /// Host Applications: a session on every server of the list at once, for servers that know nothing of each other; off: one session, on one server after the other, for
     /// several addresses of one server or cluster. Edge Nodes always have one session. Default off.
     pub all_servers: bool,
-    /// Version of MQTT. Default 3.1.1, which every server speaks.
+    /// Version of MQTT. Default `auto`.
     pub protocol: Protocol,
     /// First part of every MQTT client id; then come the Sparkplug ids and 128 random bits. Change it where two systems share one server. Default `sparkfleet`.
     pub client_id_prefix: String,
@@ -135,7 +135,7 @@ impl FromStr for Store {
             "off" => Ok(Self::Off),
             "memory" => Ok(Self::Memory),
             "disk" => Ok(Self::Disk),
-            other => Err(format!("{other:?} is no place for a store; write off, memory or disk")),
+            other => Err(format!("{other:?} is not a place for a store; write off, memory or disk")),
         }
     }
 }
@@ -261,36 +261,6 @@ const fn key(key: &'static str, default: &'static str, help: &'static str) -> Mq
     MqttConfigKey { key, default, help }
 }
 
-/// What is wrong with an [`MqttConfig`]. Messages name the key.
-#[derive(Debug, thiserror::Error)]
-pub enum MqttConfigError {
-    /// `mqtt.servers` is empty.
-    #[error("mqtt.servers is empty; name at least one, such as \"mqtt://127.0.0.1:1883\"")]
-    NoServer,
-    /// An entry of `mqtt.servers` is not a server address.
-    #[error("mqtt.servers: {server:?} {rule}; write it as mqtt://host:1883 or mqtts://host:8883")]
-    Server {
-        /// The entry.
-        server: String,
-        /// The rule that it breaks.
-        rule: &'static str,
-    },
-    /// Another key has a value that is not allowed.
-    #[error("mqtt.{key} {rule}")]
-    Key {
-        /// The key, without `mqtt.`.
-        key: &'static str,
-        /// The rule that is broken, and what to do.
-        rule: &'static str,
-    },
-    /// A certificate or key file is of no use.
-    #[error(transparent)]
-    Pem(#[from] PemError),
-    /// Certificate and key do not make a TLS client.
-    #[error("mqtt.cert_file and mqtt.key_file cannot be used together")]
-    ClientCertificate(#[source] rustls::Error),
-}
-
 impl MqttConfig {
     /// Checks every key and reads the certificate files once.
     ///
@@ -308,7 +278,7 @@ impl MqttConfig {
         self.check_texts()?;
         self.check_numbers()?;
         if self.uses_tls() {
-            tls::Files::read(self)?.client_config()?;
+            tls::Files::read(&self.certificate_files())?.client_config()?;
         }
         Ok(())
     }
@@ -319,6 +289,11 @@ impl MqttConfig {
             return Err(MqttConfigError::NoServer);
         }
         self.servers.iter().map(|server| ServerAddress::parse(server)).collect()
+    }
+
+    /// Where the certificate files are.
+    pub(crate) fn certificate_files(&self) -> tls::Paths {
+        tls::Paths { ca: self.ca_file.clone(), certificate: self.cert_file.clone(), key: self.key_file.clone() }
     }
 
     pub(crate) const fn keep_alive(&self) -> Duration {

@@ -36,7 +36,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(2);
 /// Something the application wants of its machine.
 pub(crate) struct Order<M: Machine> {
     pub(crate) input: M::Input,
-    /// Where the machine's answer goes, if somebody waits for it.
+    /// Where the machine's answer goes, if a caller waits for it.
     pub(crate) answer: Option<oneshot::Sender<Result<(), M::Refusal>>>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Driver<M: Machine> {
     backlog: Backlog<M::Event>,
     /// Since when a DISCONNECT is under way, and until when it may be.
     closing_until: Option<Duration>,
-    /// The machine was told to stop, and until when it may take.
+    /// The machine was asked to stop, and until when it may take.
     stopping_until: Option<Duration>,
     ended: bool,
 }
@@ -80,7 +80,7 @@ enum Turn<M: Machine> {
     Order(Option<Order<M>>),
     Stop,
     Session(SessionEvent),
-    /// There was room for events, or there is nobody any more who takes one.
+    /// There was room for events, or the application takes none any more.
     Room,
     Deadline,
 }
@@ -136,7 +136,7 @@ impl<M: Machine> Driver<M> {
                     self.look_at_certificates().await;
                 }
             }
-            self.tell_lost();
+            self.report_lost();
             self.carry_out(0).await;
             self.mirror().await;
             self.hand_over();
@@ -147,7 +147,7 @@ impl<M: Machine> Driver<M> {
         }
         drop(self.session.take());
         self.inbox.close();
-        // The last events, `Stopped` among them: an application that listens at all gets them, one that does not holds nobody up.
+        // The last events, `Stopped` among them: an application that listens at all gets them, one that does not listen delays no other.
         let rest = async {
             while !self.backlog.is_empty() {
                 if self.events.send(self.backlog.take(BATCH_MAX)).await.is_err() {
@@ -196,7 +196,7 @@ impl<M: Machine> Driver<M> {
 
     fn on_order(&mut self, order: Option<Order<M>>) {
         let Some(Order { input, answer }) = order else {
-            // Every handle is gone: nobody will ever stop it, so it stops.
+            // Every handle is gone: no caller can ever stop it, so it stops.
             self.inbox_open = false;
             self.order_stop();
             return;
@@ -207,11 +207,11 @@ impl<M: Machine> Driver<M> {
         }
         let taken = self.machine.input(input, now);
         match answer {
-            // Whoever asked may have gone away meanwhile.
+            // The caller may have gone away meanwhile.
             Some(answer) => drop(answer.send(taken)),
             None => {
                 if let Err(error) = taken {
-                    tracing::warn!(error = %error, "the machine refused an order that nobody waits for");
+                    tracing::warn!(error = %error, "the machine refused an order whose answer no caller waits for");
                 }
             }
         }
@@ -241,7 +241,7 @@ impl<M: Machine> Driver<M> {
             let bytes = self.on_session(event, now);
             self.carry_out(bytes).await;
             taken += 1;
-            // Whoever has to pause, or to end, does so in a turn of its own.
+            // A pause, or the end, has a turn of its own.
             if self.closing_until.is_some() || self.ended || was_behind {
                 return false;
             }
@@ -343,7 +343,7 @@ impl<M: Machine> Driver<M> {
         self.machine.on_transport(TransportEvent::Disconnected { reason, reached }, self.clock.now());
     }
 
-    fn tell_lost(&mut self) {
+    fn report_lost(&mut self) {
         if self.session.is_none() {
             return;
         }

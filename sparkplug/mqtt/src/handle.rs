@@ -66,7 +66,7 @@ impl NodeUpdates {
     /// Gives the machine an update without waiting.
     ///
     /// # Errors
-    /// [`TryError`]; a refusal of the machine is told by the [`PendingUpdate`].
+    /// [`TryError`]; the [`PendingUpdate`] yields a refusal of the machine.
     pub fn try_update(&self, update: NodeUpdate) -> Result<PendingUpdate, TryError<NodeUpdate>> {
         let (answer, taken) = oneshot::channel();
         match self.0.try_send(Order { input: update, answer: Some(answer) }) {
@@ -77,7 +77,7 @@ impl NodeUpdates {
     }
 }
 
-/// A running Edge Node. Dropping it (and all its [`NodeUpdates`]) stops the node as [`EdgeNodeHandle::stop`] does, without anybody waiting for it.
+/// A running Edge Node. Dropping it (and all its [`NodeUpdates`]) stops the node as [`EdgeNodeHandle::stop`] does, without a wait for its end.
 #[derive(Debug)]
 pub struct EdgeNodeHandle {
     pub(crate) updates: mpsc::Sender<Order<EdgeNode>>,
@@ -174,7 +174,7 @@ impl HostRequests {
         }
     }
 
-    /// What the host knows of a node now; None: it was never heard of. What events tell that the application has not taken yet is in it. Waits while the connection is congested.
+    /// What the host knows of a node now; None: no message of it arrived. It holds also what is in events that the application has not taken yet. Waits while the connection is congested.
     ///
     /// # Errors
     /// [`Stopped`]
@@ -186,7 +186,7 @@ impl HostRequests {
     }
 }
 
-/// A running Host Application. Dropping it (and all its [`HostRequests`]) stops the host as [`HostHandle::stop`] does, without anybody waiting for it.
+/// A running Host Application. Dropping it (and all its [`HostRequests`]) stops the host as [`HostHandle::stop`] does, without a wait for its end.
 #[derive(Debug)]
 pub struct HostHandle {
     pub(crate) requests: mpsc::Sender<Order<HostApplication>>,

@@ -83,7 +83,7 @@ impl Journal {
         segments.push_back(Segment { path, end: contents.end });
         let mut journal = Self { directory: directory.to_owned(), segments, serial, file, bytes: 0, needed_from: 0 };
         let records: Vec<Stored> = records;
-        // Without records numbers begin anew, and what is left of earlier ones must not forget them.
+        // Without records numbers begin again, and what is left of earlier ones must not forget them.
         journal.needed_from = if records.is_empty() { u64::MAX } else { contents.needed_from };
         journal.delete_unneeded()?;
         if records.is_empty() {

@@ -18,7 +18,7 @@
 //!
 //! # What a session guarantees
 //! - A session is one CONNECT with its own will and its own queues. Nothing that was meant for an earlier session is ever sent.
-//! - The machine is told "subscribed" only after SUBACK, with every filter granted. A refused filter ends the session with a reason that names it.
+//! - The driver reports "subscribed" to the machine only after SUBACK, with every filter granted. A refused filter ends the session with a reason that names it.
 //! - Any error ends the session; the machine then decides when to connect again. Reasons are written for operators and arrive as `Offline` events.
 //! - A stop is complete when NDEATH or STATE offline is out (acknowledged, if it has QoS 1), DISCONNECT is out, and the server has closed the socket; or after 2 seconds.
 //! - The bdSeq for the next session is on disk before the CONNECT of this one goes out.
@@ -37,6 +37,7 @@ mod bd_seq;
 mod client_id;
 mod clock;
 mod config;
+mod config_error;
 mod driver;
 mod events;
 mod handle;
@@ -64,7 +65,8 @@ use tracing::Instrument;
 
 pub use bd_seq::{BdSeqError, BdSeqStore};
 pub use clock::Clock;
-pub use config::{MqttConfig, MqttConfigError, MqttConfigKey, Protocol, Store, StoreWhenFull};
+pub use config::{MqttConfig, MqttConfigKey, Protocol, Store, StoreWhenFull};
+pub use config_error::MqttConfigError;
 pub use events::Events;
 pub use handle::{
     EdgeNodeHandle, HostHandle, HostRequests, ListenerHandle, NodeUpdates, PendingUpdate, Stopped, TryError,
@@ -181,7 +183,7 @@ fn spawn_session(
     spawn(machine, connector, (BdSeqStore::Memory, None), clock, span)
 }
 
-/// Starts a listener of `filters`: every message as it is, no replica, no STATE, no will.
+/// Starts a listener of `filters`: it receives every message as it is, and has neither replica nor STATE nor will.
 ///
 /// To be called inside a tokio runtime. Reads the certificate files, so it may block on the disk for a moment.
 ///

@@ -17,7 +17,8 @@ use futures::Stream;
 use rumqttc::{TlsConfiguration, Transport};
 use sparkplug::session::{Connect, Publish, QoS};
 
-use crate::config::{MqttConfig, MqttConfigError};
+use crate::config::MqttConfig;
+use crate::config_error::MqttConfigError;
 use crate::server_address::{Carrier, ServerAddress};
 use crate::tls::{Files, Fingerprint};
 
@@ -79,7 +80,7 @@ pub(crate) enum Version {
     V5,
 }
 
-/// What happened since the last look, in its order. There may be nothing in it that anybody needs to know.
+/// What happened since the last look, in its order. There may be nothing in it that the session needs.
 pub(crate) type Batch = Vec<Result<Signal, Fault>>;
 /// It ends after a fault.
 pub(crate) type Signals = Pin<Box<dyn Stream<Item = Batch> + Send>>;
@@ -147,7 +148,7 @@ impl Link {
 
 fn transport(config: &MqttConfig, server: &ServerAddress) -> Result<(Transport, Option<Fingerprint>), MqttConfigError> {
     let with_tls = |transport: fn(TlsConfiguration) -> Transport| {
-        let files = Files::read(config)?;
+        let files = Files::read(&config.certificate_files())?;
         let client = TlsConfiguration::Rustls(files.client_config()?);
         Ok((transport(client), Some(files.fingerprint())))
     };

@@ -1,6 +1,6 @@
 //! A machine that only looks: it subscribes, hands over every message as it is, and keeps no replica. For tools that show or record traffic.
 //!
-//! It has no will and no STATE, so nobody notices it; what it may publish are commands.
+//! It has no will and no STATE, so no other client notices it; what it may publish are commands.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -15,7 +15,7 @@ use crate::machine::{Machine, Output};
 /// Waits between two attempts to connect: the first, and the longest; between them it doubles.
 const RECONNECT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
 
-/// What a listener hears.
+/// What a listener receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListenerEvent {
     /// Connected and subscribed.
@@ -95,7 +95,7 @@ impl Listener {
         self.outputs.push_back(Output::Transport(action));
     }
 
-    fn tell(&mut self, event: ListenerEvent) {
+    fn report(&mut self, event: ListenerEvent) {
         self.outputs.push_back(Output::Event(event));
     }
 
@@ -107,7 +107,7 @@ impl Listener {
             }
             Phase::Waiting { .. } => {
                 self.phase = Phase::Stopped;
-                self.tell(ListenerEvent::Stopped);
+                self.report(ListenerEvent::Stopped);
             }
             Phase::Leaving => self.phase = Phase::Stopping,
             Phase::Stopping | Phase::Stopped => {}
@@ -138,13 +138,13 @@ impl Machine for Listener {
             TransportEvent::Subscribed => {
                 self.phase = Phase::Online;
                 self.wait = RECONNECT.0;
-                self.tell(ListenerEvent::Online);
+                self.report(ListenerEvent::Online);
             }
             TransportEvent::Message { topic, payload, retain } => {
-                self.tell(ListenerEvent::Message { topic, payload, retain });
+                self.report(ListenerEvent::Message { topic, payload, retain });
             }
             TransportEvent::Lost { topic } | TransportEvent::Oversized { topic, .. } => {
-                self.tell(ListenerEvent::Lost { topic });
+                self.report(ListenerEvent::Lost { topic });
             }
             TransportEvent::Received { .. } => {}
             TransportEvent::Outdated => {
@@ -155,17 +155,17 @@ impl Machine for Listener {
             }
             TransportEvent::Disconnected { .. } if self.phase == Phase::Stopping => {
                 self.phase = Phase::Stopped;
-                self.tell(ListenerEvent::Stopped);
+                self.report(ListenerEvent::Stopped);
             }
             TransportEvent::Disconnected { reason, .. } if self.phase == Phase::Leaving => {
                 self.phase = Phase::Waiting { until: now.mono };
-                self.tell(ListenerEvent::Offline { reason });
+                self.report(ListenerEvent::Offline { reason });
             }
             TransportEvent::Disconnected { reason, .. } => {
                 self.phase = Phase::Waiting { until: now.mono + self.wait };
                 self.wait = (self.wait * 2).min(RECONNECT.1);
                 self.server = (self.server + 1) % self.servers.max(1);
-                self.tell(ListenerEvent::Offline { reason });
+                self.report(ListenerEvent::Offline { reason });
             }
         }
     }

@@ -78,7 +78,9 @@ impl Machine for EdgeNode {
                     NodeEvent::Contested(other) => {
                         tracing::warn!(%other, "this process continues and asks the other to end")
                     }
-                    NodeEvent::BirthNotReceived(unheard) => tracing::error!(%unheard, "no host knows this node"),
+                    NodeEvent::BirthNotReceived(undelivered) => {
+                        tracing::error!(%undelivered, "no host knows this node")
+                    }
                     NodeEvent::BirthReceived => tracing::info!("the server delivers the births of this node now"),
                     _ => {}
                 }
@@ -121,7 +123,7 @@ impl Machine for HostApplication {
     fn input(&mut self, input: HostInput, now: Now) -> Result<(), Infallible> {
         match input {
             HostInput::Request(request) => self.request(request, now),
-            // Whoever asked may have gone away meanwhile.
+            // The caller may have gone away meanwhile.
             HostInput::Look { node, answer } => drop(answer.send(self.node(&node).map(NodeSnapshot::of))),
         }
         Ok(())

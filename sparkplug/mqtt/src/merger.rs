@@ -1,6 +1,6 @@
 //! A Host Application with a session on every server of the list: a driver for each, and this task between them and the application.
 //!
-//! A server that is slow, or gone, holds nobody up: requests to it wait beside those to the others, and its session ends by itself when it takes nothing for too long. An
+//! A server that is slow, or gone, delays no other: requests to it wait beside those to the others, and its session ends by itself when it takes nothing for too long. An
 //! application that takes no events holds up all sessions alike; each then does what the crate's section on back-pressure says.
 
 use std::collections::VecDeque;
@@ -95,7 +95,7 @@ enum Turn {
     Event(usize, HostEvent),
     /// A session's inbox has room.
     Inbox(usize, Permit),
-    /// There was room for an event, or there is nobody any more who takes one.
+    /// There was room for an event, or the application takes none any more.
     Room,
     /// Every session is at its end.
     End,
@@ -112,7 +112,7 @@ impl Merger {
                         HostInput::Look { node, answer } => self.look(node, answer),
                     }
                     if let Some(answer) = answer {
-                        // Whoever asked may have gone away meanwhile.
+                        // The caller may have gone away meanwhile.
                         let _ = answer.send(Ok(()));
                     }
                 }
@@ -137,8 +137,8 @@ impl Merger {
     }
 
     async fn next_turn(&mut self) -> Turn {
-        let is_heard = !self.events.is_closed();
-        if !is_heard {
+        let has_listener = !self.events.is_closed();
+        if !has_listener {
             self.outgoing.clear();
         }
         let Self { incoming, permits, inbox, events, outgoing, stop, is_stopping, .. } = self;
@@ -150,7 +150,7 @@ impl Merger {
                 None => Turn::End,
             },
             Some((server, permit)) = permits.next(), if !permits.is_empty() => Turn::Inbox(server, permit),
-            permit = events.reserve(), if is_heard && !outgoing.is_empty() => {
+            permit = events.reserve(), if has_listener && !outgoing.is_empty() => {
                 if let Ok(permit) = permit {
                     permit.send(outgoing.drain(..).collect());
                 }
@@ -172,7 +172,7 @@ impl Merger {
             while let Some(known) = asked.next().await {
                 best = known.ok().flatten().map(|known| known.or_better(best.take())).or(best);
             }
-            // Whoever asked may have gone away meanwhile.
+            // The caller may have gone away meanwhile.
             let _ = answer.send(best);
         });
     }

@@ -74,10 +74,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_of_useless_file_is_told_apart_and_named() {
+    fn each_kind_of_useless_file_is_distinguished_and_named() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.pem");
-        let told = |text: &str| {
+        let refusals = |text: &str| {
             (
                 certificates("mqtt.ca_file", &path, text.as_bytes()).unwrap_err().to_string(),
                 private_key("mqtt.key_file", &path, text.as_bytes()).unwrap_err().to_string(),
@@ -85,14 +85,14 @@ mod tests {
         };
         let at = path.display();
         assert_eq!(
-            told("no PEM at all"),
+            refusals("no PEM at all"),
             (
                 format!("mqtt.ca_file: {at} holds no certificate in PEM format"),
                 format!("mqtt.key_file: {at} holds no private key (PKCS#8, PKCS#1 or SEC1) in PEM format"),
             )
         );
         let broken = "-----BEGIN CERTIFICATE-----\n%%%%\n-----END CERTIFICATE-----\n";
-        assert_eq!(told(broken).0, format!("mqtt.ca_file: {at} is not a well-formed PEM file"));
+        assert_eq!(refusals(broken).0, format!("mqtt.ca_file: {at} is not a well-formed PEM file"));
         let missing = read("mqtt.ca_file", &path).unwrap_err().to_string();
         assert_eq!(missing, format!("mqtt.ca_file: cannot read {at}"));
     }

@@ -1,4 +1,4 @@
-//! Which publishes the server has for certain. MQTT acknowledges nothing of QoS 0, but a server takes packets in their order: whoever answers a PINGREQ, or acknowledges a
+//! Which publishes the server has for certain. MQTT acknowledges nothing of QoS 0, but a server takes packets in their order: a server that answers a PINGREQ, or acknowledges a
 //! message of QoS 1, has everything that was written before it.
 
 use std::collections::VecDeque;
@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(receipts.acknowledged(8), None);
         assert_eq!(receipts.acknowledged(7), Some(4));
         assert_eq!(receipts.acknowledged(7), None);
-        // Two pings at once tell nothing new the second time.
+        // The second of two pings at once says nothing new.
         receipts.ping();
         receipts.ping();
         assert_eq!((receipts.pong(), receipts.pong()), (Some(5), None));

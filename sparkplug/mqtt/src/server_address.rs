@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::config::MqttConfigError;
+use crate::config_error::MqttConfigError;
 
 /// How bytes travel to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

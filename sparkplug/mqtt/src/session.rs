@@ -16,7 +16,8 @@ use futures::StreamExt;
 use sparkplug::session::{Connect, Publish, QoS};
 use tokio::time::Instant;
 
-use crate::config::{KEEP_ALIVE_MIN_V5, MqttConfig, MqttConfigError, Protocol};
+use crate::config::{KEEP_ALIVE_MIN_V5, MqttConfig, Protocol};
+use crate::config_error::MqttConfigError;
 use crate::link::{Fault, HANDED_MAX, Link, Signal, Version, VersionDoubt, takes_nothing, too_large_to_send};
 use crate::receipts::Receipts;
 use crate::server_address::ServerAddress;
@@ -60,7 +61,7 @@ enum Request {
 /// See the module.
 pub(crate) struct Session {
     link: Link,
-    /// Came over the link and is still to be told.
+    /// Came over the link and is still to be reported.
     arrived: vec::IntoIter<Result<Signal, Fault>>,
     server: ServerAddress,
     /// Its place in the configured list.
@@ -84,7 +85,7 @@ pub(crate) struct Session {
     subscribing: VecDeque<Vec<String>>,
     receipts: Receipts,
     disconnect_sent: bool,
-    /// A fault found outside the link; told by the next call of [`Session::next`].
+    /// A fault found outside the link; reported by the next call of [`Session::next`].
     fault: Option<String>,
     /// Since when nothing happened although something was handed over.
     stuck_since: Option<Instant>,
@@ -379,9 +380,9 @@ impl Connector {
 
     /// Whether the certificate files still hold what a session was opened with.
     pub(crate) async fn look(&self, used: Fingerprint) -> Look {
-        let config = Arc::clone(&self.config);
+        let paths = self.config.certificate_files();
         // Only the end of the process cancels it.
-        tokio::task::spawn_blocking(move || look(&config, used)).await.unwrap_or(Look::Same)
+        tokio::task::spawn_blocking(move || look(&paths, used)).await.unwrap_or(Look::Same)
     }
 
     /// The same for one of the servers alone.

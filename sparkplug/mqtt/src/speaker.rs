@@ -2,7 +2,7 @@
 
 use sparkplug::edge_node::{NodeEvent, OtherSpeaker, Speaker};
 
-/// Another process runs as this Edge Node and goes on; this one has to end.
+/// Another process runs as this Edge Node and continues; this one has to end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}; stop it, or displace it with mqtt.take_over = true (sparkfleet up --take-over)")]
 pub struct Displaced(pub OtherSpeaker);

@@ -1,6 +1,6 @@
 //! The TLS side of the connection: rustls with the aws-lc-rs provider, named here so that no other part of the process can change or miss it.
 //!
-//! The certificate files are read anew for every session, and looked at again while it lasts: what they hold when they have changed is taken up by another session, without a restart.
+//! The certificate files are read again for every session, and looked at again while it lasts: what they hold when they have changed is taken up by another session, without a restart.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::PathBuf;
@@ -8,8 +8,16 @@ use std::sync::Arc;
 
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::config::{MqttConfig, MqttConfigError};
+use crate::config_error::MqttConfigError;
 use crate::pem::{self, PemError};
+
+/// Where the certificate files are, as they are configured.
+#[derive(Debug, Clone)]
+pub(crate) struct Paths {
+    pub(crate) ca: Option<PathBuf>,
+    pub(crate) certificate: Option<PathBuf>,
+    pub(crate) key: Option<PathBuf>,
+}
 
 /// A file and what it held when it was read.
 struct File {
@@ -24,7 +32,7 @@ pub(crate) struct Files {
     client: Option<(File, File)>,
 }
 
-/// What the files are compared by. Not a secret, and not meant against anybody.
+/// What the files are compared by. Not a secret, and not meant against an attacker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fingerprint(u64);
 
@@ -46,15 +54,15 @@ pub(crate) enum Look {
 
 impl Files {
     /// Reads them. Blocks.
-    pub(crate) fn read(config: &MqttConfig) -> Result<Self, MqttConfigError> {
+    pub(crate) fn read(paths: &Paths) -> Result<Self, MqttConfigError> {
         let file = |key, path: &PathBuf| pem::read(key, path).map(|text| File { path: path.clone(), text });
-        let Some(ca_file) = &config.ca_file else {
+        let Some(ca_file) = &paths.ca else {
             return Err(MqttConfigError::Key {
                 key: "ca_file",
                 rule: "is missing; mqtts:// needs the authorities to trust",
             });
         };
-        let client = match (&config.cert_file, &config.key_file) {
+        let client = match (&paths.certificate, &paths.key) {
             (Some(cert_file), Some(key_file)) => {
                 Some((file("mqtt.cert_file", cert_file)?, file("mqtt.key_file", key_file)?))
             }
@@ -99,8 +107,8 @@ impl Files {
 }
 
 /// Compares the files with what a session was opened with. Blocks.
-pub(crate) fn look(config: &MqttConfig, used: Fingerprint) -> Look {
-    let files = match Files::read(config) {
+pub(crate) fn look(paths: &Paths, used: Fingerprint) -> Look {
+    let files = match Files::read(paths) {
         Ok(files) => files,
         Err(error) => return Look::Unusable { fingerprint: None, error },
     };
@@ -129,29 +137,24 @@ mod tests {
         };
         let at = |name: &str| directory.path().join(name);
         let write = |name: &str, text: &str| fs::write(at(name), text).unwrap();
-        let config = MqttConfig {
-            ca_file: Some(at("ca")),
-            cert_file: Some(at("certificate")),
-            key_file: Some(at("key")),
-            ..MqttConfig::default()
-        };
+        let paths = Paths { ca: Some(at("ca")), certificate: Some(at("certificate")), key: Some(at("key")) };
         let (first, second) = (issue(), issue());
         write("ca", &first.0);
         write("certificate", &first.0);
         write("key", &first.1);
-        let used = Files::read(&config).unwrap().fingerprint();
-        assert!(matches!(look(&config, used), Look::Same));
+        let used = Files::read(&paths).unwrap().fingerprint();
+        assert!(matches!(look(&paths, used), Look::Same));
         // The key of the other certificate, half of it, none; then both.
         write("key", &second.1);
-        let Look::Unusable { fingerprint: Some(mixed), error } = look(&config, used) else { panic!("mixed up") };
+        let Look::Unusable { fingerprint: Some(mixed), error } = look(&paths, used) else { panic!("mixed up") };
         assert!(matches!(error, MqttConfigError::ClientCertificate(_)), "{error}");
         write("key", &second.1[..second.1.len() / 2]);
-        let Look::Unusable { fingerprint: Some(half), .. } = look(&config, used) else { panic!("half a key") };
+        let Look::Unusable { fingerprint: Some(half), .. } = look(&paths, used) else { panic!("half a key") };
         assert_ne!(half, mixed);
         fs::remove_file(at("key")).unwrap();
-        assert!(matches!(look(&config, used), Look::Unusable { fingerprint: None, .. }));
+        assert!(matches!(look(&paths, used), Look::Unusable { fingerprint: None, .. }));
         write("key", &second.1);
         write("certificate", &second.0);
-        assert!(matches!(look(&config, used), Look::Renewed));
+        assert!(matches!(look(&paths, used), Look::Renewed));
     }
 }

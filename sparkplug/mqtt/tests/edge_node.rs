@@ -119,7 +119,7 @@ async fn stop_publishes_ndeath_before_it_disconnects_and_the_will_stays_silent()
 }
 
 #[tokio::test]
-async fn the_bd_seq_goes_on_counting_after_restarts_of_the_process() {
+async fn the_bd_seq_continues_to_count_after_restarts_of_the_process() {
     let server = Mosquitto::start();
     let mut tap = Tap::start(server.address().port()).await;
     let directory = tempfile::tempdir().unwrap();
@@ -181,7 +181,7 @@ async fn a_killed_server_that_comes_back_gets_births_first_and_nothing_stale() {
         match message.kind() {
             "NDATA" => {
                 if let Some(seq) = seq {
-                    assert_eq!(message.seq(), (seq + 1) % 256, "the old session goes on, or the tap was late");
+                    assert_eq!(message.seq(), (seq + 1) % 256, "the old session continues, or the tap was late");
                 }
                 seq = Some(message.seq());
             }
@@ -198,7 +198,7 @@ async fn a_killed_server_that_comes_back_gets_births_first_and_nothing_stale() {
 }
 
 #[tokio::test]
-async fn refused_credentials_are_told_and_tried_again() {
+async fn refused_credentials_are_reported_and_tried_again() {
     let server = Mosquitto::with(Settings {
         lines: &["allow_anonymous false", "password_file {dir}/passwords"],
         tls: false,

@@ -9,7 +9,7 @@ use std::process::Command;
 use support::mosquitto::Mosquitto;
 use support::program::Program;
 
-/// Cargo builds examples together with tests, but tells tests nothing of them: they lie beside the folder of the tests.
+/// Cargo builds examples together with tests, but gives tests no path of them: they lie beside the folder of the tests.
 fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let program = test.parent().and_then(|deps| deps.parent()).unwrap().join("examples").join(name);
@@ -45,5 +45,5 @@ fn the_short_examples_do_what_they_say() {
     write.says(&["done"]);
     assert!(write.ends());
     fleet.says(&["Setpoint = Some(UInt32(900))"]);
-    obey.says(&["told: Setpoint = Some(UInt32(900))"]);
+    obey.says(&["commanded: Setpoint = Some(UInt32(900))"]);
 }

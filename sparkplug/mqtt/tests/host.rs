@@ -160,7 +160,7 @@ async fn an_application_that_cannot_keep_up_ends_with_a_complete_replica_and_an_
         while counter != Some(last) {
             match host.recv().await.expect("the host runs") {
                 HostEvent::NodeData { metrics, .. } => {
-                    assert!(!stale, "no data is told between losing track and the birth");
+                    assert!(!stale, "no data is reported between the loss and the birth");
                     counter = metrics[0].as_u64();
                 }
                 HostEvent::NodeBirth { metrics, .. } => {

@@ -94,7 +94,7 @@ async fn a_cut_connection_brings_the_will_at_once_and_the_next_session_its_own_b
 }
 
 #[tokio::test]
-async fn a_server_that_knows_nobody_says_so() {
+async fn a_server_that_knows_no_user_says_so() {
     let server = Mosquitto::with(Settings { lines: &["allow_anonymous false"], tls: false, prepare: &|_| {} });
     let mut node = node(&mqtt5(&server.url()));
     let event = soon("a refusal", node.recv()).await.unwrap();

@@ -10,7 +10,7 @@ use support::mosquitto::Mosquitto;
 use support::soon;
 
 #[tokio::test]
-async fn in_mqtt_3_1_1_a_message_that_is_too_large_is_skipped_and_the_session_goes_on() {
+async fn in_mqtt_3_1_1_a_message_that_is_too_large_is_skipped_and_the_session_continues() {
     let server = Mosquitto::start();
     let mqtt = |packet_bytes_max| MqttConfig {
         servers: vec![server.url()],

@@ -77,8 +77,8 @@ async fn command_arrives(host: &mut HostHandle, node: &mut EdgeNodeHandle, value
                 }
                 event = node.recv() => if let Some(NodeEvent::Command { metrics, .. }) = event {
                     match metrics[0].as_u64() {
-                        Some(heard) if heard == value => return,
-                        heard => assert!(heard < Some(value), "{heard:?}"),
+                        Some(received) if received == value => return,
+                        received => assert!(received < Some(value), "{received:?}"),
                     }
                 },
             }
@@ -98,7 +98,7 @@ async fn a_host_on_both_servers_follows_a_node_whose_server_is_killed_and_restar
     let mqtt = on_both([&first, &second]);
     let (mut tap_1, mut tap_2) = (Tap::start(first.address().port()).await, Tap::start(second.address().port()).await);
     let mut host = host(&mqtt);
-    // A server tells STATE after it took the subscription. Before that on both, the node's first birth could be heard by nobody.
+    // A server delivers STATE after it took the subscription. Before that on both, the node's first birth could reach no host.
     assert!(state(&mut tap_1).await.online && state(&mut tap_2).await.online);
     let mut node = node(&mqtt, None);
     birth(&mut host).await;
@@ -197,8 +197,8 @@ async fn a_server_that_takes_nothing_holds_up_neither_the_other_nor_the_stop() {
     proxy.stall();
     let mut node = node(&MqttConfig { servers: vec![second.url()], ..MqttConfig::default() }, None);
     birth(&mut host).await;
-    // To nobody knows whom, so they go to both.
-    let elsewhere = EdgeNodeDescriptor::parse("Plant", "unheard").unwrap();
+    // Commands to a node whose server is unknown go to both.
+    let elsewhere = EdgeNodeDescriptor::parse("Plant", "unknown").unwrap();
     for number in 0..2_000_u64 {
         let metrics = vec![Metric::new("Text", "x".repeat(10_000)), Metric::new("Number", number)];
         let command = HostRequest::Command { node: elsewhere.clone(), device: None, metrics };

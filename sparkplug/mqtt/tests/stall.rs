@@ -30,7 +30,7 @@ fn large(number: u64) -> NodeUpdate {
     NodeUpdate::Set { device: None, metrics }
 }
 
-/// `try_update` gives back what does not fit; `update` waits, but only until the session is given up; then all goes on.
+/// `try_update` gives back what does not fit; `update` waits, but only until the session is given up; then everything continues.
 #[tokio::test]
 async fn updates_are_refused_or_wait_in_bounds_until_the_session_is_given_up() {
     let server = Mosquitto::start();

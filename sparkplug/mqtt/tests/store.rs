@@ -1,4 +1,4 @@
-//! Store and forward on a real Mosquitto: values that nobody could be told arrive as history, after broken links, killed servers and killed processes.
+//! Store and forward on a real Mosquitto: values that could not be delivered arrive as history, after broken links, killed servers and killed processes.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use crate::support;
@@ -90,7 +90,7 @@ async fn what_changed_while_the_link_was_down_comes_after_the_birth_in_order_wit
 }
 
 #[tokio::test]
-async fn what_was_sent_into_a_dead_link_is_told_again() {
+async fn what_was_sent_into_a_dead_link_is_sent_again() {
     let server = Mosquitto::start();
     let proxy = Proxy::start(server.address()).await;
     let mut tap = Tap::start(server.address().port()).await;
@@ -113,7 +113,7 @@ async fn what_was_sent_into_a_dead_link_is_told_again() {
 }
 
 #[tokio::test]
-async fn a_full_store_drops_what_it_is_told_to_drop_and_counts_it() {
+async fn a_full_store_drops_what_it_is_configured_to_drop_and_counts_it() {
     for (store_when_full, last) in [(StoreWhenFull::Oldest, true), (StoreWhenFull::Newest, false)] {
         let server = Mosquitto::start();
         let proxy = Proxy::start(server.address()).await;

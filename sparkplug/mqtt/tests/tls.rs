@@ -75,7 +75,7 @@ async fn a_client_certificate_opens_the_door_and_without_one_it_stays_shut() {
 }
 
 #[tokio::test]
-async fn each_fault_of_the_server_s_certificate_is_told_in_a_way_of_its_own() {
+async fn each_fault_of_the_server_s_certificate_is_reported_in_a_way_of_its_own() {
     let trusted = server(&certificates::write);
     let expired = server(&|directory| certificates::write_with(directory, "localhost", -1));
     let other_name = server(&|directory| certificates::write_with(directory, "broker.example.com", 2));

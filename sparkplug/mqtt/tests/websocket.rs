@@ -32,7 +32,7 @@ async fn offline(mqtt: &MqttConfig) -> String {
     }
 }
 
-/// A node that is born, says something large, and is heard by a host: all over WebSocket.
+/// A node that is born, publishes something large, and is received by a host: all over WebSocket.
 async fn node_and_host(mqtt: &MqttConfig) {
     let mut host = spawn_host(HostConfig::new(Some(HostId::new("Office").unwrap())), mqtt, Clock::new()).unwrap();
     soon("online", async { while !matches!(host.recv().await.expect("it runs"), HostEvent::Online) {} }).await;

@@ -71,7 +71,7 @@ pub(super) struct Slot {
     /// The birth of this session holds it, so data may.
     pub announced: bool,
     /// Its value was in no birth yet, and is not kept for history either.
-    untold: bool,
+    unpublished: bool,
 }
 
 /// A changed metric, ready for a data message.
@@ -100,7 +100,7 @@ pub(super) struct Change {
 }
 
 impl Change {
-    /// Whether only a birth can tell it: a new name, or another template definition
+    /// Whether only a birth can publish it: a new name, or another template definition
     /// (tck-id-payloads-template-definition-nbirth-only).
     pub(super) fn needs_birth(&self) -> bool {
         !self.added.is_empty() || self.changed.iter().any(|(_, metric, ..)| definition(metric).is_some())
@@ -162,12 +162,12 @@ impl Entity {
         Ok(change)
     }
 
-    /// Values that a data message cannot tell, because no birth of this session holds their names: those that the change replaces and that were told nowhere, and those that
-    /// it brings. What it adds is for the next birth to tell.
+    /// Values that a data message cannot publish, because no birth of this session holds their names: those that the change replaces and that were never published, and those that
+    /// it brings. The next birth publishes what it adds.
     pub(super) fn unsayable(&self, change: &Change) -> [Vec<Metric>; 2] {
         let slots = || change.changed.iter().map(|(index, metric, ..)| (&self.slots[*index], metric));
         let unannounced = || slots().filter(|(slot, _)| !slot.announced);
-        let replaced = unannounced().filter(|(slot, _)| slot.untold).map(|(slot, _)| slot.metric.clone());
+        let replaced = unannounced().filter(|(slot, _)| slot.unpublished).map(|(slot, _)| slot.metric.clone());
         [replaced.collect(), unannounced().map(|(_, metric)| metric.clone()).collect()]
     }
 
@@ -179,7 +179,7 @@ impl Entity {
             self.bytes = self.bytes - slot.bytes + bytes;
             slot.bytes = bytes;
             slot.metric = metric;
-            slot.untold = false;
+            slot.unpublished = false;
             slot.announced &= definition(&slot.metric).is_none();
             if slot.announced {
                 samples.push(Sample { metric: slot.metric.clone(), alias: slot.alias, properties });
@@ -189,7 +189,7 @@ impl Entity {
             let name = metric.name.clone();
             self.bytes += bytes;
             self.by_name.insert(name.clone(), self.slots.len());
-            self.slots.push(Slot { alias: alias(&name), metric, bytes, announced: false, untold: true });
+            self.slots.push(Slot { alias: alias(&name), metric, bytes, announced: false, unpublished: true });
         }
         samples
     }
@@ -204,7 +204,7 @@ impl Entity {
     pub(super) fn set_announced(&mut self, announced: bool) {
         for slot in &mut self.slots {
             slot.announced = announced;
-            slot.untold &= !announced;
+            slot.unpublished &= !announced;
         }
     }
 }
@@ -286,7 +286,7 @@ pub(super) fn admit_current(metrics: &[Metric]) -> Result<(), UpdateError> {
     match metrics.iter().find(|m| m.is_historical) {
         Some(metric) => Err(UpdateError::Name {
             name: metric.name.to_string(),
-            rule: "a historical value is no current value; send it as Historical",
+            rule: "a historical value is not a current value; send it as Historical",
         }),
         None => Ok(()),
     }

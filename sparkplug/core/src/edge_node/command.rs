@@ -18,7 +18,7 @@ pub(super) struct Command {
     pub timestamp: Option<u64>,
 }
 
-/// `entity`: whose command it is, if it exists; it tells names of aliases and datatypes.
+/// `entity`: whose command it is, if it exists; it gives the names of aliases, and the datatypes.
 pub(super) fn read(entity: Option<&Entity>, of_device: bool, bytes: &[u8], limits: &Limits) -> Result<Command, String> {
     let payload = payload::decode(bytes, limits).map_err(|e| e.to_string())?;
     let rebirth_name = if of_device { DEVICE_REBIRTH } else { NODE_REBIRTH };
@@ -58,7 +58,7 @@ fn resolve(entity: Option<&Entity>, aliases: &Aliases, raw: RawMetric) -> Result
     let known = entity.and_then(|e| e.get(&name));
     let datatype = match known {
         Some(slot) => slot.metric.datatype,
-        // A null that nobody has a type for is a null all the same.
+        // A null without a known datatype is still a null.
         None if raw.value.is_none() && raw.datatype.is_none() => DataType::String,
         None => raw.own_datatype().map_err(|e| format!("metric {name:?}: {e}"))?,
     };

@@ -27,7 +27,7 @@ impl EdgeNode {
         }
         self.release_commands(now);
         self.beat(now);
-        self.tell_history();
+        self.report_history();
     }
 
     /// Sends a heartbeat when nothing has been sent for so long; every other message begins the quiet time again.

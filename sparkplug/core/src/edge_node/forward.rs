@@ -160,8 +160,8 @@ impl EdgeNode {
         parts
     }
 
-    /// Tells when records begin to be dropped, and when the store is empty again.
-    pub(super) fn tell_history(&mut self) {
+    /// Reports when records begin to be dropped, and when the store is empty again.
+    pub(super) fn report_history(&mut self) {
         let Some(history) = &mut self.history else { return };
         let begins_to_drop = history.begins_to_drop();
         let emptied = history.take_tally();

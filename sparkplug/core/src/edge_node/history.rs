@@ -1,11 +1,11 @@
-//! Store and forward: data that nobody could be told wait here, within bounds, and follow the next births as historical values.
+//! Store and forward: data that could not be delivered wait here, within bounds, and follow the next births as historical values.
 //!
-//! A record is one update, kept as a Sparkplug payload with names and datatypes, so that it means the same in a later session or process. Whoever drives the machine may
+//! A record is one update, kept as a Sparkplug payload with names and datatypes, so that it means the same in a later session or process. The driver of the machine may
 //! mirror the records on disk: [`StoreAction`]s say what to do, [`EdgeNode::restore`](super::EdgeNode::restore) takes the records back. The store
 //! itself knows neither disk nor session.
 //!
 //! MQTT acknowledges nothing of QoS 0. So a record is forgotten only after [`Received`](crate::session::TransportEvent::Received): the server has answered to something that was
-//! sent behind it. What was sent live stays at hand as long, and becomes a record if the session ends before. Therefore a value may be told twice, with the same timestamp, but is not lost.
+//! sent behind it. What was sent live stays at hand as long, and becomes a record if the session ends before. Therefore a value may be sent twice, with the same timestamp, but is not lost.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub struct StoreConfig {
     pub when_full: WhenFull,
     /// Yield [`StoreAction`]s, for a driver that mirrors the store on disk.
     pub mirrored: bool,
-    /// With a Primary Host: what was sent so shortly before it was known to be offline is sent again, because a host is gone for a while before its will tells it. At
+    /// With a Primary Host: what was sent so shortly before it was known to be offline is sent again, because a host is gone for a while before the server publishes its will. At
     /// least one and a half times the keep-alive time of the host.
     pub hindsight: Duration,
 }
@@ -101,7 +101,7 @@ struct Live {
     payload: Bytes,
 }
 
-/// What happened since the application was told.
+/// What happened since the last report to the application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Tally {
     pub sent: u64,
@@ -120,7 +120,7 @@ pub(super) struct History {
     live_bytes: usize,
     dropped: u64,
     tally: Tally,
-    told_full: bool,
+    reported_full: bool,
     /// Records below it come from an earlier process.
     restored_below: u64,
     patience_until: Option<Duration>,
@@ -139,7 +139,7 @@ impl History {
             live_bytes: 0,
             dropped: 0,
             tally: Tally { sent: 0, dropped: 0 },
-            told_full: false,
+            reported_full: false,
             restored_below: 0,
             patience_until: None,
             actions: VecDeque::new(),
@@ -255,7 +255,7 @@ impl History {
         }
     }
 
-    /// What was on its way is to be told again.
+    /// What was on its way is sent again.
     pub(super) fn session_ended(&mut self) {
         self.sent.clear();
         self.patience_until = None;
@@ -312,8 +312,8 @@ impl History {
 
     /// True once, when records begin to be dropped after a time in which none were.
     pub(super) const fn begins_to_drop(&mut self) -> bool {
-        let begins = self.tally.dropped > 0 && !self.told_full;
-        self.told_full |= begins;
+        let begins = self.tally.dropped > 0 && !self.reported_full;
+        self.reported_full |= begins;
         begins
     }
 
@@ -322,7 +322,7 @@ impl History {
         if !self.records.is_empty() || self.tally == Tally::default() {
             return None;
         }
-        self.told_full = false;
+        self.reported_full = false;
         Some(std::mem::take(&mut self.tally))
     }
 }

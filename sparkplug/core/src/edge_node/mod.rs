@@ -80,16 +80,16 @@ pub struct EdgeNodeConfig {
     /// After so long without a message ([`HEARTBEAT`]), say `Node Control/Rebirth` = false again. A gap in `seq` shows only with the message after it: without this, a host that missed
     /// the last message before a quiet time is wrong for as long as that lasts. None: say nothing.
     pub heartbeat: Option<Duration>,
-    /// Compress births and data. None, because it is a convention beside the standard: whoever listens must know it.
+    /// Compress births and data. None, because it is a convention beside the standard: its readers must know it.
     pub compression: Option<Compression>,
     /// Store and forward: keep data while there is no session, or no Primary Host, and send them as historical values after the next births. None: what changes meanwhile is in the
     /// births with its last value only.
     pub store: Option<StoreConfig>,
     /// One process speaks for this id: births name it, and of two processes one ends ([`NodeEvent::Displaced`]). The server must let the node receive its own NBIRTH and NDEATH.
-    /// None: nobody looks.
+    /// None: no process looks.
     pub speaker: Option<Speaker>,
-    /// With a [`Self::speaker`]: commands wait until nobody can object to the births any more ([`OBJECTION_TIME`]), or are dropped with the session. So of two processes only the one
-    /// that goes on answers. A process that takes over does not wait. Rebirth requests are answered at once.
+    /// With a [`Self::speaker`]: commands wait until no process can object to the births any more ([`OBJECTION_TIME`]), or are dropped with the session. So of two processes only the one
+    /// that continues answers. A process that takes over does not wait. Rebirth requests are answered at once.
     pub commands_wait: bool,
 }
 
@@ -135,7 +135,7 @@ impl EdgeNodeConfig {
     }
 }
 
-/// What an application tells its Edge Node. A metric that says the same as the current one sends nothing (report by exception), whatever its timestamp.
+/// What an application publishes by its Edge Node. A metric that says the same as the current one sends nothing (report by exception), whatever its timestamp.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NodeUpdate {
     /// These metrics of the node (`device` None) or of a device have these values. A name that the birth does not hold yet is added, which
@@ -221,7 +221,7 @@ pub enum UpdateError {
     Stopped,
 }
 
-/// What an Edge Node tells its application.
+/// What an Edge Node reports to its application.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NodeEvent {
     /// All births of this session are out (also after a rebirth: `rebirth` true).
@@ -260,9 +260,9 @@ pub enum NodeEvent {
         /// What is wrong with it.
         reason: String,
     },
-    /// Another process speaks for this node and goes on; this machine says NDEATH and ends with [`NodeEvent::Stopped`].
+    /// Another process speaks for this node and continues; this machine publishes NDEATH and ends with [`NodeEvent::Stopped`].
     Displaced(OtherSpeaker),
-    /// Another process was born with the id of this node, and is told by births of this one that it has to end.
+    /// Another process was born with the id of this node, and learns from births of this one that it has to end.
     Contested(OtherSpeaker),
     /// With a [`EdgeNodeConfig::speaker`]: for [`ECHO_TIME`] the server has not delivered the own NBIRTH. Said once in a session; the births are repeated.
     BirthNotReceived(BirthNotReceived),
@@ -346,7 +346,7 @@ pub struct EdgeNode {
     outputs: OutputQueue,
     waiting: Waiting,
     history: Option<History>,
-    /// Before this time no history goes on.
+    /// Before this time no history is sent.
     history_pause_until: Duration,
     /// More changes waited than allowed: they are in the births of one further rebirth.
     folded: bool,
@@ -434,7 +434,7 @@ impl EdgeNode {
             TransportEvent::Connected => self.connected(),
             TransportEvent::Subscribed => self.subscribed(now),
             TransportEvent::Message { topic, payload, retain } => self.message(topic, &payload, retain, now),
-            // A lost command is repeated by whoever wants it; a lost STATE is retained and comes again with the next session.
+            // A lost command is repeated by its sender; a lost STATE is retained and comes again with the next session.
             TransportEvent::Lost { .. } => {}
             TransportEvent::Oversized { topic, bytes, .. } => {
                 let reason = format!("its payload of {bytes} bytes is too large to be taken");
@@ -452,7 +452,7 @@ impl EdgeNode {
         match self.phase {
             Phase::Away { until } if now.mono >= until => self.connect(now),
             Phase::AwaitingPrimaryHost { since } if self.patience_ends(since).is_some_and(|end| now.mono >= end) => {
-                self.leave(Leave::Away("primary host was not heard of on this server"), now);
+                self.leave(Leave::Away("no STATE of the primary host arrived on this server"), now);
             }
             _ => {}
         }
@@ -480,7 +480,7 @@ impl EdgeNode {
         }
     }
 
-    /// The next thing to do or to tell, in order.
+    /// The next thing to do or to report, in order.
     pub fn poll_output(&mut self) -> Option<NodeOutput> {
         self.outputs.pop()
     }

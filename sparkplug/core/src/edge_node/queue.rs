@@ -176,7 +176,7 @@ impl OutputQueue {
     }
 }
 
-/// An NBIRTH is stamped later than every message before it and not later than those after it, even within one millisecond, so that a host can tell on which side of the
+/// An NBIRTH is stamped later than every message before it and not later than those after it, even within one millisecond, so that a host knows on which side of the
 /// birth a message lies that was reordered. A clock that was set back is followed.
 const fn not_before(floor: u64, wall: u64) -> u64 {
     if wall < floor && floor - wall <= 1000 { floor } else { wall }

@@ -160,10 +160,10 @@ impl EdgeNode {
                 self.command(Some(device), bytes, retain, now)
             }
             Ok(Topic::Node { node, kind: MessageKind::NBirth }) if node == self.config.descriptor => {
-                self.heard_birth(bytes, retain, now)
+                self.own_birth(bytes, retain, now)
             }
             Ok(Topic::Node { node, kind: MessageKind::NDeath }) if node == self.config.descriptor => {
-                self.heard_death(bytes, retain)
+                self.own_death(bytes, retain)
             }
             Ok(_) => Err("it is not addressed to this edge node".to_owned()),
             Err(error) => Err(error.to_string()),

@@ -3,10 +3,10 @@
 //! Two processes that publish as the same Edge Node make every host swing between two states, and of two stores each acknowledges what the other never sees. The standard has no
 //! means against that: a server lets both in. So a node with a [`Speaker`] names its process in each NBIRTH and subscribes to the NBIRTH and NDEATH of its own id. Who receives the
 //! birth of another process compares the claims of both, which both sides see alike: the lower one says NDEATH and ends ([`NodeEvent::Displaced`]), the higher one is born again, so
-//! that the other one learns of it and every host is left with the births of the one that goes on.
+//! that the other one learns of it and every host is left with the births of the one that continues.
 //!
 //! No clock decides between a process that has spoken for a while and one that has just come: a process is established when [`OBJECTION_TIME`] has passed since its first births of
-//! a session and nobody objected. Whoever lost its session, for however long it was paused, begins again as one that has just come.
+//! a session and no process objected. A process that lost its session, for however long it was paused, begins again as one that has just come.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -22,7 +22,7 @@ use crate::session::RETAINED;
 use crate::time::Now;
 use crate::topic::{MessageKind, Topic};
 
-/// Time in which a process that was born can be told that another one speaks for the node. A birth is repeated after [`super::EdgeNodeConfig::rebirth_interval_min`] at the latest.
+/// Time in which a process that was born can learn that another one speaks for the node. A birth is repeated after [`super::EdgeNodeConfig::rebirth_interval_min`] at the latest.
 pub const OBJECTION_TIME: Duration = Duration::from_secs(3);
 
 /// Time in which the server delivers the own NBIRTH. Births that it does not deliver are repeated after this time, and then after twice as long, up to [`ECHO_TIME_MAX`].
@@ -54,7 +54,7 @@ const CONTESTED_TEXT_MAX: usize = 400;
 /// Who a process says that it is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Speaker {
-    /// Different in each process, and of which nobody can make a second: a random UUID.
+    /// Different in each process, and which no other process can have: a random UUID.
     pub instance: Arc<str>,
     /// Name of the machine, for people.
     pub host: Arc<str>,
@@ -128,7 +128,7 @@ struct Contest {
     until: Duration,
 }
 
-/// What decides between two processes; the greater one goes on.
+/// What decides between two processes; the greater one continues.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Claim {
     takes_over: bool,
@@ -147,14 +147,14 @@ pub(super) fn birth_bytes(speaker: &Speaker) -> usize {
 pub(super) struct OwnClaim {
     speaker: Speaker,
     since: u64,
-    /// When nobody can object any more to the births of this session.
+    /// When no process can object any more to the births of this session.
     established_at: Option<Duration>,
     /// It was established once; from then on it takes nothing over.
     was_established: bool,
     /// None: the last NBIRTH of this session was received.
     echo: Option<Echo>,
     /// The application knows that births are not received.
-    is_unheard: bool,
+    is_undelivered: bool,
     contest: Option<Contest>,
 }
 
@@ -166,7 +166,7 @@ impl OwnClaim {
             established_at: None,
             was_established: false,
             echo: None,
-            is_unheard: false,
+            is_undelivered: false,
             contest: None,
         }
     }
@@ -188,13 +188,13 @@ impl OwnClaim {
         self.was_established |= self.is_established(mono);
         self.established_at = None;
         self.echo = None;
-        self.is_unheard = false;
+        self.is_undelivered = false;
     }
 
-    /// The own NBIRTH was received. True: the application was told that it is not.
+    /// The own NBIRTH was received. True: the application had a report that it is not.
     const fn birth_received(&mut self) -> bool {
         self.echo = None;
-        std::mem::replace(&mut self.is_unheard, false)
+        std::mem::replace(&mut self.is_undelivered, false)
     }
 
     fn is_established(&self, mono: Duration) -> bool {
@@ -232,7 +232,7 @@ impl OwnClaim {
     }
 }
 
-/// Commands that came before nobody could object any more.
+/// Commands that came while another process could still object.
 #[derive(Debug, Default)]
 pub(super) struct HeldCommands {
     commands: Vec<NodeEvent>,
@@ -279,7 +279,7 @@ impl ReadClaim {
 }
 
 impl EdgeNode {
-    /// Tells the application of a command, at once or when this process is established.
+    /// Hands a command to the application, at once or when this process is established.
     pub(super) fn take_command(&mut self, command: NodeEvent, bytes: usize, now: Now) -> Result<(), String> {
         self.release_commands(now);
         let waits = self.speaker.as_ref().filter(|_| self.config.commands_wait);
@@ -319,7 +319,7 @@ impl EdgeNode {
         let Some(echo) = own.echo.filter(|echo| now.mono >= echo.due) else { return };
         let wait = (echo.wait * 2).min(ECHO_TIME_MAX);
         own.echo = Some(Echo { due: now.mono + wait, wait });
-        if !std::mem::replace(&mut own.is_unheard, true) {
+        if !std::mem::replace(&mut own.is_undelivered, true) {
             let topic = Topic::of(self.config.descriptor.clone(), MessageKind::NBirth, None).to_string();
             self.outputs.event(NodeEvent::BirthNotReceived(BirthNotReceived { topic }));
         }
@@ -335,13 +335,13 @@ impl EdgeNode {
         }
     }
 
-    /// Whoever sent them repeats them, to this process or to the one that goes on.
+    /// Their senders repeat them, to this process or to the one that continues.
     pub(super) fn drop_commands(&mut self) {
         self.held = HeldCommands::default();
     }
 
     /// An NBIRTH of this id, which may be the own one.
-    pub(super) fn heard_birth(&mut self, bytes: &[u8], retain: bool, now: Now) -> Result<(), String> {
+    pub(super) fn own_birth(&mut self, bytes: &[u8], retain: bool, now: Now) -> Result<(), String> {
         let limits = self.limits();
         let Some(own) = &mut self.speaker else { return Ok(()) };
         if retain {
@@ -370,7 +370,7 @@ impl EdgeNode {
 
     /// An NDEATH of this id: with the bdSeq of the own births, hosts take it for the own one
     /// (tck-id-payloads-ndeath-bdseq).
-    pub(super) fn heard_death(&mut self, bytes: &[u8], retain: bool) -> Result<(), String> {
+    pub(super) fn own_death(&mut self, bytes: &[u8], retain: bool) -> Result<(), String> {
         if retain {
             return Err(RETAINED.to_owned());
         }

@@ -68,7 +68,7 @@ fn line(output: &NodeOutput) -> String {
         NodeOutput::Event(NodeEvent::Rejected { topic, reason }) => format!("rejected {topic}: {reason}"),
         NodeOutput::Event(NodeEvent::Displaced(other)) => format!("displaced: {other}"),
         NodeOutput::Event(NodeEvent::Contested(other)) => format!("contested: {other}"),
-        NodeOutput::Event(NodeEvent::BirthNotReceived(unheard)) => format!("not received: {unheard}"),
+        NodeOutput::Event(NodeEvent::BirthNotReceived(undelivered)) => format!("not received: {undelivered}"),
         NodeOutput::Event(NodeEvent::BirthReceived) => "received".to_owned(),
         NodeOutput::Event(NodeEvent::Stopped) => "stopped".to_owned(),
     }

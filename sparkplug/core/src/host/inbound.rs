@@ -83,7 +83,7 @@ impl HostApplication {
         }
     }
 
-    /// Tells the messages that a node's birth or data has, whatever else is thought of it. One that cannot be read is left out; the node's own way tells why.
+    /// Reports the messages in a node's birth or data, in whatever condition the node is. One that cannot be read is left out; the replica of the node reports why.
     fn messages_of(&mut self, topic: &str, bytes: &Bytes) {
         let Ok(Topic::Node { node, kind: MessageKind::NBirth | MessageKind::NData }) = Topic::parse(topic) else {
             return;
@@ -109,12 +109,12 @@ impl HostApplication {
         };
         let is_online = self.phase == Phase::Online;
         let own = self.own_state.as_mut().filter(|own| is_online && *own.host() == host);
-        let answer = own.and_then(|own| own.heard(state));
+        let answer = own.and_then(|own| own.received(state));
         self.heed_host(&host, state, now);
         self.event(HostEvent::HostState { host, state });
         // tck-id-message-flow-hid-sparkplug-state-message-delivered. Before the own birth that is the end of the last session,
         // during a stop the own death. Most servers deliver the retained end of the last session behind their SUBACK, when the own birth is on its way already: it is answered
-        // with the same birth once more. The standard exempts no delivery after the birth, and the retain flag does not tell an old offline from a present one: a will that
+        // with the same birth once more. The standard exempts no delivery after the birth, and the retain flag does not distinguish an old offline from a present one: a will that
         // a bridge or another server of a cluster passes on may come with it. A birth too many changes nothing, one too few leaves the host offline for everyone: only while an answer
         // is on its way is there no other.
         if let Some(birth) = answer {
@@ -143,7 +143,7 @@ impl HostApplication {
         }
     }
 
-    /// A message of the node is larger than what is taken. Births that are too large stay so: the first is told, and the one with which asking for another ends.
+    /// A message of the node is larger than what is taken. Births that are too large stay so: the first is reported, and the one after which no other is asked for.
     fn exceeds(&mut self, at: NodeIndex, topic: &str, reason: String, now: Now) {
         let Some(known) = self.nodes.get_mut(at) else { return };
         known.excesses = known.excesses.saturating_add(1);
@@ -159,7 +159,7 @@ impl HostApplication {
             ),
             _ => {}
         }
-        // What is known of it must not be forgotten, or it would be asked anew.
+        // What is known of it must not be forgotten, or it would be asked again.
         self.keep(at);
         self.lose_track(at, "a message exceeds the limits", now);
     }
@@ -200,7 +200,7 @@ impl HostApplication {
         known.replica_bytes = replica.bytes();
         known.birth = Some(Birth { bd_seq, timestamp, digest, received: now.mono, replica, order });
         known.liveness = Liveness::Alive;
-        known.heard = true;
+        known.is_seen = true;
         known.stale_at = None;
         known.devices.clear();
         known.devices_refused = false;
@@ -217,7 +217,7 @@ impl HostApplication {
     }
 
     pub(super) fn node_death(&mut self, at: NodeIndex, topic: &str, bytes: &Bytes, now: Now) {
-        let Some(known) = self.nodes.get(at).filter(|known| known.heard) else { return };
+        let Some(known) = self.nodes.get(at).filter(|known| known.is_seen) else { return };
         if known.liveness == Liveness::Dead {
             return;
         }
@@ -254,7 +254,7 @@ impl HostApplication {
         bytes: &Bytes,
         now: Now,
     ) {
-        match self.nodes.get(at).map(|known| (known.liveness, known.heard)) {
+        match self.nodes.get(at).map(|known| (known.liveness, known.is_seen)) {
             Some((Liveness::Alive, _)) => {}
             Some((Liveness::Dead, true)) => return self.wish_rebirth(at, "a message came after the death", now),
             Some((Liveness::Stale, _)) => {
@@ -500,8 +500,8 @@ impl HostApplication {
     pub(super) fn lose_track(&mut self, at: NodeIndex, reason: &str, now: Now) {
         self.close_gap(at);
         let Some((node, known)) = self.nodes.entry_mut(at) else { return };
-        if known.liveness == Liveness::Alive || !known.heard {
-            known.heard = true;
+        if known.liveness == Liveness::Alive || !known.is_seen {
+            known.is_seen = true;
             known.liveness = Liveness::Stale;
             known.stale_at = Some(now.wall);
             let node = node.clone();

@@ -1,4 +1,4 @@
-//! Which nodes and devices an application's contracts know: what else is heard costs nothing.
+//! Which nodes and devices an application's contracts know: messages of others cost nothing.
 
 use crate::name::{DeviceId, EdgeNodeDescriptor, EdgeNodeId, GroupId};
 
@@ -11,7 +11,7 @@ pub struct Interest {
     pub edge_node: Option<EdgeNodeId>,
     /// Only nodes that the application named by [`super::HostRequest::Expect`] or [`super::HostRequest::Allow`].
     pub allowed_only: bool,
-    /// Whether a device is kept. Messages of others count in the order of `seq`, and are not told.
+    /// Whether a device is kept. Messages of others count in the order of `seq`, and are not reported.
     pub device: fn(&DeviceId) -> bool,
 }
 

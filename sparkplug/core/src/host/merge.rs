@@ -3,7 +3,7 @@
 //! Each session is a [`HostApplication`](super::HostApplication) of its own, with its own will, STATE and timestamps
 //! (tck-id-operational-behavior-host-application-multi-server-timestamp, tck-id-operational-behavior-primary-application-state-with-multiple-servers-state).
 //! An Edge Node is on one server at a time; the server of its latest birth is its home. What other servers say of it is of an earlier time and is left out, and their
-//! sessions are told to forget it. Commands go to the home, or everywhere while there is none: a node that is not there does not hear them.
+//! sessions are asked to forget it. Commands go to the home, or everywhere while there is none: a node that is not there does not receive them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -25,7 +25,7 @@ pub enum MergeOutput {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum Reported {
     Alive,
     Stale,
     Dead,
@@ -34,7 +34,7 @@ enum Told {
 #[derive(Debug)]
 struct Home {
     server: usize,
-    told: Told,
+    reported: Reported,
     /// Timestamp of its birth there.
     born: u64,
 }
@@ -68,7 +68,7 @@ impl HostMerge {
         }
     }
 
-    /// The next thing to tell or to ask, in order.
+    /// The next thing to report or to ask, in order.
     pub fn poll_output(&mut self) -> Option<MergeOutput> {
         self.outputs.pop_front()
     }
@@ -82,14 +82,14 @@ impl HostMerge {
             },
             HostRequest::Expect { node } => {
                 self.expected.insert(node.clone());
-                match self.homes.get(node).filter(|home| home.told == Told::Alive) {
+                match self.homes.get(node).filter(|home| home.reported == Reported::Alive) {
                     Some(home) => self.ask(home.server, request),
                     None => self.ask_all(&request, None),
                 }
             }
             HostRequest::Allow { node } => {
                 self.allowed.insert(node.clone());
-                match self.homes.get(node).filter(|home| home.told == Told::Alive) {
+                match self.homes.get(node).filter(|home| home.reported == Reported::Alive) {
                     Some(home) => self.ask(home.server, request),
                     None => self.ask_all(&request, None),
                 }
@@ -115,48 +115,48 @@ impl HostMerge {
             HostEvent::Stopped => {
                 self.servers[server].has_stopped = true;
                 if self.servers.iter().all(|server| server.has_stopped) {
-                    self.tell(HostEvent::Stopped);
+                    self.report(HostEvent::Stopped);
                 }
             }
             HostEvent::NodeBirth { ref node, timestamp, .. } => {
                 let node = node.clone();
                 if self.move_in(server, &node, timestamp) {
-                    self.tell(event);
+                    self.report(event);
                 }
             }
             HostEvent::NodeDeath { ref node, .. } => {
                 if let Some(home) = self.homes.get_mut(node).filter(|home| home.server == server) {
-                    home.told = Told::Dead;
+                    home.reported = Reported::Dead;
                     self.expect_elsewhere(&node.clone(), server);
-                    self.tell(event);
+                    self.report(event);
                 }
             }
             HostEvent::NodeStale { ref node, .. } => {
                 let is_news = match self.homes.get_mut(node) {
                     Some(home) if home.server == server => {
-                        home.told = Told::Stale;
+                        home.reported = Reported::Stale;
                         true
                     }
                     Some(_) => false,
                     None => true,
                 };
                 if is_news {
-                    self.tell(event);
+                    self.report(event);
                 }
             }
             HostEvent::NodeData { ref node, .. }
             | HostEvent::DeviceBirth { ref node, .. }
             | HostEvent::DeviceData { ref node, .. }
             | HostEvent::DeviceDeath { ref node, .. } => {
-                if self.homes.get(node).is_some_and(|home| home.server == server && home.told == Told::Alive) {
-                    self.tell(event);
+                if self.homes.get(node).is_some_and(|home| home.server == server && home.reported == Reported::Alive) {
+                    self.report(event);
                 }
             }
             HostEvent::NodeMessages { .. }
             | HostEvent::RebirthRequested { .. }
             | HostEvent::HostState { .. }
             | HostEvent::HostServed { .. }
-            | HostEvent::Rejected { .. } => self.tell(event),
+            | HostEvent::Rejected { .. } => self.report(event),
         }
     }
 
@@ -164,36 +164,36 @@ impl HostMerge {
         let was_online = self.is_online();
         self.servers[server].is_online = true;
         if !was_online {
-            self.tell(HostEvent::Online);
+            self.report(HostEvent::Online);
         }
     }
 
-    /// The statement of chapter 5 that has no id: whoever loses a server marks everything that came from it stale. With the last one that is said by `Offline`.
+    /// The statement of chapter 5 that has no id: a host that loses a server marks everything that came from it stale. With the last one `Offline` says that.
     fn offline(&mut self, server: usize, reason: String) {
         self.servers[server].is_online = false;
         let is_online = self.is_online();
         let mut stale = Vec::new();
         for (node, home) in self.homes.iter_mut().filter(|(_, home)| home.server == server) {
-            if home.told == Told::Alive {
-                home.told = Told::Stale;
+            if home.reported == Reported::Alive {
+                home.reported = Reported::Stale;
                 stale.push(node.clone());
             }
         }
         for node in stale {
             self.expect_elsewhere(&node, server);
             if is_online {
-                self.tell(HostEvent::NodeStale { node, reason: format!("its server is lost: {reason}") });
+                self.report(HostEvent::NodeStale { node, reason: format!("its server is lost: {reason}") });
             }
         }
         if !is_online {
-            self.tell(HostEvent::Offline { reason });
+            self.report(HostEvent::Offline { reason });
         }
     }
 
     /// A birth came from this server. False: it is older than the one that counts.
     fn move_in(&mut self, server: usize, node: &EdgeNodeDescriptor, born: u64) -> bool {
         let before = self.homes.get(node);
-        if before.is_some_and(|home| home.server != server && home.told == Told::Alive && home.born > born) {
+        if before.is_some_and(|home| home.server != server && home.reported == Reported::Alive && home.born > born) {
             self.ask(server, HostRequest::Forget { node: node.clone() });
             return false;
         }
@@ -204,7 +204,7 @@ impl HostMerge {
         } else if let Some(left) = left {
             self.ask(left, forget);
         }
-        self.homes.insert(node.clone(), Home { server, told: Told::Alive, born });
+        self.homes.insert(node.clone(), Home { server, reported: Reported::Alive, born });
         true
     }
 
@@ -219,7 +219,7 @@ impl HostMerge {
     }
 
     fn living(&self, node: &EdgeNodeDescriptor) -> Option<usize> {
-        self.homes.get(node).filter(|home| home.told == Told::Alive).map(|home| home.server)
+        self.homes.get(node).filter(|home| home.reported == Reported::Alive).map(|home| home.server)
     }
 
     fn is_online(&self) -> bool {
@@ -236,7 +236,7 @@ impl HostMerge {
         self.outputs.push_back(MergeOutput::Request { server, request });
     }
 
-    fn tell(&mut self, event: HostEvent) {
+    fn report(&mut self, event: HostEvent) {
         self.outputs.push_back(MergeOutput::Event(event));
     }
 }

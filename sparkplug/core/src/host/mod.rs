@@ -5,7 +5,7 @@
 //!
 //! A limit of the standard: because every NBIRTH has `seq` 0, the loss of a whole set of births goes unnoticed if as many messages were lost as the host
 //! would need to have missed for its count to fit (a node without devices that is reborn before it sent any data, say), until a message names something
-//! unknown or the count differs. Whoever depends on completeness counts what it got.
+//! unknown or the count differs. An application that depends on completeness counts what it received.
 
 mod asking;
 mod due;
@@ -60,8 +60,8 @@ pub struct HostConfig {
     pub host_id: Option<HostId>,
     /// Number of servers in the driver's list; at least 1. One machine speaks to one server at a time; [`HostMerge`] joins the machines of several.
     pub servers: usize,
-    /// Subscriptions of data; own STATE comes on top. Default `spBv1.0/#` at QoS 1: births and data are published at QoS 0 and arrive so, but the will that
-    /// tells a death is published at QoS 1, and at QoS 0 a server may drop it.
+    /// Subscriptions of data; own STATE comes on top. Default `spBv1.0/#` at QoS 1: births and data are published at QoS 0 and arrive so, but the will, that
+    /// is, the death, is published at QoS 1, and at QoS 0 a server may drop it.
     pub filters: Vec<(String, QoS)>,
     /// How long a gap in `seq` may stay open (tck-id-operational-behavior-host-reordering-param). Default 2 s; 0 is allowed.
     pub reorder_timeout: Duration,
@@ -78,10 +78,10 @@ pub struct HostConfig {
     /// Rebirth requests per second over all nodes, at most. Groups take turns.
     pub rebirths_per_second_max: u32,
     /// Nodes, devices per node and metrics per node or device that are kept; what is beyond is refused with [`HostEvent::Rejected`]. Where there is no room for another node,
-    /// the group with the most nodes gives one up for a group with fewer, or for an expected node: one that was never born, else one that is not alive, else any that nobody
-    /// expects. An application that had it alive hears [`HostEvent::NodeStale`].
+    /// the group with the most nodes gives one up for a group with fewer, or for an expected node: one that was never born, else one that is not alive, else any that the application does not
+    /// expect. An application that had it alive receives [`HostEvent::NodeStale`].
     pub nodes_max: usize,
-    /// How long a node is kept that was never born and that nobody expects. Who is heard again later is new.
+    /// How long a node is kept that was never born and that the application does not expect. A node that sends again later is new.
     pub unborn_kept: Duration,
     /// See [`Self::nodes_max`].
     pub devices_max: usize,
@@ -89,17 +89,17 @@ pub struct HostConfig {
     pub metrics_max: usize,
     /// Nodes and devices that the application's contracts know; the first that fits a node counts, and what fits none is not kept. Empty: all are kept.
     pub interests: Vec<Interest>,
-    /// Ask nodes for rebirth when another host comes online that may not do so itself. The session then hears STATE of all hosts. None: each host asks for what it needs.
+    /// Ask nodes for rebirth when another host comes online that may not do so itself. The session then subscribes to STATE of all hosts. None: each host asks for what it needs.
     pub rebirths_for_hosts: Option<RebirthsForHosts>,
     /// Memory that the replicas of all nodes may take, in bytes, counted by what births and data say. Beyond it the group that takes most loses its largest node
-    /// ([`HostEvent::NodeStale`]), which is not asked for rebirth any more; one that nobody expects goes before one that is expected.
+    /// ([`HostEvent::NodeStale`]), which is not asked for rebirth any more; one that is not expected goes before one that is.
     pub replica_bytes_max: usize,
     /// Send commands for metrics and devices that the birth of a living node does not have, for receivers whose contract takes requests beyond their births. Off: such a command is
     /// refused with [`HostEvent::Rejected`]. One that gives a metric of the birth another datatype is refused either way; one to a node that is not alive is sent as it is.
     pub commands_beyond_births: bool,
-    /// Names of metrics that are messages, each of which vouches for itself, by a signature for instance. What an NBIRTH or NDATA has of them is told as it arrives
-    /// ([`HostEvent::NodeMessages`]), in whatever condition the node is: births and deaths that somebody else sends in its name keep none back. They carry their names, and are Bytes
-    /// where no datatype is told. With such metrics no birth decides which commands are sent.
+    /// Names of metrics that are messages, each of which vouches for itself, by a signature for instance. What an NBIRTH or NDATA has of them is reported as it arrives
+    /// ([`HostEvent::NodeMessages`]), in whatever condition the node is: births and deaths that another client sends in its name keep none back. They carry their names, and are Bytes
+    /// where the message has no datatype. With such metrics no birth decides which commands are sent.
     pub messages: BTreeSet<&'static str>,
     /// For which readers commands are written: [`Dialect::Tahu`] for nodes that look for UInt32 where Tahu's JavaScript does.
     pub dialect: Dialect,
@@ -161,7 +161,7 @@ pub enum HostRequest {
         /// Wanted values; names always, types too, aliases never. A living node has to have been born with them, see [`HostConfig::commands_beyond_births`].
         metrics: Vec<Metric>,
     },
-    /// This node should exist: ask it for birth until it is born, again whenever it turns stale or unknown. Without this only nodes that are heard are asked.
+    /// This node should exist: ask it for birth until it is born, again whenever it turns stale or unknown. Without this only nodes that send are asked.
     Expect {
         /// Which.
         node: EdgeNodeDescriptor,
@@ -186,7 +186,7 @@ pub enum HostRequest {
     Stop,
 }
 
-/// What a Host Application tells its application. Within a node the order is that of the node's `seq`.
+/// What a Host Application reports to its application. Within a node the order is that of the node's `seq`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HostEvent {
     /// Own session is up: subscribed, STATE online published.
@@ -232,9 +232,9 @@ pub enum HostEvent {
         /// Changed metrics, names and types resolved.
         metrics: Vec<Metric>,
     },
-    /// Metrics of [`HostConfig::messages`] that an NBIRTH or NDATA has, before anything else is told of it.
+    /// Metrics of [`HostConfig::messages`] that an NBIRTH or NDATA has, before anything else of it is reported.
     NodeMessages {
-        /// In whose name; who sent it, the messages tell.
+        /// In whose name; the messages say who sent them.
         node: EdgeNodeDescriptor,
         /// Those that are not null.
         metrics: Vec<Metric>,
@@ -346,7 +346,7 @@ pub enum Liveness {
 
 /// Name of the metric that asks a node for its births (tck-id-operational-behavior-data-commands-ncmd-rebirth-name).
 const NODE_REBIRTH: &str = "Node Control/Rebirth";
-/// Unanswered requests to a node that nobody expects; then it is asked again only when it is heard.
+/// Unanswered requests to a node that the application does not expect; then it is asked again only when it sends.
 const UNANSWERED_MAX: u32 = 8;
 /// A node whose messages exceeded the limits so often is asked no more: its births are as large as they are.
 const EXCESSES_MAX: u32 = 3;
@@ -391,13 +391,13 @@ pub struct HostApplication {
     found: Vec<Option<usize>>,
     /// What a plain data message changes; kept for its memory.
     changes: Vec<Change>,
-    /// It was told that there are more nodes than are kept.
+    /// It was reported that there are more nodes than are kept.
     nodes_refused: bool,
     /// Gaps by the time at which they become losses.
     gaps: BTreeSet<(Duration, NodeIndex)>,
     /// What each group holds.
     groups: Groups,
-    /// Nodes that were never born and that nobody expects, by the time at which they are forgotten.
+    /// Nodes that were never born and that are not expected, by the time at which they are forgotten.
     unborn: BTreeSet<(Duration, NodeIndex)>,
     rebirths: RebirthQueue,
     new_hosts: NewHosts,
@@ -509,31 +509,31 @@ impl HostApplication {
         }
     }
 
-    /// The next thing to do or to tell, in order.
+    /// The next thing to do or to report, in order.
     pub fn poll_output(&mut self) -> Option<HostOutput> {
         self.outputs.pop_front()
     }
 
-    /// Condition of a node's replica; None if it was never heard of.
+    /// Condition of a node's replica; None if no message of it arrived.
     #[must_use]
     pub fn liveness(&self, node: &EdgeNodeDescriptor) -> Option<Liveness> {
-        self.heard(node).map(|known| known.liveness)
+        self.seen(node).map(|known| known.liveness)
     }
 
-    /// The replica of a node, if it was heard of.
+    /// The replica of a node, if a message of it arrived.
     #[must_use]
     pub fn node(&self, node: &EdgeNodeDescriptor) -> Option<NodeView<'_>> {
-        self.heard(node).map(NodeView::new)
+        self.seen(node).map(NodeView::new)
     }
 
-    /// The replicas of all nodes that were heard of, in the order of their names. Sorts them: meant for a look, not for every message.
+    /// The replicas of all nodes that have sent a message, in the order of their names. Sorts them: meant for a look, not for every message.
     pub fn nodes(&self) -> impl Iterator<Item = (&EdgeNodeDescriptor, NodeView<'_>)> {
-        let mut heard: Vec<_> = self.nodes.iter().filter(|(_, known)| known.heard).collect();
-        heard.sort_unstable_by_key(|(name, _)| *name);
-        heard.into_iter().map(|(name, known)| (name, NodeView::new(known)))
+        let mut seen: Vec<_> = self.nodes.iter().filter(|(_, known)| known.is_seen).collect();
+        seen.sort_unstable_by_key(|(name, _)| *name);
+        seen.into_iter().map(|(name, known)| (name, NodeView::new(known)))
     }
 
-    fn heard(&self, node: &EdgeNodeDescriptor) -> Option<&Node> {
-        self.nodes.find(node).and_then(|at| self.nodes.get(at)).filter(|known| known.heard)
+    fn seen(&self, node: &EdgeNodeDescriptor) -> Option<&Node> {
+        self.nodes.find(node).and_then(|at| self.nodes.get(at)).filter(|known| known.is_seen)
     }
 }

@@ -47,7 +47,7 @@ pub(super) struct NewHosts {
 }
 
 impl HostApplication {
-    /// The retained STATE of a host that was heard before is not new.
+    /// The retained STATE of a host whose STATE arrived before is not new.
     pub(super) fn heed_host(&mut self, host: &HostId, state: HostState, now: Now) {
         let is_covered = self.config.rebirths_for_hosts.as_ref().is_some_and(|rule| rule.covers(host));
         if !is_covered || self.config.host_id.as_ref() == Some(host) {

@@ -66,7 +66,7 @@ impl NodeTable {
 
     /// A place for a node that has none.
     pub(super) fn insert(&mut self, name: EdgeNodeDescriptor, group: GroupIndex) -> NodeIndex {
-        let at = NodeIndex(self.places.insert((name.clone(), Node::unheard(group))));
+        let at = NodeIndex(self.places.insert((name.clone(), Node::unseen(group))));
         self.by_name.insert(name, at);
         at
     }
@@ -154,12 +154,12 @@ pub(super) struct Node {
     pub group: GroupIndex,
     pub liveness: Liveness,
     /// A message of it arrived.
-    pub heard: bool,
+    pub is_seen: bool,
     /// The application counts on it.
     pub expected: bool,
     /// The application named it without counting on it.
     pub allowed: bool,
-    /// Nobody counts on it and it was never born: when it is forgotten.
+    /// When it is forgotten, because the application does not count on it and it was never born.
     pub expires: Option<Duration>,
     pub birth: Option<Birth>,
     pub devices: BTreeMap<DeviceId, Replica>,
@@ -170,7 +170,7 @@ pub(super) struct Node {
     /// When the gap in `seq` becomes a loss.
     pub gap_due: Option<Duration>,
     pub asking: Asking,
-    /// It was told that there are more devices than are kept.
+    /// It was reported that there are more devices than are kept.
     pub devices_refused: bool,
     /// How many of its messages exceeded the limits, and when the last did. Forgotten at a birth after a quiet time.
     pub excesses: u32,
@@ -178,11 +178,11 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn unheard(group: GroupIndex) -> Self {
+    pub(super) fn unseen(group: GroupIndex) -> Self {
         Self {
             group,
             liveness: Liveness::Dead,
-            heard: false,
+            is_seen: false,
             expected: false,
             allowed: false,
             expires: None,
@@ -225,6 +225,6 @@ pub(super) enum BirthVerdict {
     Take,
     /// Those very bytes were taken before.
     Duplicate,
-    /// Older than the known birth: a late packet, or a clock that was set back. Asking for rebirth tells which.
+    /// Older than the known birth: a late packet, or a clock that was set back. The answer to a rebirth request shows which.
     Doubt,
 }

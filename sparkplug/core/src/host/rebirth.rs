@@ -21,9 +21,9 @@ pub(super) struct RebirthQueue {
     by_group: BTreeMap<GroupIndex, BTreeSet<(Rank, Duration, NodeIndex)>>,
     /// Whose turn was last.
     turn: Option<GroupIndex>,
-    /// Before this time nobody is asked.
+    /// Before this time no node is asked.
     slot: Duration,
-    /// Distance of two requests, whoever they go to. None: nobody is ever asked.
+    /// Distance of two requests, whichever nodes they go to. None: no node is ever asked.
     spacing: Option<Duration>,
     interval: (Duration, Duration),
     jitter: Duration,
@@ -66,7 +66,7 @@ impl RebirthQueue {
     }
 
     fn enqueue(&mut self, at: NodeIndex, node: &mut Node, due: Duration) {
-        let rank = if node.expected { Rank::Expected } else { Rank::Heard };
+        let rank = if node.expected { Rank::Expected } else { Rank::Known };
         node.asking.due = Some((rank, due));
         self.due.insert((due, at));
         self.by_group.entry(node.group).or_default().insert((rank, due, at));
@@ -80,7 +80,7 @@ impl RebirthQueue {
         }
     }
 
-    /// The node was born, or nobody wants to know any more.
+    /// The node was born, or the application does not need it any more.
     pub(super) fn cancel(&mut self, at: NodeIndex, node: &mut Node) {
         let Some((rank, due)) = node.asking.due.take() else { return };
         self.due.remove(&(due, at));
@@ -101,7 +101,7 @@ impl RebirthQueue {
             let of = |rank| {
                 waiting.range((rank, Duration::ZERO, NodeIndex::FIRST)..).next().filter(|(_, due, _)| *due <= mono)
             };
-            of(Rank::Expected).or_else(|| of(Rank::Heard)).map(|(_, _, at)| *at)
+            of(Rank::Expected).or_else(|| of(Rank::Known)).map(|(_, _, at)| *at)
         };
         let after = self.turn.map_or(Bound::Unbounded, Bound::Excluded);
         let groups = self.by_group.range((after, Bound::Unbounded)).chain(&self.by_group);

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::shape::{Details, NO_DETAILS, Shape, Shapes, Told};
+use super::shape::{BirthMetric, Details, NO_DETAILS, Shape, Shapes};
 use super::{weight, work};
 use crate::metric::{DataType, Metric, Properties, Value};
 use crate::payload::plain::{self, PlainHead};
@@ -50,14 +50,14 @@ pub(super) struct Change {
 pub(super) struct Unknown(pub String);
 
 impl Replica {
-    /// From the metrics of a birth. What cannot be read is left out and told in `problems`.
+    /// From the metrics of a birth. What cannot be read is left out and named in `problems`.
     pub(super) fn from_birth(
         raws: &[MetricRef<'_>],
         timestamp: u64,
         shapes: &mut Shapes,
         problems: &mut Vec<String>,
     ) -> Self {
-        let mut told = Vec::with_capacity(raws.len());
+        let mut metrics = Vec::with_capacity(raws.len());
         let mut slots = Vec::with_capacity(raws.len());
         let mut details = Vec::with_capacity(raws.len());
         let mut others = Vec::new();
@@ -76,10 +76,10 @@ impl Replica {
                     } else if let Some(value) = value {
                         number::of_value(&value).unwrap_or_default()
                     } else {
-                        nulls.insert(small(told.len()));
+                        nulls.insert(small(metrics.len()));
                         0
                     };
-                    told.push(metric);
+                    metrics.push(metric);
                     slots.push(Slot { number, timestamp: raw.timestamp.unwrap_or(timestamp) });
                     details.push(own);
                 }
@@ -90,7 +90,7 @@ impl Replica {
                 }
             }
         }
-        let shape = shapes.of(&told, &details, &unreadable);
+        let shape = shapes.of(&metrics, &details, &unreadable);
         problems.extend(shape.doubts.iter().map(|&doubt| doubt.to_owned()));
         let numbered = (0..u32::MAX).zip(details).zip(0..);
         let details = numbered.filter(|((_, own), index)| own != shape.details(*index)).map(|(own, _)| own).collect();
@@ -168,7 +168,7 @@ impl Replica {
         (0..self.len()).filter_map(|index| self.metric(index))
     }
 
-    /// Takes the metrics of a data message over; yields them with names and types. Nothing changes when one of them is unknown. A value that cannot be read is told in
+    /// Takes the metrics of a data message over; yields them with names and types. Nothing changes when one of them is unknown. A value that cannot be read is named in
     /// `problems` and left out. `found` is memory that the next message uses again.
     pub(super) fn apply(
         &mut self,
@@ -321,14 +321,14 @@ fn unknown(raw: &MetricRef<'_>) -> Unknown {
     })
 }
 
-fn birth_metric<'a>(raw: &MetricRef<'a>) -> Result<(Told<'a>, Option<Value>), String> {
+fn birth_metric<'a>(raw: &MetricRef<'a>) -> Result<(BirthMetric<'a>, Option<Value>), String> {
     let Some(name) = raw.name else {
         return Err("a metric of the birth has no name".to_owned());
     };
     let of_metric = |error| format!("metric {name:?}: {error}");
     let datatype = raw.own_datatype().map_err(of_metric)?;
     let value = raw.value.as_ref().map(|value| value.resolve(datatype, None)).transpose().map_err(of_metric)?;
-    Ok((Told { name, alias: raw.alias, datatype }, value))
+    Ok((BirthMetric { name, alias: raw.alias, datatype }, value))
 }
 
 #[cfg(test)]

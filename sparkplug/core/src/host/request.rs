@@ -34,7 +34,7 @@ impl HostApplication {
         });
     }
 
-    /// What a living node was not born with cannot be wished of it. Of a node that is not alive nobody knows what it is about to be born with.
+    /// What a living node was not born with cannot be commanded. What a node that is not alive is about to be born with is unknown.
     ///
     /// (tck-id-operational-behavior-data-commands-ncmd-metric-name, tck-id-operational-behavior-data-commands-ncmd-metric-value,
     /// tck-id-operational-behavior-data-commands-dcmd-metric-name, tck-id-operational-behavior-data-commands-dcmd-metric-value)
@@ -46,7 +46,7 @@ impl HostApplication {
         if !self.config.messages.is_empty() {
             return None;
         }
-        let known = self.heard(node).filter(|known| known.liveness == Liveness::Alive)?;
+        let known = self.seen(node).filter(|known| known.liveness == Liveness::Alive)?;
         let replica = match device {
             None => known.birth.as_ref().map(|birth| &birth.replica),
             Some(device) => known.devices.get(device).filter(|replica| replica.dead_at.is_none()),

@@ -127,7 +127,7 @@ impl Resequencer {
     }
 }
 
-/// Tells packets apart that carry the same `seq`. Not meant to resist an adversary: an edge node can only confuse the replica of itself.
+/// Distinguishes packets that carry the same `seq`. Not meant to resist an adversary: an edge node can only confuse the replica of itself.
 pub(super) fn digest(kind: MessageKind, device: Option<&DeviceId>, payload: &[u8]) -> u64 {
     let mut hasher = FixedState::with_seed(kind as u64).build_hasher();
     device.hash(&mut hasher);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seq_with_other_bytes_is_no_duplicate() {
+    fn the_same_seq_with_other_bytes_is_not_a_duplicate() {
         let mut order = Resequencer::after_birth(Seq::ZERO, 0);
         order.advance(77);
         assert_eq!(order.place(seq(1), 77), Place::Duplicate);

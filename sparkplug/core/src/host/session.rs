@@ -40,7 +40,7 @@ impl HostApplication {
         let absent: Vec<NodeIndex> = self
             .nodes
             .iter_mut()
-            .filter(|(_, known)| known.liveness != Liveness::Alive && (known.heard || known.is_named()))
+            .filter(|(_, known)| known.liveness != Liveness::Alive && (known.is_seen || known.is_named()))
             .map(|(at, _)| at)
             .collect();
         for at in absent {
@@ -63,7 +63,7 @@ impl HostApplication {
         self.gaps.clear();
         self.groups.release_held();
         self.nodes_refused = false;
-        // The statement of chapter 5 that has no id: whoever loses a server marks everything that came from it stale.
+        // The statement of chapter 5 that has no id: a host that loses a server marks everything that came from it stale.
         for (at, known) in self.nodes.iter_mut() {
             self.rebirths.cancel(at, known);
             known.gap_due = None;
@@ -73,7 +73,7 @@ impl HostApplication {
             if known.liveness == Liveness::Alive {
                 known.liveness = Liveness::Stale;
                 known.stale_at = Some(now.wall);
-                // That the server is lost again and again is no reason to ask it later each time.
+                // That the server is lost again and again is not a reason to ask the node later each time.
                 known.asking.answered();
             }
         }

@@ -1,7 +1,7 @@
 //! What births have in common: names, aliases and types. Nodes of one kind are born with the same ones, so they share one [`Shape`]; a replica of its own
 //! holds values. Names that occur in several shapes are shared, too, from the second on: a table of names that occur once would be of no use and cost as much as the names.
 //!
-//! Both tables forget what nobody uses any more, at the latest when they have doubled since they last did.
+//! Both tables forget what is not used any more, at the latest when they have doubled since they last did.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -15,7 +15,7 @@ use crate::metric::{DataType, MetaData, Properties};
 /// Below this size nothing is forgotten.
 const KEPT_MIN: usize = 256;
 
-/// A hash that nobody outside can predict, as long as the seed is not known, and that is the same in every run with the same seed.
+/// A hash that no other program can predict, as long as the seed is not known, and that is the same in every run with the same seed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seeded(pub u64);
 
@@ -45,7 +45,7 @@ impl Details {
 
 /// A metric of a birth that could be read, without what differs between nodes of one kind.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Told<'a> {
+pub(super) struct BirthMetric<'a> {
     pub name: &'a str,
     pub alias: Option<u64>,
     pub datatype: DataType,
@@ -82,8 +82,8 @@ struct Run {
 
 impl Run {
     /// All runs, in the order of their aliases, and whether an alias occurs more than once.
-    fn all(told: &[Told<'_>]) -> (Vec<Self>, bool) {
-        let aliased = || (0..u32::MAX).zip(told).filter_map(|(column, told)| Some((told.alias?, column)));
+    fn all(metrics: &[BirthMetric<'_>]) -> (Vec<Self>, bool) {
+        let aliased = || (0..u32::MAX).zip(metrics).filter_map(|(column, metric)| Some((metric.alias?, column)));
         let mut runs: Vec<Self> = Vec::new();
         for (alias, column) in aliased() {
             match runs.last_mut() {
@@ -132,21 +132,21 @@ pub(super) static NO_DETAILS: Details =
     Details { properties: Properties::new(), metadata: None, is_historical: false, is_transient: false };
 
 impl Shape {
-    fn new(told: &[Told<'_>], details: &[Details], unreadable: &[Unreadable<'_>], known: &mut Names) -> Self {
-        let names: Box<[Arc<str>]> = told.iter().map(|told| known.shared(told.name)).collect();
+    fn new(metrics: &[BirthMetric<'_>], details: &[Details], unreadable: &[Unreadable<'_>], known: &mut Names) -> Self {
+        let names: Box<[Arc<str>]> = metrics.iter().map(|metric| known.shared(metric.name)).collect();
         let mut by_name: Box<[u32]> = (0..u32::MAX).zip(&names).map(|(index, _)| index).collect();
         by_name.sort_by(|a, b| names[*a as usize].cmp(&names[*b as usize]));
         let mut doubts = Vec::new();
         if by_name.windows(2).any(|w| names[w[0] as usize] == names[w[1] as usize]) {
             doubts.push("a name occurs more than once; data of it goes to one of them");
         }
-        let (aliases, is_ambiguous) = Run::all(told);
+        let (aliases, is_ambiguous) = Run::all(metrics);
         if is_ambiguous {
             doubts.push("an alias occurs more than once; data of it goes to one of them");
         }
         Self {
             names,
-            datatypes: told.iter().map(|told| told.datatype).collect(),
+            datatypes: metrics.iter().map(|metric| metric.datatype).collect(),
             details: details.iter().any(|details| *details != NO_DETAILS).then(|| details.into()),
             by_name,
             aliases: aliases.into(),
@@ -155,11 +155,11 @@ impl Shape {
         }
     }
 
-    fn is_of(&self, told: &[Told<'_>], unreadable: &[Unreadable<'_>]) -> bool {
-        work::count(told.len());
-        self.names.iter().map(|name| &**name).eq(told.iter().map(|told| told.name))
-            && self.datatypes.iter().copied().eq(told.iter().map(|told| told.datatype))
-            && *self.aliases == *Run::all(told).0
+    fn is_of(&self, metrics: &[BirthMetric<'_>], unreadable: &[Unreadable<'_>]) -> bool {
+        work::count(metrics.len());
+        self.names.iter().map(|name| &**name).eq(metrics.iter().map(|metric| metric.name))
+            && self.datatypes.iter().copied().eq(metrics.iter().map(|metric| metric.datatype))
+            && *self.aliases == *Run::all(metrics).0
             && self.unreadable == PassedOver::new(unreadable)
     }
 
@@ -232,21 +232,26 @@ impl Shapes {
         Self { seed, shapes: HashMap::with_hasher(seed), names: Names::new(seed), sweep_at: KEPT_MIN }
     }
 
-    /// The shape of a birth; `details` belong to `told` one by one.
-    pub(super) fn of(&mut self, told: &[Told<'_>], details: &[Details], unreadable: &[Unreadable<'_>]) -> Arc<Shape> {
+    /// The shape of a birth; `details` belong to `metrics` one by one.
+    pub(super) fn of(
+        &mut self,
+        metrics: &[BirthMetric<'_>],
+        details: &[Details],
+        unreadable: &[Unreadable<'_>],
+    ) -> Arc<Shape> {
         let mut hasher = self.seed.build_hasher();
-        work::count(told.len());
-        for Told { name, alias, datatype } in told {
+        work::count(metrics.len());
+        for BirthMetric { name, alias, datatype } in metrics {
             (name, alias, datatype).hash(&mut hasher);
         }
         unreadable.hash(&mut hasher);
         let hash = hasher.finish();
         if let Some(known) = self.shapes.get(&hash).and_then(Weak::upgrade)
-            && known.is_of(told, unreadable)
+            && known.is_of(metrics, unreadable)
         {
             return known;
         }
-        let shape = Arc::new(Shape::new(told, details, unreadable, &mut self.names));
+        let shape = Arc::new(Shape::new(metrics, details, unreadable, &mut self.names));
         if self.shapes.len() >= self.sweep_at {
             work::count(self.shapes.len());
             self.shapes.retain(|_, shape| shape.strong_count() > 0);
@@ -331,13 +336,13 @@ impl Seen {
 mod tests {
     use super::*;
 
-    fn told(aliases: &[Option<u64>]) -> Vec<Told<'static>> {
-        aliases.iter().map(|alias| Told { name: "n", alias: *alias, datatype: DataType::Boolean }).collect()
+    fn metrics(aliases: &[Option<u64>]) -> Vec<BirthMetric<'static>> {
+        aliases.iter().map(|alias| BirthMetric { name: "n", alias: *alias, datatype: DataType::Boolean }).collect()
     }
 
     fn shape(aliases: &[Option<u64>]) -> Arc<Shape> {
-        let told = told(aliases);
-        Shapes::new(0).of(&told, &vec![NO_DETAILS.clone(); told.len()], &[])
+        let metrics = metrics(aliases);
+        Shapes::new(0).of(&metrics, &vec![NO_DETAILS.clone(); metrics.len()], &[])
     }
 
     #[test]
@@ -357,8 +362,8 @@ mod tests {
             for unknown in [10, 100, 1 << 41] {
                 assert_eq!(shape.find_alias(unknown), None);
             }
-            assert!(shape.is_of(&told(&aliases), &[]));
-            assert!(!shape.is_of(&told(&[Some(1), Some(1)]), &[]));
+            assert!(shape.is_of(&metrics(&aliases), &[]));
+            assert!(!shape.is_of(&metrics(&[Some(1), Some(1)]), &[]));
         }
     }
 

@@ -41,7 +41,7 @@ impl HostApplication {
         Some(at)
     }
 
-    /// The group with the most nodes that nobody named gives one up, if that makes shares more equal or the application named the new one. Equal shares do not change: two groups do not take places from
+    /// The group with the most nodes that the application did not name gives one up, if that makes shares more equal or the application named the new one. Equal shares do not change: two groups do not take places from
     /// each other in turn.
     fn make_room(&mut self, group: &GroupId, is_named: bool, now: Now) -> bool {
         let Some((largest, nodes)) = self.groups.largest(Group::unnamed) else { return false };
@@ -60,7 +60,7 @@ impl HostApplication {
         true
     }
 
-    /// An application that has it alive is told that it is not any more.
+    /// An application that has it alive gets a report that it is not any more.
     fn lose_alive(&mut self, at: NodeIndex, reason: &str, now: Now) {
         if let Some((node, known)) = self.nodes.entry_mut(at)
             && known.liveness == Liveness::Alive

@@ -42,7 +42,7 @@ impl OwnState {
 
     /// An own STATE arrived; yields the birth if it asks for an answer. A server delivers what is published on a topic in its order: whatever arrives before an answer has come back,
     /// came to the server before that answer, which so stands for it, too. A server that delivers once for each filter that fits has one answer.
-    pub(super) fn heard(&mut self, state: HostState) -> Option<Publish> {
+    pub(super) fn received(&mut self, state: HostState) -> Option<Publish> {
         if state.online {
             self.is_answering &= state.timestamp != self.timestamps[self.server];
             return None;

@@ -35,7 +35,7 @@ fn device(id: &str) -> DeviceId {
     DeviceId::new(id).expect("valid")
 }
 
-/// Without jitter, so that times can be told exactly.
+/// Without jitter, so that times are exact.
 fn config() -> HostConfig {
     HostConfig { rebirth_jitter: Duration::ZERO, ..HostConfig::new(Some(HostId::new("H").expect("valid"))) }
 }

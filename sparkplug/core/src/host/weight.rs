@@ -1,4 +1,4 @@
-//! How many bytes of memory a replica takes, about: enough to tell who holds much. No allocator is asked.
+//! How many bytes of memory a replica takes, about: enough to see which group holds much. No allocator is asked.
 
 use super::shape::Details;
 use crate::metric::{Properties, PropertyValue, Value};

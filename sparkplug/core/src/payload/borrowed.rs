@@ -1,5 +1,5 @@
 //! Payloads that borrow from their bytes: the way from the wire to a replica. [`super::read`] makes them in one pass; the list of metrics is the only memory that they take. What most
-//! metrics do not have (properties, tables, templates, descriptions) stays as a range of bytes that is known to be sound, and is decoded when somebody asks for it.
+//! metrics do not have (properties, tables, templates, descriptions) stays as a range of bytes that is known to be sound, and is decoded on request.
 
 use super::nested;
 use crate::metric::{MetaData, Properties};
@@ -22,7 +22,7 @@ pub struct PayloadRef<'a> {
 /// A metric as it stands on the wire: names, types and values may be missing.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct MetricRef<'a> {
-    /// Name, unless an alias stands in for it.
+    /// Name, unless an alias replaces it.
     pub name: Option<&'a str>,
     /// Alias.
     pub alias: Option<u64>,
@@ -34,7 +34,7 @@ pub struct MetricRef<'a> {
     pub properties: Option<PropertiesRef<'a>>,
     /// File and multi-part description.
     pub metadata: Option<MetaDataRef<'a>>,
-    /// Datatype number, if the message tells it.
+    /// Datatype number, if the message has it.
     pub datatype: Option<u32>,
     /// Not the current value.
     pub is_historical: bool,

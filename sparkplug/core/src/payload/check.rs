@@ -1,4 +1,4 @@
-//! Walks over the parts of a metric that are decoded only when somebody asks for them: properties, tables, descriptions. Templates, which hold metrics, are walked over by [`super::read`]. Everything that would make
+//! Walks over the parts of a metric that are decoded only on request: properties, tables, descriptions. Templates, which hold metrics, are walked over by [`super::read`]. Everything that would make
 //! them no protobuf is found here, and everything that will cost memory is counted: two bytes on the wire can ask for a hundred in memory, and nesting for stack.
 //! Allocates nothing.
 

@@ -5,7 +5,7 @@
 //! `timestamp` are taken from outside if they stand there, else from inside; everything else is taken from inside, and other metrics outside are ignored.
 //!
 //! Inflating stops at [`Limits::inflated_bytes_max`], so that a few bytes cannot ask for gigabytes. Knows nothing of sessions: whether to compress is for
-//! whoever sends to say.
+//! the sender to say.
 
 use std::io::{Read, Write};
 
@@ -140,7 +140,7 @@ fn inflate(body: &[u8], max: usize) -> Result<Vec<u8>, DecodeError> {
         let rest = usize::try_from(read).ok().and_then(|read| body.get(read..)).unwrap_or_default();
         let status = stream
             .decompress_vec(rest, &mut out, FlushDecompress::None)
-            .map_err(|_| error("its body is no DEFLATE stream with the header of zlib, or is damaged"))?;
+            .map_err(|_| error("its body is not a DEFLATE stream with the header of zlib, or is damaged"))?;
         if out.len() > max {
             return Err(DecodeError::InflatedTooLarge { max });
         }
@@ -165,7 +165,7 @@ fn gunzip(body: &[u8], max: usize) -> Result<Vec<u8>, DecodeError> {
         if e.kind() == std::io::ErrorKind::UnexpectedEof {
             error("its body ends in the middle of the GZIP stream")
         } else {
-            error("its body is no GZIP stream, or is damaged")
+            error("its body is not a GZIP stream, or is damaged")
         }
     })?;
     if out.len() > max {

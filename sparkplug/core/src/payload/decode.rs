@@ -20,7 +20,7 @@ use super::read::read;
 /// ```
 ///
 /// # Errors
-/// [`DecodeError`] when the bytes are no payload or exceed `limits`.
+/// [`DecodeError`] when the bytes are not a payload or exceed `limits`.
 pub fn decode_ref<'a>(
     bytes: &'a [u8],
     limits: &Limits,
@@ -36,7 +36,7 @@ pub fn decode_ref<'a>(
 /// Reads a payload; of a compressed one, what it carries: `seq` and `timestamp` from outside if they stand there, all else from inside.
 ///
 /// # Errors
-/// [`DecodeError`] when the bytes are no payload or exceed `limits`.
+/// [`DecodeError`] when the bytes are not a payload or exceed `limits`.
 pub fn decode(bytes: &[u8], limits: &Limits) -> Result<RawPayload, DecodeError> {
     decode_ref(bytes, limits, &mut Inflated::default()).map(|payload| RawPayload::from(&payload))
 }

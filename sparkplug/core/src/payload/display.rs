@@ -1,4 +1,4 @@
-//! Payloads for people and tools that have seen no birth: everything the message itself tells, nothing refused that can be shown.
+//! Payloads for people and tools that have seen no birth: everything the message itself holds, nothing refused that can be shown.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ pub struct DisplayMetric {
 /// Reads a payload without any knowledge of births. Metrics that the message does not type get the type that the field of their value suggests.
 ///
 /// # Errors
-/// [`DecodeError`] when the bytes are no payload or exceed `limits`.
+/// [`DecodeError`] when the bytes are not a payload or exceed `limits`.
 pub fn decode_for_display(bytes: &[u8], limits: &Limits) -> Result<DisplayPayload, DecodeError> {
     let payload = decode(bytes, limits)?;
     let metrics = payload.metrics.into_iter().map(|mut raw| {

@@ -84,7 +84,7 @@ impl Encoder {
         Self::with_capacity(form, dialect, timestamp, 0)
     }
 
-    /// Begins a payload for which that many bytes of memory are taken at once; [`payload_room`] tells how many.
+    /// Begins a payload for which that many bytes of memory are taken at once; [`payload_room`] says how many.
     #[must_use]
     pub fn with_capacity(form: Form, dialect: Dialect, timestamp: Option<u64>, bytes: usize) -> Self {
         let mut buffer = Vec::with_capacity(bytes);
@@ -153,8 +153,8 @@ pub fn frame_bytes(timestamp: Option<u64>, seq: Option<u64>, uuid: Option<&str>,
 /// Up to so many metrics are counted exactly.
 const FEW: usize = 3;
 
-/// Memory for a payload of these metrics with their aliases, for [`Encoder::with_capacity`]; `frame` is what [`frame_bytes`] tells. Of few metrics it is what the payload
-/// takes, because memory that stays over costs more than counting; of many it is what the payload takes at most, which is told faster.
+/// Memory for a payload of these metrics with their aliases, for [`Encoder::with_capacity`]; `frame` is what [`frame_bytes`] yields. Of few metrics it is what the payload
+/// takes, because memory that stays over costs more than counting; of many it is what the payload takes at most, which is known faster.
 #[must_use]
 pub fn payload_room<'m>(
     frame: usize,

@@ -1,4 +1,4 @@
-//! What is read at most, and why bytes are no payload.
+//! What is read at most, and why bytes are not a payload.
 
 use super::wire::{self, Fault, Wanted};
 
@@ -29,7 +29,7 @@ impl Default for Limits {
     }
 }
 
-/// Why bytes are no payload.
+/// Why bytes are not a payload.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// Larger than [`Limits::bytes_max`].

@@ -2,17 +2,17 @@
 //! allocates cannot be made to spend a hundred bytes for two, and a writer that knows its metrics needs no messages of another kind between them and the bytes.
 //!
 //! Writing goes from [`Metric`]s, whose names and types are known, through [`encode()`] or piece by piece through an [`Encoder`]. [`payload_room`]
-//! tells how much memory to take for it at once.
+//! says how much memory to take for it at once.
 //!
 //! Reading has two steps, because only births say everything about a metric. The first is one of these; all of them check the whole payload and keep the [`Limits`]:
 //!
 //! | reader | yields | memory | for |
 //! |---|---|---|---|
-//! | [`decode_ref`] | [`PayloadRef`] of [`MetricRef`]s: names, texts and bytes are slices of the message; properties, tables, templates and descriptions are decoded on request | one list | whoever is done with a message when it returns: replicas |
-//! | [`decode()`] | [`RawPayload`] of [`RawMetric`]s | a copy of every text | whoever keeps messages as they are: tools, tests |
+//! | [`decode_ref`] | [`PayloadRef`] of [`MetricRef`]s: names, texts and bytes are slices of the message; properties, tables, templates and descriptions are decoded on request | one list | readers that are done with a message when they return: replicas |
+//! | [`decode()`] | [`RawPayload`] of [`RawMetric`]s | a copy of every text | readers that keep messages as they are: tools, tests |
 //! | [`decode_for_display`] | [`DisplayPayload`] | as [`decode()`] | tools that have seen no birth |
 //!
-//! For the second, whoever knows the birth turns each metric into a [`Metric`] with [`MetricRef::resolve`] or [`RawMetric::resolve`]. The name that it is given is shared, so
+//! For the second, a reader that knows the birth turns each metric into a [`Metric`] with [`MetricRef::resolve`] or [`RawMetric::resolve`]. The name that it is given is shared, so
 //! that the metrics of a replica keep the names of their birth and data copies none.
 //!
 //! All readers take compressed payloads as if they were not compressed; [`Compression::apply`] makes them.

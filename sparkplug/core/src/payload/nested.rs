@@ -15,7 +15,7 @@ pub(super) fn next(fields: &mut Fields<'_>) -> Option<u32> {
 }
 
 pub(super) fn skip(fields: &mut Fields<'_>, field: u32) {
-    // What cannot be skipped is the end, which the next key tells.
+    // What cannot be skipped is the end, which the next key shows.
     let _ = fields.skip(field, &[]);
 }
 

@@ -32,13 +32,13 @@ pub struct RawPayload {
 /// A metric as it stands on the wire: names, types and values may be missing.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RawMetric {
-    /// Name, unless an alias stands in for it.
+    /// Name, unless an alias replaces it.
     pub name: Option<Arc<str>>,
     /// Alias.
     pub alias: Option<u64>,
     /// UTC ms.
     pub timestamp: Option<u64>,
-    /// Datatype number, if the message tells it.
+    /// Datatype number, if the message has it.
     pub datatype: Option<u32>,
     /// The value; None when the metric is null.
     pub value: Option<WireValue>,
@@ -63,7 +63,7 @@ pub enum WireValue {
     Boolean(bool),
     String(Arc<str>),
     Bytes(Arc<[u8]>),
-    /// Tells its own types, so it is complete, or known to be broken.
+    /// Holds its own types, so it is complete, or known to be broken.
     DataSet(Result<Arc<DataSet>, MetricError>),
     Template(Box<RawTemplate>),
     Extension,
@@ -152,7 +152,7 @@ impl RawMetric {
         value::own_datatype(self.datatype, self.value.as_ref().map(WireValue::value_field))
     }
 
-    /// The metric that this is, given its name and datatype. `current`: the value that the receiver holds; it tells the types of template members that the message leaves out.
+    /// The metric that this is, given its name and datatype. `current`: the value that the receiver holds; it gives the types of template members that the message leaves out.
     ///
     /// # Errors
     /// [`MetricError`] when the value is none of that datatype.

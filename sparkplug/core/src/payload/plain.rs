@@ -75,7 +75,7 @@ fn metric(bytes: &[u8]) -> Option<PlainMetric<'_>> {
             FLOAT => value = Some(Carrier::Float(fields.float().ok()?)),
             BOOLEAN => value = Some(Carrier::Boolean(fields.boolean().ok()?)),
             NAME => name = Some(fields.text().ok()?),
-            // The birth tells it.
+            // The birth has it.
             DATATYPE => drop(fields.int().ok()?),
             _ => return None,
         }

@@ -35,7 +35,7 @@ impl MetricRef<'_> {
         value::own_datatype(self.datatype, self.value.as_ref().map(ValueRef::value_field))
     }
 
-    /// The metric that this is, given its name and datatype. `current`: the value that the receiver holds; it tells the types of template members that the message leaves out.
+    /// The metric that this is, given its name and datatype. `current`: the value that the receiver holds; it gives the types of template members that the message leaves out.
     ///
     /// # Errors
     /// [`MetricError`] when the value is none of that datatype.

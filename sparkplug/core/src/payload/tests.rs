@@ -200,7 +200,7 @@ mod dialects {
     }
 
     #[test]
-    fn uint32_stands_in_the_wide_field_in_that_of_tahu_and_in_the_narrow_one_in_the_strict_one() {
+    fn uint32_is_in_the_wide_field_in_that_of_tahu_and_in_the_narrow_one_in_the_strict_one() {
         use proto::sparkplug_b::{data_set_value, metric, property_value};
         let table = DataSet { columns: vec![("n".into(), DataType::UInt32)], rows: vec![vec![Some(7_u32.into())]] };
         let unit = || Properties::new().with("unit", 7_u32);
@@ -221,7 +221,7 @@ mod dialects {
     }
 
     #[test]
-    fn narrow_signed_numbers_are_told_as_int32_in_that_of_tahu_but_commanded_as_what_they_are() {
+    fn narrow_signed_numbers_are_published_as_int32_in_that_of_tahu_but_commanded_as_what_they_are() {
         let minus_five = proto::sparkplug_b::metric::Value::Int((-5_i32).cast_unsigned());
         for (value, own) in [(Value::Int8(-5), 1), (Value::Int16(-5), 2)] {
             for (form, dialect, datatype) in [
@@ -247,7 +247,7 @@ mod dialects {
             assert_eq!(dialect.to_string().parse(), Ok(dialect));
         }
         let error = "java".parse::<Dialect>().expect_err("no dialect").to_string();
-        assert_eq!(error, "\"java\" is no dialect; write strict or tahu");
+        assert_eq!(error, "\"java\" is not a dialect; write strict or tahu");
     }
 }
 
@@ -295,7 +295,7 @@ mod tolerance {
     }
 
     #[test]
-    fn display_shows_what_the_message_tells() {
+    fn display_shows_what_the_message_holds() {
         let payload = Payload { seq: Some(1), metrics: vec![Metric::new("m", 5u16)], ..Payload::default() };
         let lookup = |_: &str| Some(9);
         let options = EncodeOptions { form: Form::Data, aliases: Some(&lookup), dialect: Dialect::Strict };

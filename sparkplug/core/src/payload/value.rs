@@ -17,10 +17,10 @@ pub enum MetricError {
         /// As on the wire.
         number: u32,
     },
-    /// Neither birth nor message nor value tell the datatype.
-    #[error("it has neither a datatype nor a value that tells one")]
+    /// Neither birth nor message nor value give the datatype.
+    #[error("it has neither a datatype nor a value that implies one")]
     NoDatatype,
-    /// The value stands in a field that this datatype does not use.
+    /// The value is in a field that this datatype does not use.
     #[error("a value of datatype {datatype:?} cannot be read from {field}")]
     ValueField {
         /// The datatype.

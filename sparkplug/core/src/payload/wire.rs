@@ -3,7 +3,7 @@
 //! A key is taken whole, number and wire type together, so that a message is read with one comparison a field. All keys below 16 are one byte,
 //! and so are most lengths and small numbers: they take the short way.
 
-/// What keeps bytes from being a message. Small, so that it costs nothing where all is well; [`super::decode::DecodeError`] tells it to people.
+/// What keeps bytes from being a message. Small, so that it costs nothing where all is well; [`super::decode::DecodeError`] explains it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
     /// The bytes end within a field.
@@ -81,7 +81,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The key of the next field if it is one byte; otherwise, and at the end, what is not a key. Whoever does not know it calls [`Self::next_key`] on a reader
+    /// The key of the next field if it is one byte; otherwise, and at the end, what is not a key. A caller that does not know it calls [`Self::next_key`] on a reader
     /// that stands before it.
     #[inline]
     pub(super) fn short_key(&mut self) -> u8 {

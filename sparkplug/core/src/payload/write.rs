@@ -21,12 +21,12 @@ impl Style {
 
     /// What a metric is declared as. The carrier holds the same number for all signed integers of up to 32 bits.
     fn number_of(self, datatype: DataType) -> u64 {
-        let told = match datatype {
-            // Whoever is commanded knows its own types.
+        let written = match datatype {
+            // The receiver of a command knows its own types.
             DataType::Int8 | DataType::Int16 if self.is_tahu() && self.form != Form::Command => DataType::Int32,
             other => other,
         };
-        told.to_wire().into()
+        written.to_wire().into()
     }
 }
 

@@ -271,7 +271,7 @@ impl<D: PartialEq> Stamp<D> {
 fn followed(accepted: Option<Origin>, from: Option<Origin>, follows: Option<Point>) -> Result<bool, Hold> {
     match (accepted, from) {
         (None, None) => Ok(false),
-        // Accepted before stores were named: the first one that is heard is followed.
+        // Accepted before stores were named: the first one that arrives is followed.
         (None, Some(_)) => Ok(true),
         (Some(_), None) => Err(Hold::NoOrigin),
         (Some(accepted), Some(from)) if from.epoch > accepted.epoch => Ok(true),

@@ -107,7 +107,7 @@ pub enum ReplicaChange<K> {
     Other(DeviceId),
 }
 
-/// The copy. After a death or a loss of messages the last values stay readable; [`Replica::is_current`] and [`Replica::is_complete`] tell.
+/// The copy. After a death or a loss of messages the last values stay readable; [`Replica::is_current`] and [`Replica::is_complete`] say which.
 pub struct Replica<C: Contract> {
     address: EdgeNodeDescriptor,
     in_sync: bool,

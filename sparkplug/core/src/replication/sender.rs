@@ -19,7 +19,7 @@ pub struct Pace {
     pub seed: u64,
 }
 
-/// Something that was sent and is sent again, with growing pauses, until it is answered. `T` tells one thing that is sent from the next.
+/// Something that was sent and is sent again, with growing pauses, until it is answered. `T` distinguishes one thing that is sent from the next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repetition<T> {
     what: T,

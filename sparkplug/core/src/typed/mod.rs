@@ -128,7 +128,7 @@ impl<S> Field<S> {
         Self { datatype: Some(datatype), read: Some(read), optional: false, ..Self::written(name, write) }
     }
 
-    /// A metric that is made of the struct and read into nothing. Where `write` gives None it stands in no message.
+    /// A metric that is made of the struct and read into nothing. Where `write` gives None, no message has it.
     #[must_use]
     pub const fn written(name: &'static str, write: fn(&S) -> Option<Value>) -> Self {
         Self {
@@ -158,7 +158,7 @@ impl<S> Field<S> {
         self
     }
 
-    /// While it is null, or a DataSet without rows, it stands in no birth, and a birth without it is read as null.
+    /// While it is null, or a DataSet without rows, births leave it out, and a birth without it is read as null.
     #[must_use]
     pub const fn omit_null(mut self) -> Self {
         self.optional = true;
@@ -166,7 +166,7 @@ impl<S> Field<S> {
         self
     }
 
-    /// While this is false it stands in no message.
+    /// While this is false, messages leave it out.
     #[must_use]
     pub const fn only_if(mut self, holds: fn(&S) -> bool) -> Self {
         self.only_if = Some(holds);
@@ -194,12 +194,12 @@ impl<S> Field<S> {
         self
     }
 
-    /// None: it is null, or stands in no message at present.
+    /// None: it is null, or messages leave it out at present.
     fn value(&self, of: &S) -> Option<Value> {
         if self.only_if.is_some_and(|holds| !holds(of)) { None } else { (self.write)(of) }
     }
 
-    /// None: it stands in no message at present.
+    /// None: messages leave it out at present.
     fn metric(&self, of: &S, value: Option<Value>, is_birth: bool) -> Option<Metric> {
         let is_empty = |value: &Value| matches!(value, Value::DataSet(table) if table.rows.is_empty());
         let mut metric = match (value, self.datatype) {
@@ -359,8 +359,8 @@ const fn same_text(a: &[u8], b: &[u8]) -> bool {
 /// | attribute | meaning |
 /// |---|---|
 /// | `#[optional]` | a birth may lack it; the field then keeps its default |
-/// | `#[omit_null]` | while it is null, or a DataSet without rows, it stands in no birth |
-/// | `#[only_if(\|this\| ...)]` | of a written one: it stands in no message while this is false |
+/// | `#[omit_null]` | while it is null, or a DataSet without rows, births leave it out |
+/// | `#[only_if(\|this\| ...)]` | of a written one: messages leave it out while this is false |
 /// | `#[at(since)]` | its capture time is kept in that field, UTC ms |
 /// | `#[writable]` | hosts may write it by command: `readOnly` is false |
 /// | `#[properties("engUnit" = "°C")]` | further properties of its births |

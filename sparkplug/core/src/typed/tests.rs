@@ -78,8 +78,8 @@ proptest! {
         let differing: Vec<&Metric> =
             after.iter().filter(|m| value(&before, &m.name) != Some(format!("{:?}", m.value))).collect();
         let changes = b.changes_since(&a);
-        let told: Vec<&Metric> = changes.iter().filter(|m| value(&after, &m.name).is_some()).collect();
-        prop_assert_eq!(told, differing);
+        let of_birth: Vec<&Metric> = changes.iter().filter(|m| value(&after, &m.name).is_some()).collect();
+        prop_assert_eq!(of_birth, differing);
     }
 
     #[test]
@@ -167,7 +167,7 @@ impl form::Columns for Reasons {
 }
 
 #[test]
-fn a_map_is_a_table_and_a_table_that_is_no_map_is_refused_by_its_column() {
+fn a_map_is_a_table_and_a_table_that_is_not_a_map_is_refused_by_its_column() {
     type Map = BTreeMap<u32, String>;
     let read = |value: Value| <form::Table<Reasons> as Form<Map>>::read(Some(&value));
     let map = Map::from([(1, "stopped".to_owned()), (2, String::new())]);

@@ -4,7 +4,7 @@ use super::*;
 use crate::password::REDACTED;
 use crate::server_address::Carrier;
 
-fn told(change: impl FnOnce(&mut MqttConfig)) -> String {
+fn refusal(change: impl FnOnce(&mut MqttConfig)) -> String {
     let mut config = MqttConfig::default();
     change(&mut config);
     config.validate().unwrap_err().to_string()
@@ -68,28 +68,28 @@ fn a_password_in_a_server_address_is_refused_and_not_repeated() {
 
 #[test]
 fn every_refused_value_names_its_key() {
-    assert!(told(|c| c.servers.clear()).starts_with("mqtt.servers is empty"));
-    assert!(told(|c| c.client_id_prefix = "a/b".into()).starts_with("mqtt.client_id_prefix "));
-    assert!(told(|c| c.client_id_prefix.clear()).starts_with("mqtt.client_id_prefix "));
-    assert!(told(|c| c.username = Some(String::new())).starts_with("mqtt.username "));
-    assert!(told(|c| c.password = "x".into()).starts_with("mqtt.password "));
-    assert!(told(|c| c.keep_alive_s = 0).starts_with("mqtt.keep_alive_s "));
-    assert!(told(|c| (c.keep_alive_s, c.protocol) = (4, Protocol::V5)).starts_with("mqtt.keep_alive_s "));
-    assert!(told(|c| c.store = Store::Disk).starts_with("mqtt.store_directory "));
-    assert!(told(|c| c.store_bytes_max = 10).starts_with("mqtt.store_bytes_max "));
-    assert!(told(|c| c.connect_timeout_s = 0).starts_with("mqtt.connect_timeout_s "));
-    assert!(told(|c| c.packet_bytes_max = 10).starts_with("mqtt.packet_bytes_max "));
-    assert!(told(|c| c.waiting_events_max = 0).starts_with("mqtt.waiting_events_max "));
-    assert!(told(|c| c.waiting_bytes_max = 0).starts_with("mqtt.waiting_bytes_max "));
-    assert!(told(|c| c.servers = vec!["mqtts://b".into()]).starts_with("mqtt.ca_file "));
-    assert!(told(|c| c.ca_file = Some("ca.pem".into())).starts_with("mqtt.servers has no mqtts://"));
-    assert!(told(|c| c.cert_file = Some("c.pem".into())).starts_with("mqtt.key_file "));
-    assert!(told(|c| c.key_file = Some("k.pem".into())).starts_with("mqtt.cert_file "));
+    assert!(refusal(|c| c.servers.clear()).starts_with("mqtt.servers is empty"));
+    assert!(refusal(|c| c.client_id_prefix = "a/b".into()).starts_with("mqtt.client_id_prefix "));
+    assert!(refusal(|c| c.client_id_prefix.clear()).starts_with("mqtt.client_id_prefix "));
+    assert!(refusal(|c| c.username = Some(String::new())).starts_with("mqtt.username "));
+    assert!(refusal(|c| c.password = "x".into()).starts_with("mqtt.password "));
+    assert!(refusal(|c| c.keep_alive_s = 0).starts_with("mqtt.keep_alive_s "));
+    assert!(refusal(|c| (c.keep_alive_s, c.protocol) = (4, Protocol::V5)).starts_with("mqtt.keep_alive_s "));
+    assert!(refusal(|c| c.store = Store::Disk).starts_with("mqtt.store_directory "));
+    assert!(refusal(|c| c.store_bytes_max = 10).starts_with("mqtt.store_bytes_max "));
+    assert!(refusal(|c| c.connect_timeout_s = 0).starts_with("mqtt.connect_timeout_s "));
+    assert!(refusal(|c| c.packet_bytes_max = 10).starts_with("mqtt.packet_bytes_max "));
+    assert!(refusal(|c| c.waiting_events_max = 0).starts_with("mqtt.waiting_events_max "));
+    assert!(refusal(|c| c.waiting_bytes_max = 0).starts_with("mqtt.waiting_bytes_max "));
+    assert!(refusal(|c| c.servers = vec!["mqtts://b".into()]).starts_with("mqtt.ca_file "));
+    assert!(refusal(|c| c.ca_file = Some("ca.pem".into())).starts_with("mqtt.servers has no mqtts://"));
+    assert!(refusal(|c| c.cert_file = Some("c.pem".into())).starts_with("mqtt.key_file "));
+    assert!(refusal(|c| c.key_file = Some("k.pem".into())).starts_with("mqtt.cert_file "));
     let tls = |c: &mut MqttConfig| {
         c.servers = vec!["mqtts://b".into()];
         c.ca_file = Some("/nonexistent/ca.pem".into());
     };
-    assert_eq!(told(tls), "mqtt.ca_file: cannot read /nonexistent/ca.pem");
+    assert_eq!(refusal(tls), "mqtt.ca_file: cannot read /nonexistent/ca.pem");
 }
 
 #[test]

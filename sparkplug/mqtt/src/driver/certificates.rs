@@ -48,7 +48,7 @@ impl<M: Machine> Driver<M> {
                     let error = with_sources(&error);
                     tracing::error!(
                         error,
-                        "the certificate files have changed and cannot be used; the session goes on"
+                        "the certificate files have changed and cannot be used; the session continues"
                     );
                 }
             }

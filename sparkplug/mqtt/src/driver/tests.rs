@@ -18,10 +18,10 @@ mod mqtt5;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// Says what it is told to say, and repeats what it hears.
+/// Publishes what a test orders, and repeats what it receives.
 #[derive(Default)]
 struct Script {
-    outputs: VecDeque<Output<Heard>>,
+    outputs: VecDeque<Output<Received>>,
     stopping: bool,
 }
 
@@ -32,7 +32,7 @@ enum Say {
 }
 
 #[derive(Debug, PartialEq)]
-enum Heard {
+enum Received {
     Transport(TransportEvent),
     Stopped,
 }
@@ -40,7 +40,7 @@ enum Heard {
 impl Machine for Script {
     type Input = Say;
     type Refusal = Infallible;
-    type Event = Heard;
+    type Event = Received;
 
     fn input(&mut self, input: Say, _: Now) -> Result<(), Infallible> {
         let actions = match input {
@@ -56,9 +56,9 @@ impl Machine for Script {
 
     fn on_transport(&mut self, event: TransportEvent, _: Now) {
         let over = matches!(event, TransportEvent::Disconnected { .. });
-        self.outputs.push_back(Output::Event(Heard::Transport(event)));
+        self.outputs.push_back(Output::Event(Received::Transport(event)));
         if over && self.stopping {
-            self.outputs.push_back(Output::Event(Heard::Stopped));
+            self.outputs.push_back(Output::Event(Received::Stopped));
         }
     }
 
@@ -68,7 +68,7 @@ impl Machine for Script {
         None
     }
 
-    fn poll_output(&mut self) -> Option<Output<Heard>> {
+    fn poll_output(&mut self) -> Option<Output<Received>> {
         self.outputs.pop_front()
     }
 
@@ -80,8 +80,8 @@ impl Machine for Script {
         matches!(input, Say::Stop)
     }
 
-    fn is_stopped(event: &Heard) -> bool {
-        matches!(event, Heard::Stopped)
+    fn is_stopped(event: &Received) -> bool {
+        matches!(event, Received::Stopped)
     }
 }
 
@@ -98,7 +98,7 @@ fn connect(bd_seq: Option<i64>) -> TransportAction {
 struct Rig {
     server: TcpListener,
     orders: mpsc::Sender<Order<Script>>,
-    events: Events<Heard>,
+    events: Events<Received>,
     stop: Arc<Notify>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -123,13 +123,13 @@ impl Rig {
         timeout(SOON, self.orders.send(order)).await.expect("the inbox takes orders").unwrap();
     }
 
-    async fn heard(&mut self) -> Heard {
+    async fn received(&mut self) -> Received {
         timeout(SOON, self.events.recv()).await.expect("an event comes").expect("the driver runs")
     }
 
     async fn disconnected(&mut self) -> (String, bool) {
-        match self.heard().await {
-            Heard::Transport(TransportEvent::Disconnected { reason, reached }) => (reason, reached),
+        match self.received().await {
+            Received::Transport(TransportEvent::Disconnected { reason, reached }) => (reason, reached),
             other => panic!("{other:?}"),
         }
     }
@@ -139,7 +139,7 @@ impl Rig {
         let mut link = self.accept().await;
         assert!(matches!(link.packet().await, Some(Packet::Connect(_))));
         link.send(Packet::ConnAck(ConnAck::new(ConnectReturnCode::Success, false))).await;
-        assert_eq!(self.heard().await, Heard::Transport(TransportEvent::Connected));
+        assert_eq!(self.received().await, Received::Transport(TransportEvent::Connected));
         link
     }
 
@@ -241,7 +241,7 @@ async fn publishes_leave_in_their_order_also_when_the_server_reads_slowly() {
 }
 
 #[tokio::test]
-async fn subscribed_is_told_after_suback_and_a_refused_filter_ends_the_session_by_name() {
+async fn subscribed_is_reported_after_suback_and_a_refused_filter_ends_the_session_by_name() {
     let mut rig = rig(BdSeqStore::Memory, |_| {}).await;
     let filters =
         vec![("spBv1.0/G/NCMD/E".to_owned(), QoS::AtLeastOnce), ("spBv1.0/STATE/H".to_owned(), QoS::AtLeastOnce)];
@@ -252,7 +252,7 @@ async fn subscribed_is_told_after_suback_and_a_refused_filter_ends_the_session_b
     assert!(rig.events.try_recv().is_err(), "SUBACK is not there yet");
     let granted = SubscribeReasonCode::Success(rumqttc::QoS::AtLeastOnce);
     link.send(Packet::SubAck(SubAck::new(subscribe.pkid, vec![granted, granted]))).await;
-    assert_eq!(rig.heard().await, Heard::Transport(TransportEvent::Subscribed));
+    assert_eq!(rig.received().await, Received::Transport(TransportEvent::Subscribed));
 
     rig.say(vec![TransportAction::Subscribe(filters)]).await;
     let Some(Packet::Subscribe(subscribe)) = link.packet().await else { panic!("no SUBSCRIBE") };
@@ -289,7 +289,7 @@ async fn every_connect_of_edge_node_and_host_is_mqtt_3_1_1_with_clean_session() 
         assert_eq!(packet.protocol, Protocol::V4);
         assert!(packet.clean_session);
         link.send(Packet::ConnAck(ConnAck::new(ConnectReturnCode::Success, false))).await;
-        assert_eq!(rig.heard().await, Heard::Transport(TransportEvent::Connected));
+        assert_eq!(rig.received().await, Received::Transport(TransportEvent::Connected));
         drop(link);
         assert!(rig.disconnected().await.1);
     }
@@ -308,7 +308,7 @@ async fn without_a_place_for_the_bd_seq_there_is_no_connect() {
 }
 
 #[tokio::test]
-async fn a_refused_connect_counts_as_reached_and_one_that_found_nobody_does_not() {
+async fn a_refused_connect_counts_as_reached_and_one_that_found_no_server_does_not() {
     let mut rig = rig(BdSeqStore::Memory, |_| {}).await;
     rig.say(vec![connect(None)]).await;
     let mut link = rig.accept().await;
@@ -351,7 +351,7 @@ async fn disconnect_waits_for_the_acknowledgement_of_what_was_said_before() {
     link.message("spBv1.0/G/NCMD/E").await;
     drop(link);
     for publishes in [1, 2] {
-        assert_eq!(rig.heard().await, Heard::Transport(TransportEvent::Received { publishes }));
+        assert_eq!(rig.received().await, Received::Transport(TransportEvent::Received { publishes }));
     }
     assert_eq!(rig.disconnected().await, ("disconnected".to_owned(), true));
 }
@@ -366,7 +366,7 @@ async fn stop_ends_in_time_with_a_server_that_acknowledges_nothing() {
     assert_eq!(link.topic().await, "bye");
     let (reason, _) = rig.disconnected().await;
     assert!(reason.contains("did not take the farewell in time"), "{reason}");
-    assert_eq!(rig.heard().await, Heard::Stopped);
+    assert_eq!(rig.received().await, Received::Stopped);
     rig.task.await.unwrap();
     assert!(began.elapsed() < DRAIN_MAX + Duration::from_secs(1), "{:?}", began.elapsed());
 }
@@ -388,7 +388,7 @@ async fn stop_does_not_wait_for_a_server_that_takes_no_data() {
     let began = Instant::now();
     rig.stop.notify_one();
     assert_eq!(rig.disconnected().await.0, "the server did not take the farewell in time");
-    assert_eq!(rig.heard().await, Heard::Stopped);
+    assert_eq!(rig.received().await, Received::Stopped);
     timeout(SOON, rig.task).await.expect("it ends").unwrap();
     assert!(began.elapsed() < DRAIN_MAX + Duration::from_secs(1), "{:?}", began.elapsed());
 }
@@ -431,19 +431,19 @@ async fn an_application_that_sleeps_keeps_its_link_and_learns_whose_messages_wer
     let mut messages = 0;
     let mut lost = Vec::new();
     while lost.len() < 3 {
-        match rig.heard().await {
-            Heard::Transport(TransportEvent::Message { topic, .. }) => {
+        match rig.received().await {
+            Received::Transport(TransportEvent::Message { topic, .. }) => {
                 assert_eq!(topic, format!("spBv1.0/G/NDATA/{}", messages % 3), "in order, without a gap");
                 messages += 1;
             }
-            Heard::Transport(TransportEvent::Lost { topic }) => lost.push(topic),
+            Received::Transport(TransportEvent::Lost { topic }) => lost.push(topic),
             other => panic!("{other:?}"),
         }
     }
     assert!((20..=2 * BATCH_MAX + 20).contains(&messages), "{messages}");
     assert_eq!(lost, ["spBv1.0/G/NDATA/0", "spBv1.0/G/NDATA/1", "spBv1.0/G/NDATA/2"]);
     link.message("spBv1.0/G/NDATA/3").await;
-    let Heard::Transport(TransportEvent::Message { topic, .. }) = rig.heard().await else { panic!("no message") };
+    let Received::Transport(TransportEvent::Message { topic, .. }) = rig.received().await else { panic!("no message") };
     assert_eq!(topic, "spBv1.0/G/NDATA/3");
 }
 
@@ -457,7 +457,9 @@ async fn a_short_sleep_of_the_application_loses_nothing() {
     }
     tokio::time::sleep(Duration::from_millis(300)).await;
     for number in 0..200 {
-        let Heard::Transport(TransportEvent::Message { topic, .. }) = rig.heard().await else { panic!("no message") };
+        let Received::Transport(TransportEvent::Message { topic, .. }) = rig.received().await else {
+            panic!("no message")
+        };
         assert_eq!(topic, format!("spBv1.0/G/NDATA/{number}"));
     }
 }

@@ -30,7 +30,7 @@ fn what_was_appended_and_not_forgotten_is_there_after_every_restart() {
     let (mut journal, _) = opened(directory.path());
     journal.apply(&[append(4, b"e"), StoreAction::Forget { below: 5 }]).unwrap();
     assert_eq!(segments(directory.path()), 1, "what is not needed is deleted");
-    // Numbers begin anew, and are not taken for forgotten ones.
+    // Numbers begin again, and are not taken for forgotten ones.
     let (mut journal, records) = opened(directory.path());
     assert!(records.is_empty());
     journal.apply(&[append(0, b"f")]).unwrap();

@@ -29,7 +29,7 @@ pub(super) fn open(
     options.set_transport(transport);
     options.set_keep_alive(config.keep_alive());
     options.set_inflight(IN_FLIGHT_MAX);
-    // A client of 3.1.1 cannot tell the server what it takes, and the end of the session would bring a retained message again with the next one.
+    // A client of 3.1.1 cannot announce to the server what it takes, and the end of the session would bring a retained message again with the next one.
     options.set_max_packet_size(config.packet_bytes_max.saturating_mul(SKIPPED_MAX), config.packet_bytes_max);
     if let Some(username) = &config.username {
         options.set_credentials(username, config.password.expose());
@@ -72,7 +72,7 @@ pub(super) fn filters(filters: Vec<(String, QoS)>) -> impl Iterator<Item = Subsc
     filters.into_iter().map(|(filter, level)| SubscribeFilter::new(filter, qos(level)))
 }
 
-/// Takes out of an event what somebody needs to know. It stays where it is, because it is large.
+/// Takes out of an event what the session needs. It stays where it is, because it is large.
 fn signal(event: &mut Event, packet_bytes_max: usize) -> Option<Signal> {
     Some(match event {
         Event::Incoming(Packet::ConnAck(_)) => Signal::Accepted,
@@ -132,7 +132,7 @@ fn fault(server: &ServerAddress, error: &ConnectionError, max: usize) -> Fault {
     let reached = match error {
         ConnectionError::ConnectionRefused(_) | ConnectionError::NotConnAck(_) | ConnectionError::MqttState(_) => true,
         // It cannot be known how far the CONNECT came. A will that the server does hold would name the session after it dead if that had the
-        // same bdSeq; a bdSeq that is left out harms nobody.
+        // same bdSeq; a bdSeq that is left out does no harm.
         ConnectionError::NetworkTimeout => true,
         _ => false,
     };

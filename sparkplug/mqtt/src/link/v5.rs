@@ -42,7 +42,7 @@ pub(super) fn open(
         options.set_credentials(username, config.password.expose());
     }
     if let Some(will) = will {
-        // A death that is told late is worth little: no Will Delay Interval.
+        // A death that is published late is worth little: no Will Delay Interval.
         let properties = LastWillProperties {
             delay_interval: Some(0),
             payload_format_indicator: None,
@@ -98,7 +98,7 @@ pub(super) fn filters(filters: Vec<(String, QoS)>) -> impl Iterator<Item = Filte
     filters.into_iter().map(|(filter, level)| Filter::new(filter, qos(level)))
 }
 
-/// Takes out of an event what somebody needs to know. It stays where it is, because it is large.
+/// Takes out of an event what the session needs. It stays where it is, because it is large.
 fn signal(event: &mut Event) -> Result<Option<Signal>, &'static str> {
     Ok(Some(match event {
         Event::Incoming(Packet::ConnAck(_)) => Signal::Accepted,

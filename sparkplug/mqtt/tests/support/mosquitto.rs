@@ -39,7 +39,7 @@ impl Mosquitto {
     }
 
     pub fn with(settings: Settings<'_>) -> Self {
-        // The free port may be taken by somebody else before Mosquitto binds it; then another one is tried.
+        // The free port may be taken by another process before Mosquitto binds it; then another one is tried.
         for _ in 0..5 {
             let directory = tempfile::tempdir().unwrap();
             let address = port::free();
@@ -115,7 +115,7 @@ fn spawn(directory: &Path) -> Child {
     PROGRAMS.into_iter().find_map(|program| start(program).ok()).expect("mosquitto is installed")
 }
 
-/// Waits until it says that it runs. That its port answers would not do: it may be somebody else's.
+/// Waits until it says that it runs. That its port answers would not do: it may be another process's.
 fn ready(directory: &Path, process: &mut Child) -> bool {
     let until = Instant::now() + Duration::from_secs(30);
     while Instant::now() < until {

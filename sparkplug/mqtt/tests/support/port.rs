@@ -1,10 +1,10 @@
-//! Ports on loopback that nobody takes by accident. Included by path wherever a test tells a server where to listen, or starts one again where it was.
+//! Ports on loopback that no process takes by accident. Included by path wherever a test names the port of a server, or starts one again where it was.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
-/// Ports from here up to those that the system gives to whoever asks for any.
+/// Ports from here up to those that the system gives to a process that asks for any.
 const FIRST: u16 = 20_000;
 
 /// A free port. It lies outside the range from which the system serves connections and listeners that ask for any port, and all test processes of the machine count

@@ -55,7 +55,7 @@ impl Proxy {
         self.stalled.send_replace(true);
     }
 
-    /// What was stalled goes on.
+    /// What was stalled continues.
     pub fn resume(&self) {
         self.stalled.send_replace(false);
     }

@@ -38,7 +38,7 @@ pub async fn ten_thousand_devices(mqtt: &MqttConfig) {
     complete(&mut first).await;
     eprintln!("replicated after {:?}", began.elapsed());
 
-    // All of it again in one go, for somebody who comes late; the first host takes it as well.
+    // All of it again in one go, for a host that comes late; the first host takes it as well.
     let late = Instant::now();
     let mut second = start_host("second").await;
     tokio::join!(complete(&mut second), complete(&mut first));

@@ -157,7 +157,7 @@ fn device_rebirth_sends_the_values_of_the_device_again() {
     bench.expect(&[]);
     bench.pass(Duration::from_secs(1));
     bench.expect(&["DDATA E/D 4 x=Int32(1)"]);
-    // Who has such a metric is told as well.
+    // An entity that has such a metric gets it as well.
     bench.command("spBv1.0/G/DCMD/E/O", rebirth());
     bench.expect(&[
         "command O Device Control/Rebirth=Boolean(true) at Some(7)",

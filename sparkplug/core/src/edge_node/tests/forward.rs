@@ -93,7 +93,7 @@ fn without_a_store_nothing_is_kept() {
 }
 
 #[test]
-fn live_data_that_may_have_been_lost_with_the_session_is_told_again() {
+fn live_data_that_may_have_been_lost_with_the_session_is_sent_again() {
     let mut bench = Bench::born(with(StoreConfig::default()));
     bench.set(None, temperature(21.0, 11));
     bench.received_all();
@@ -198,7 +198,7 @@ fn a_full_store_drops_the_oldest_or_the_newest_as_configured_and_says_so() {
 }
 
 #[test]
-fn values_between_two_births_are_kept_also_when_the_births_were_never_told() {
+fn values_between_two_births_are_kept_also_when_the_births_were_never_sent() {
     let mut bench = Bench::new(with(StoreConfig::default()), temperature(1.0, 1));
     // Declared and changed before the first session; transient values are not for history.
     bench.set(None, temperature(2.0, 2));
@@ -288,7 +288,7 @@ fn what_the_application_calls_historical_goes_through_the_store_while_offline() 
 #[derive(Debug, Clone)]
 enum Step {
     Count(u8),
-    /// The session ends; so many publishes that nobody knows of had arrived.
+    /// The session ends; so many unconfirmed publishes had arrived.
     Lose(u8),
     Received(u8),
     Return,
@@ -299,7 +299,7 @@ enum Step {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever happens to the link, every value is told to the server: live, in a birth, or as history.
+    /// Whatever happens to the link, the server receives every value: live, in a birth, or as history.
     #[test]
     fn no_value_is_lost(
         steps in proptest::collection::vec(prop_oneof![

@@ -178,7 +178,7 @@ proptest! {
                 watch.output(&output);
             }
         }
-        // Left alone in a good session it ends up born, with everything told.
+        // Left alone in a good session it ends up born, with everything published.
         bench.lose(true);
         bench.pass(Duration::from_secs(60));
         bench.go_online();

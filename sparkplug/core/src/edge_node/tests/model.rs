@@ -74,17 +74,17 @@ fn metrics(values: &Values) -> Vec<Metric> {
     values.iter().map(|(metric, value)| Metric::string(name(*metric), text(*value).as_deref())).collect()
 }
 
-/// A metric that was told: name, value, alias.
-type Told = (u8, Option<u8>, u64);
+/// A metric that was published: name, value, alias.
+type Published = (u8, Option<u8>, u64);
 
-/// What is true, and what the server was told.
+/// What is true, and what the server has received.
 struct Reference {
     aliases: bool,
     bd_seq: i64,
     seq: u64,
     next_alias: u64,
-    node: Vec<Told>,
-    devices: BTreeMap<u8, Vec<Told>>,
+    node: Vec<Published>,
+    devices: BTreeMap<u8, Vec<Published>>,
     lines: Vec<String>,
 }
 
@@ -99,12 +99,12 @@ impl Reference {
     }
 
     fn birth_of(&mut self, device: Option<u8>) {
-        let told = device.map_or(&self.node, |device| &self.devices[&device]);
-        let metric = |(metric, value, alias): &Told| {
+        let published = device.map_or(&self.node, |device| &self.devices[&device]);
+        let metric = |(metric, value, alias): &Published| {
             let alias = if self.aliases { format!("#{alias}") } else { String::new() };
             format!("{}{alias}={}", name(*metric), shown(*value, "Some(String)"))
         };
-        let mut metrics: Vec<String> = told.iter().map(metric).collect();
+        let mut metrics: Vec<String> = published.iter().map(metric).collect();
         if device.is_none() {
             self.seq = 0;
             let own = [format!("bdSeq=Int64({})", self.bd_seq), "Node Control/Rebirth=Boolean(false)".to_owned()];
@@ -121,15 +121,15 @@ impl Reference {
         self.lines.push(format!("born {} {rebirth}", self.bd_seq));
     }
 
-    /// What becomes of values: the metrics that were known and differ are told, those that were not need a birth.
+    /// What becomes of values: the metrics that were known and differ are published, those that were not need a birth.
     fn take(&mut self, device: Option<u8>, values: &Values) -> bool {
-        let told = match device {
+        let published = match device {
             None => &mut self.node,
             Some(device) => self.devices.get_mut(&device).expect("it exists"),
         };
         let (mut changed, mut is_larger) = (Vec::new(), false);
         for (metric, value) in values {
-            match told.iter_mut().find(|(known, ..)| known == metric) {
+            match published.iter_mut().find(|(known, ..)| known == metric) {
                 Some((_, known, _)) if known == value => {}
                 Some((_, known, alias)) => {
                     *known = *value;
@@ -138,12 +138,12 @@ impl Reference {
                 }
                 None => {
                     is_larger = true;
-                    told.push((*metric, *value, self.next_alias));
+                    published.push((*metric, *value, self.next_alias));
                     self.next_alias += 1;
                 }
             }
         }
-        // A device is born anew with its new values; of a node the old metrics are told before.
+        // A device is born again with its new values; of a node the old metrics are published before.
         if !changed.is_empty() && (!is_larger || device.is_none()) {
             self.line("DATA", device, &changed);
         }
@@ -157,8 +157,8 @@ impl Reference {
 
     fn device_birth(&mut self, device: u8, values: &Values) {
         let known = self.devices.get(&device);
-        let names: Option<Vec<u8>> = known.map(|told| {
-            let mut names: Vec<u8> = told.iter().map(|(metric, ..)| *metric).collect();
+        let names: Option<Vec<u8>> = known.map(|published| {
+            let mut names: Vec<u8> = published.iter().map(|(metric, ..)| *metric).collect();
             names.sort_unstable();
             names
         });
@@ -167,19 +167,19 @@ impl Reference {
             return;
         }
         let alias_of = |metric: &u8| {
-            known.and_then(|told| told.iter().find(|(known, ..)| known == metric)).map(|(_, _, alias)| *alias)
+            known.and_then(|published| published.iter().find(|(known, ..)| known == metric)).map(|(_, _, alias)| *alias)
         };
         let mut next_alias = self.next_alias;
-        let mut told = Vec::new();
+        let mut published = Vec::new();
         for (metric, value) in values {
             let alias = alias_of(metric).unwrap_or_else(|| {
                 next_alias += 1;
                 next_alias - 1
             });
-            told.push((*metric, *value, alias));
+            published.push((*metric, *value, alias));
         }
         self.next_alias = next_alias;
-        let was_born = self.devices.insert(device, told).is_some();
+        let was_born = self.devices.insert(device, published).is_some();
         if was_born {
             self.renew(device);
         } else {
@@ -262,12 +262,12 @@ impl World {
                 self.reference.births(true);
             }
             Step::Write { device, metric, value } => {
-                let told = match device {
+                let published = match device {
                     None => Some(&self.reference.node),
                     Some(device) => self.reference.devices.get(device),
                 };
-                let Some(told) = told.filter(|told| !told.is_empty()) else { return };
-                let name = name(told[metric % told.len()].0);
+                let Some(published) = published.filter(|published| !published.is_empty()) else { return };
+                let name = name(published[metric % published.len()].0);
                 let (topic, whose) = match device {
                     None => ("spBv1.0/G/NCMD/E".to_owned(), "-".to_owned()),
                     Some(device) => (format!("spBv1.0/G/DCMD/E/d{device}"), format!("d{device}")),

@@ -275,7 +275,7 @@ fn current_values_of_a_metric_go_out_in_the_order_of_their_times() {
     bench.update(NodeUpdate::Historical { device: None, metrics: vec![Metric::new("Temperature", 0.5).at(1)] });
     values(&mut bench);
     bench.pass(Duration::from_secs(1));
-    let mut told: BTreeMap<(String, String), Vec<u64>> = BTreeMap::new();
+    let mut sent: BTreeMap<(String, String), Vec<u64>> = BTreeMap::new();
     let mut history = Vec::new();
     for output in bench.outputs() {
         let NodeOutput::Transport(TransportAction::Publish(p)) = output else { continue };
@@ -285,13 +285,13 @@ fn current_values_of_a_metric_go_out_in_the_order_of_their_times() {
             if metric.is_historical {
                 history.push(stamp);
             } else {
-                told.entry((place.clone(), metric.name.expect("no aliases").to_string())).or_default().push(stamp);
+                sent.entry((place.clone(), metric.name.expect("no aliases").to_string())).or_default().push(stamp);
             }
         }
     }
     assert_eq!(history, [1]);
-    assert_eq!(told.len(), 3, "{told:?}");
-    for ((place, name), stamps) in &told {
+    assert_eq!(sent.len(), 3, "{sent:?}");
+    for ((place, name), stamps) in &sent {
         assert!(stamps.is_sorted(), "{place} {name}: {stamps:?}");
         assert!(place == "/B" || stamps.len() > 10 && stamps.last() == Some(&31), "{place} {name}: {stamps:?}");
     }
@@ -394,7 +394,7 @@ fn templates_are_defined_in_the_nbirth_and_instances_are_complete() {
     assert!(refused(of_t(vec![Metric::new("x", 1u16)])), "a member has another type");
     bench.update(of_t(vec![x(1)]));
     bench.update(of_t(vec![x(2)]));
-    // Another definition is told by births, not by data.
+    // Births publish another definition, data do not.
     bench.set(None, vec![Metric::new("T", template(None, vec![x(9)]))]);
     assert_eq!(names(bench.lines()), ["DBIRTH E/D 1", "DDATA E/D 2", "NBIRTH E 0", "DBIRTH E/D 1", "born 0 true"]);
 }

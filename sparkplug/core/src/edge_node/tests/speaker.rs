@@ -1,4 +1,4 @@
-//! Two processes with one Edge Node id: whatever the order, exactly one of them goes on, and every host is left with its births.
+//! Two processes with one Edge Node id: whatever the order, exactly one of them continues, and every host is left with its births.
 
 use proptest::prelude::*;
 
@@ -124,7 +124,7 @@ impl Server {
 }
 
 #[test]
-fn a_birth_names_the_process_and_the_own_one_disturbs_nobody() {
+fn a_birth_names_the_process_and_the_own_one_disturbs_no_process() {
     let mut bench = Bench::new(speaker("a", false), vec![Metric::new("Temperature", 20.0f64)]);
     bench.go_online();
     let outputs = bench.outputs();
@@ -236,7 +236,7 @@ fn a_death_that_hosts_take_for_the_own_one_is_answered_by_births_and_no_other() 
 }
 
 #[test]
-fn births_without_a_process_are_answered_and_end_nobody() {
+fn births_without_a_process_are_answered_and_end_no_process() {
     let mut bench = Bench::new(speaker("a", false), node_metrics());
     bench.go_online();
     bench.outputs();
@@ -266,7 +266,7 @@ fn who_was_established_once_takes_nothing_over_after_it_lost_its_session() {
 }
 
 #[test]
-fn what_is_retained_displaces_nobody_and_is_answered_by_nobody() {
+fn what_is_retained_displaces_no_process_and_is_not_answered() {
     let mut bench = Bench::new(speaker("a", false), node_metrics());
     bench.go_online();
     bench.outputs();
@@ -345,7 +345,7 @@ proptest! {
         let born = server.born();
         prop_assert!(born.len() <= 1, "born: {born:?}");
         prop_assert_eq!(server.alive.map(|(index, _)| index), born.first().copied());
-        // One that is displaced gives way to one that goes on.
+        // One that is displaced gives way to one that continues.
         prop_assert!(server.processes.is_empty() || born.len() == 1);
     }
 }
@@ -363,7 +363,7 @@ fn ask(bench: &mut Bench, value: f64) {
 }
 
 #[test]
-fn commands_wait_until_nobody_can_object_and_come_in_order() {
+fn commands_wait_until_no_process_can_object_and_come_in_order() {
     let mut bench = Bench::new(waiting("a", false), vec![Metric::new("Temperature", 20.0f64)]);
     bench.on(TransportEvent::Connected);
     ask(&mut bench, 1.0);

@@ -1,4 +1,4 @@
-//! Several servers: where a node is, what of it is told, whom commands go to.
+//! Several servers: where a node is, what of it is reported, where commands go.
 
 use super::*;
 use crate::seq::BdSeq;
@@ -50,12 +50,12 @@ impl Merged {
     /// Two servers, both online.
     fn online() -> Self {
         let mut merged = Self(HostMerge::new(2));
-        merged.hears(0, HostEvent::Online, &["online"]);
-        merged.hears(1, HostEvent::Online, &[]);
+        merged.receives(0, HostEvent::Online, &["online"]);
+        merged.receives(1, HostEvent::Online, &[]);
         merged
     }
 
-    fn hears(&mut self, server: usize, event: HostEvent, expected: &[&str]) {
+    fn receives(&mut self, server: usize, event: HostEvent, expected: &[&str]) {
         self.0.on_event(server, event);
         self.expect(expected);
     }
@@ -75,64 +75,64 @@ impl Merged {
 #[test]
 fn it_is_online_with_the_first_session_and_offline_with_the_last() {
     let mut merged = Merged::online();
-    merged.hears(0, lost(), &[]);
-    merged.hears(1, lost(), &["offline cut"]);
-    // Attempts that fail are told as by a single session.
-    merged.hears(0, lost(), &["offline cut"]);
-    merged.hears(1, HostEvent::Online, &["online"]);
+    merged.receives(0, lost(), &[]);
+    merged.receives(1, lost(), &["offline cut"]);
+    // Attempts that fail are reported as by a single session.
+    merged.receives(0, lost(), &["offline cut"]);
+    merged.receives(1, HostEvent::Online, &["online"]);
     merged.asks(HostRequest::Stop, &["0: stop", "1: stop"]);
-    merged.hears(1, HostEvent::Stopped, &[]);
-    merged.hears(0, HostEvent::Stopped, &["stopped"]);
+    merged.receives(1, HostEvent::Stopped, &[]);
+    merged.receives(0, HostEvent::Stopped, &["stopped"]);
 }
 
 #[test]
-fn commands_go_where_the_node_is_and_everywhere_while_nobody_knows() {
+fn commands_go_where_the_node_is_and_everywhere_while_that_is_unknown() {
     let mut merged = Merged::online();
     merged.asks(rebirth(), &["0: rebirth", "1: rebirth"]);
-    merged.hears(1, birth(5), &["birth 5"]);
+    merged.receives(1, birth(5), &["birth 5"]);
     merged.asks(rebirth(), &["1: rebirth"]);
-    merged.hears(1, data(), &["data"]);
-    merged.hears(1, death(), &["death"]);
+    merged.receives(1, data(), &["data"]);
+    merged.receives(1, death(), &["death"]);
     merged.asks(rebirth(), &["0: rebirth", "1: rebirth"]);
 }
 
 #[test]
 fn a_node_that_moved_is_where_its_latest_birth_came_from_whatever_the_old_server_still_says() {
     let mut merged = Merged::online();
-    merged.hears(0, birth(5), &["birth 5"]);
-    merged.hears(1, birth(9), &["0: forget", "birth 9"]);
-    merged.hears(0, data(), &[]);
-    merged.hears(0, death(), &[]);
-    merged.hears(0, HostEvent::NodeStale { node: node("E"), reason: "old".to_owned() }, &[]);
+    merged.receives(0, birth(5), &["birth 5"]);
+    merged.receives(1, birth(9), &["0: forget", "birth 9"]);
+    merged.receives(0, data(), &[]);
+    merged.receives(0, death(), &[]);
+    merged.receives(0, HostEvent::NodeStale { node: node("E"), reason: "old".to_owned() }, &[]);
     // The old server passes on an old birth late.
-    merged.hears(0, birth(5), &["0: forget"]);
-    merged.hears(1, data(), &["data"]);
+    merged.receives(0, birth(5), &["0: forget"]);
+    merged.receives(1, data(), &["data"]);
     merged.asks(rebirth(), &["1: rebirth"]);
     // Back again.
-    merged.hears(0, birth(12), &["1: forget", "birth 12"]);
+    merged.receives(0, birth(12), &["1: forget", "birth 12"]);
 }
 
 #[test]
 fn a_lost_server_makes_its_nodes_stale_and_only_those() {
     let mut merged = Merged::online();
-    merged.hears(0, birth(5), &["birth 5"]);
-    merged.hears(1, lost(), &[]);
-    merged.hears(0, data(), &["data"]);
-    merged.hears(1, HostEvent::Online, &[]);
-    merged.hears(0, lost(), &["stale its server is lost: cut"]);
-    merged.hears(0, data(), &[]);
+    merged.receives(0, birth(5), &["birth 5"]);
+    merged.receives(1, lost(), &[]);
+    merged.receives(0, data(), &["data"]);
+    merged.receives(1, HostEvent::Online, &[]);
+    merged.receives(0, lost(), &["stale its server is lost: cut"]);
+    merged.receives(0, data(), &[]);
     // Its clock was set back meanwhile; that does not matter to a node that is not alive.
-    merged.hears(1, birth(3), &["0: forget", "birth 3"]);
+    merged.receives(1, birth(3), &["0: forget", "birth 3"]);
 }
 
 #[test]
 fn an_expected_node_is_asked_for_on_every_server_until_it_is_somewhere() {
     let mut merged = Merged::online();
     merged.asks(HostRequest::Expect { node: node("E") }, &["0: expect", "1: expect"]);
-    merged.hears(0, birth(5), &["1: forget", "birth 5"]);
-    merged.hears(0, death(), &["1: expect", "death"]);
-    merged.hears(1, birth(6), &["0: forget", "birth 6"]);
-    merged.hears(1, lost(), &["0: expect", "stale its server is lost: cut"]);
+    merged.receives(0, birth(5), &["1: forget", "birth 5"]);
+    merged.receives(0, death(), &["1: expect", "death"]);
+    merged.receives(1, birth(6), &["0: forget", "birth 6"]);
+    merged.receives(1, lost(), &["0: expect", "stale its server is lost: cut"]);
     merged.asks(HostRequest::Forget { node: node("E") }, &["0: forget", "1: forget"]);
-    merged.hears(0, birth(7), &["birth 7"]);
+    merged.receives(0, birth(7), &["birth 7"]);
 }

@@ -111,7 +111,7 @@ fn no_packet_after_a_death_revives_a_node_but_a_birth() {
 #[test]
 fn a_birth_older_than_the_known_one_is_checked_by_asking() {
     let mut bench = Bench::with_node(config());
-    // The clock of the node was set back, or the packet is old: the answer tells.
+    // The clock of the node was set back, or the packet is old: the answer shows which.
     bench.nbirth(1, 500, vec![]);
     bench.expect(&[
         "E stale: an NBIRTH is older than the one before it",
@@ -156,7 +156,7 @@ fn aliases_and_types_come_from_the_birth() {
     ]);
     let node = bench.machine.node(&e()).expect("known");
     assert_eq!(node.metric("S").and_then(|m| m.metric.value.clone()), Some(Value::UInt8(200)));
-    // Alias tables begin anew with each birth.
+    // Alias tables begin again with each birth.
     bench.nbirth(0, 3, vec![Metric::new("T", 1i8)]);
     bench.outputs();
     bench.receive("spBv1.0/G/NDATA/E", message("NDATA", Some(1), 4, vec![Metric::new("T", -2i8)], Some(&aliases)));
@@ -164,7 +164,7 @@ fn aliases_and_types_come_from_the_birth() {
 }
 
 #[test]
-fn historical_values_are_told_but_do_not_become_current() {
+fn historical_values_are_reported_but_do_not_become_current() {
     let mut bench = Bench::with_node(config());
     let metrics = vec![Metric::new("T", 1.0f64).at(1).historical(), Metric::new("T", 2.0f64).at(2).historical()];
     bench.send("NDATA", None, Some(2), 2000, metrics);

@@ -99,7 +99,7 @@ fn nodes_of_one_kind_share_what_they_have_in_common() {
 }
 
 #[test]
-fn what_nobody_uses_any_more_is_forgotten() {
+fn what_is_not_used_any_more_is_forgotten() {
     let mut bench = Bench::online(config());
     for session in 0..2_000 {
         // One node, born again and again with other names.

@@ -213,7 +213,7 @@ proptest! {
             bench.advance_to(step.unwrap_or_default().max(bench.now.mono + Duration::from_millis(1)));
             line.turn(&mut node, &mut bench, &mut random, false);
         }
-        let view = bench.machine.node(&e()).expect("heard");
+        let view = bench.machine.node(&e()).expect("a message of it arrived");
         prop_assert_eq!(view.liveness(), Liveness::Alive);
         let own = |m: MetricView| (!matches!(&*m.metric.name, "bdSeq" | "Node Control/Rebirth")).then(|| m.metric.clone());
         prop_assert_eq!(Some(view.metrics().filter_map(own).collect::<Vec<_>>()), node.metrics(None));
@@ -245,7 +245,7 @@ impl Line {
                 }
                 NodeOutput::Transport(TransportAction::Publish(p)) => match random.next() % 20 {
                     // An NBIRTH is not lost here: when nothing followed the births before it, what follows it carries the expected `seq`,
-                    // and no host can tell (see the module's documentation).
+                    // and no host can notice it (see the module's documentation).
                     0 if faulty && !p.topic.contains("/NBIRTH/") => {}
                     1 if faulty => self.in_flight.extend([p.clone(), p]),
                     2 if faulty => self.in_flight.insert(0, p),

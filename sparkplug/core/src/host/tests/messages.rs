@@ -1,4 +1,4 @@
-//! Metrics that are messages: told as they come, whatever is thought of the node.
+//! Metrics that are messages: reported as they come, in whatever condition the node is.
 
 use super::*;
 
@@ -15,13 +15,13 @@ fn said(bench: &mut Bench) -> Vec<String> {
 }
 
 #[test]
-fn messages_are_told_before_a_birth_after_a_death_out_of_order_and_in_births_that_are_not_believed() {
+fn messages_are_reported_before_a_birth_after_a_death_out_of_order_and_in_births_that_are_not_believed() {
     let mut bench = Bench::online(with_messages());
     let spoken = [r"E says Hello=Bytes([7])".to_owned()];
-    // No birth was heard.
+    // No birth arrived.
     bench.send("NDATA", None, Some(9), 1000, vec![hello(&[7]), Metric::new("T", 1.0f64)]);
     assert_eq!(said(&mut bench), spoken);
-    // A birth of somebody else, from the future, and its death.
+    // A birth by another client, from the future, and its death.
     bench.nbirth(5, 9_000_000, vec![Metric::new("Hello", "nothing")]);
     bench.ndeath(5);
     bench.outputs();
@@ -43,7 +43,7 @@ fn messages_are_told_before_a_birth_after_a_death_out_of_order_and_in_births_tha
 }
 
 #[test]
-fn a_birth_of_somebody_else_does_not_decide_which_commands_are_sent() {
+fn a_birth_by_another_client_does_not_decide_which_commands_are_sent() {
     let mut bench = Bench::online(with_messages());
     bench.nbirth(0, 1000, vec![Metric::new("Answer", "text")]);
     bench.outputs();
@@ -52,7 +52,7 @@ fn a_birth_of_somebody_else_does_not_decide_which_commands_are_sent() {
 }
 
 #[test]
-fn messages_are_told_of_nodes_for_which_there_is_no_room() {
+fn messages_are_reported_of_nodes_for_which_there_is_no_room() {
     let mut bench = Bench::online(HostConfig { nodes_max: 1, ..with_messages() });
     bench.nbirth(0, 1000, vec![]);
     bench.outputs();

@@ -10,9 +10,9 @@ const NODES: usize = 3;
 const DEVICES: usize = 2;
 
 /// A metric of a birth: which of a few names, type, value, property.
-type Told = (u8, u8, u8, Option<u8>);
+type BirthMetric = (u8, u8, u8, Option<u8>);
 
-/// A change: which metric of the birth, what value, and how it is told.
+/// A change: which metric of the birth, what value, and how it is sent.
 type Change = (u8, u8, How);
 
 #[derive(Debug, Clone, Copy)]
@@ -29,12 +29,12 @@ enum Step {
     NodeBirth {
         node: usize,
         aliases: bool,
-        told: Vec<Told>,
+        metrics: Vec<BirthMetric>,
     },
     DeviceBirth {
         node: usize,
         device: usize,
-        told: Vec<Told>,
+        metrics: Vec<BirthMetric>,
     },
     Data {
         node: usize,
@@ -71,7 +71,7 @@ enum Step {
     },
 }
 
-fn told() -> impl Strategy<Value = Vec<Told>> {
+fn metrics() -> impl Strategy<Value = Vec<BirthMetric>> {
     proptest::collection::vec((0..6_u8, 0..5_u8, any::<u8>(), proptest::option::weighted(0.3, 0..3_u8)), 0..6)
 }
 
@@ -89,8 +89,8 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
 fn step() -> impl Strategy<Value = Step> {
     let device = || proptest::option::of(0..DEVICES);
     prop_oneof![
-        4 => (0..NODES, any::<bool>(), told()).prop_map(|(node, aliases, told)| Step::NodeBirth { node, aliases, told }),
-        4 => (0..NODES, 0..DEVICES, told()).prop_map(|(node, device, told)| Step::DeviceBirth { node, device, told }),
+        4 => (0..NODES, any::<bool>(), metrics()).prop_map(|(node, aliases, metrics)| Step::NodeBirth { node, aliases, metrics }),
+        4 => (0..NODES, 0..DEVICES, metrics()).prop_map(|(node, device, metrics)| Step::DeviceBirth { node, device, metrics }),
         8 => (0..NODES, device(), changes()).prop_map(|(node, device, changes)| Step::Data { node, device, changes }),
         2 => (0..NODES, device(), changes(), changes())
             .prop_map(|(node, device, first, second)| Step::Swapped { node, device, first, second }),
@@ -176,12 +176,12 @@ impl World {
         (name(of, device, node), message(&format!("N{of}"), Some(seq), self.time, metrics, aliases))
     }
 
-    fn birth(&mut self, node: usize, device: Option<usize>, told: &[Told]) -> Sent {
+    fn birth(&mut self, node: usize, device: Option<usize>, born: &[BirthMetric]) -> Sent {
         let mut metrics = Vec::new();
         if device.is_none() {
             metrics.push(Metric::new("bdSeq", self.nodes[node].bd_seq));
         }
-        for (name, datatype, n, property) in told {
+        for (name, datatype, n, property) in born {
             let name = format!("m{name}");
             if metrics.iter().all(|metric: &Metric| *metric.name != *name) {
                 let properties = property.map_or_else(Properties::new, |p| Properties::new().with("p", u32::from(p)));
@@ -202,7 +202,7 @@ impl World {
         if changeable.is_empty() || self.nodes[node].liveness != Some(Liveness::Alive) {
             return None;
         }
-        let mut told = Vec::new();
+        let mut sent = Vec::new();
         for (which, n, how) in changes {
             let known = changeable[usize::from(*which) % changeable.len()];
             let kind = match known.datatype {
@@ -213,7 +213,7 @@ impl World {
                 _ => 4,
             };
             let metric = Metric::new(known.name.clone(), value(kind, *n));
-            told.push(match how {
+            sent.push(match how {
                 How::Plain => metric,
                 How::Null => Metric::null(known.name.clone(), known.datatype),
                 How::Historical => metric.historical().at(7),
@@ -221,14 +221,14 @@ impl World {
                 How::Property(p) => metric.with_properties(Properties::new().with("p", u32::from(*p))),
             });
         }
-        let (topic, payload) = self.encode("DATA", node, device, told.clone());
+        let (topic, payload) = self.encode("DATA", node, device, sent.clone());
         let time = self.time;
         let known = &mut self.nodes[node];
         let current = match device {
             None => &mut known.metrics,
             Some(device) => &mut known.devices.get_mut(&device)?.0,
         };
-        for metric in &mut told {
+        for metric in &mut sent {
             metric.timestamp.get_or_insert(time);
             let slot = current.iter_mut().find(|known| known.name == metric.name)?;
             if !metric.is_historical {
@@ -238,7 +238,7 @@ impl World {
                 *slot = metric.clone();
             }
         }
-        Some(Sent { topic, payload, event: Some(told) })
+        Some(Sent { topic, payload, event: Some(sent) })
     }
 
     fn receive(&mut self, node: usize, sent: Sent) {
@@ -248,7 +248,7 @@ impl World {
         self.nodes[node].last = Some((sent.topic, sent.payload));
     }
 
-    /// Metrics of the births and data that were told.
+    /// Metrics of the births and data that were reported.
     fn events(&mut self) -> Vec<Vec<Metric>> {
         let metrics = |output: HostOutput| match output {
             HostOutput::Event(HostEvent::NodeBirth { metrics, .. } | HostEvent::DeviceBirth { metrics, .. }) => {
@@ -271,17 +271,17 @@ impl World {
     fn take(&mut self, step: &Step) {
         self.bench.advance_to(self.bench.now.mono + Duration::from_millis(1));
         match step {
-            Step::NodeBirth { node, aliases, told } => {
+            Step::NodeBirth { node, aliases, metrics } => {
                 let known = &mut self.nodes[*node];
                 (known.seq, known.aliases, known.bd_seq) = (0, *aliases, (known.bd_seq + 1) % 256);
-                let sent = self.birth(*node, None, told);
+                let sent = self.birth(*node, None, metrics);
                 let known = &mut self.nodes[*node];
                 (known.liveness, known.metrics) = (Some(Liveness::Alive), sent.event.clone().unwrap_or_default());
                 known.devices.clear();
                 self.receive(*node, sent);
             }
-            Step::DeviceBirth { node, device, told } if self.is_alive(*node) => {
-                let sent = self.birth(*node, Some(*device), told);
+            Step::DeviceBirth { node, device, metrics } if self.is_alive(*node) => {
+                let sent = self.birth(*node, Some(*device), metrics);
                 self.nodes[*node].devices.insert(*device, (sent.event.clone().unwrap_or_default(), true));
                 self.receive(*node, sent);
             }
@@ -323,7 +323,7 @@ impl World {
                 }
             }
             Step::Unknown { node, device } if self.is_alive(*node) => {
-                let metrics = vec![Metric::new("nobody knows it", true)];
+                let metrics = vec![Metric::new("not in the birth", true)];
                 let (topic, payload) = self.encode("DATA", *node, *device, metrics);
                 self.bench.receive(&topic, payload);
                 assert_eq!(self.events(), Vec::<Vec<Metric>>::new());

@@ -32,7 +32,7 @@ fn a_host_that_comes_online_has_every_living_node_reborn() {
 }
 
 #[test]
-fn the_session_hears_every_state_only_where_it_is_to_serve() {
+fn the_session_subscribes_to_every_state_only_where_it_serves() {
     let subscription = |config| {
         let mut bench = Bench::new(config);
         bench.on(TransportEvent::Connected);
@@ -46,7 +46,7 @@ fn the_session_hears_every_state_only_where_it_is_to_serve() {
 }
 
 #[test]
-fn who_asks_for_itself_and_who_was_heard_before_is_not_served() {
+fn a_host_that_asks_itself_or_that_was_online_before_is_not_served() {
     let mut bench = with_node(for_hosts());
     comes(&mut bench, "Own-Monitor", true, 1);
     comes(&mut bench, "H", true, 1);

@@ -63,7 +63,7 @@ fn a_gap_is_waited_for_as_long_as_the_configuration_says() {
     }
 }
 
-/// tck-id-operational-behavior-host-reordering-start: whoever goes on sending does not put it off.
+/// tck-id-operational-behavior-host-reordering-start: a node that continues to send does not put it off.
 #[test]
 fn the_wait_begins_with_the_first_message_behind_the_gap() {
     let mut bench = Bench::with_node(config());

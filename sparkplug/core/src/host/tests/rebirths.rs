@@ -20,7 +20,7 @@ fn a_node_whose_births_are_too_large_is_asked_so_often_and_no_more() {
         asked
     };
     assert_eq!(answer(&mut bench, &|bench| bench.nbirth(0, 1000, large())), 2);
-    // Its data say nothing without a birth; they are no reason to ask again.
+    // Its data say nothing without a birth; they are not a reason to ask again.
     bench.ndata(1, 1.0);
     bench.pass(Duration::from_secs(600));
     bench.expect(&[]);
@@ -28,15 +28,15 @@ fn a_node_whose_births_are_too_large_is_asked_so_often_and_no_more() {
     bench.nbirth(0, 2000, vec![Metric::new("T", 1.0)]);
     bench.expect(&["E born 0 at 2000 bdSeq=Int64(0) T=Double(1.0)"]);
     assert_eq!(bench.machine.liveness(&e()), Some(Liveness::Alive));
-    // It is told twice: when it begins, and when asking ends.
+    // It is reported twice: when it begins, and when asking ends.
     let mut bench = Bench::online(limited);
     for timestamp in 1..6 {
         bench.nbirth(0, timestamp, large());
     }
-    let told = bench.lines().into_iter().filter(|line| line.starts_with("rejected ")).collect::<Vec<_>>();
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told[1].ends_with("so the node is not asked for rebirth any more"), "{told:?}");
-    // A device that is too large is no way round it, although the birth of its node can be taken each time.
+    let rejected = bench.lines().into_iter().filter(|line| line.starts_with("rejected ")).collect::<Vec<_>>();
+    assert_eq!(rejected.len(), 2, "{rejected:?}");
+    assert!(rejected[1].ends_with("so the node is not asked for rebirth any more"), "{rejected:?}");
+    // A device that is too large is not a way round it, although the birth of its node can be taken each time.
     let mut bench = Bench::online(HostConfig { message_bytes_max: 200, ..config() });
     let both = |bench: &mut Bench| {
         bench.nbirth(0, bench.now.wall, vec![Metric::new("T", 1.0)]);
@@ -74,7 +74,7 @@ fn data_before_birth_asks_for_rebirth_until_it_comes_with_growing_intervals() {
 }
 
 #[test]
-fn a_node_that_never_answers_and_that_nobody_expects_is_left_alone() {
+fn a_node_that_never_answers_and_that_the_application_does_not_expect_is_left_alone() {
     let mut bench = Bench::online(config());
     bench.ndata(5, 1.0);
     bench.pass(Duration::from_secs(3600));

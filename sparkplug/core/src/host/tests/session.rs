@@ -64,7 +64,7 @@ fn an_own_offline_is_answered_with_the_birth_of_this_session() {
     bench.expect(&["state H true 6", "state other false 6"]);
 }
 
-/// A server may deliver the retained end of the last session after SUBACK; it cannot be told from a present one that is passed on with the retain flag.
+/// A server may deliver the retained end of the last session after SUBACK; it cannot be distinguished from a present one that is passed on with the retain flag.
 #[test]
 fn a_retained_own_offline_after_the_birth_is_answered_with_the_same_birth() {
     let mut bench = Bench::new(config());
@@ -268,7 +268,7 @@ fn a_command_fits_the_birth_of_a_living_node() {
         device: device.map(super::device),
         metrics: vec![metric],
     };
-    // Nobody knows yet what it will be born with.
+    // What it will be born with is unknown yet.
     bench.request(command(None, Metric::new("anything", 1u8)));
     bench.expect(&["spBv1.0/G/NCMD/E anything=Some(UInt8(1))"]);
     bench.nbirth(0, WALL, vec![Metric::new("a", 1u32)]);
@@ -296,7 +296,7 @@ fn a_command_fits_the_birth_of_a_living_node() {
 }
 
 #[test]
-fn a_contract_may_take_more_than_the_birth_tells_but_no_other_types() {
+fn a_contract_may_take_more_than_the_birth_has_but_no_other_types() {
     let mut bench = Bench::online(HostConfig { commands_beyond_births: true, ..config() });
     bench.nbirth(0, WALL, vec![Metric::new("a", 1u32)]);
     bench.outputs();
@@ -316,7 +316,7 @@ fn a_contract_may_take_more_than_the_birth_tells_but_no_other_types() {
 }
 
 #[test]
-fn what_is_no_sparkplug_message_is_rejected() {
+fn what_is_not_a_sparkplug_message_is_rejected() {
     let mut bench = Bench::online(config());
     bench.receive("spBv1.0/G/NBIRTH", "");
     bench.receive("spBv1.0/STATE/x", "ONLINE");

@@ -74,14 +74,14 @@ fn a_full_table_is_shared_and_equal_shares_stay() {
     }
     let of =
         |bench: &Bench, group: &str| bench.machine.nodes().filter(|(name, _)| name.group.as_str() == group).count();
-    // The expected one was never heard, but has its place.
+    // The expected one never sent a message, but has its place.
     assert_eq!((of(&bench, "Flood"), of(&bench, "Good")), (5, 4));
     assert_eq!(bench.machine.liveness(&node("Flood", "born")), Some(Liveness::Alive));
     for n in 0..100 {
         tiny(&mut bench, "Flood", &format!("m{n}"));
     }
     assert_eq!((of(&bench, "Flood"), of(&bench, "Good")), (5, 4));
-    // Whoever is expected has a place in any case.
+    // An expected node has a place in any case.
     bench.outputs();
     for n in 0..8 {
         bench.request(HostRequest::Expect { node: node("Good", &format!("n{n}")) });
@@ -94,7 +94,7 @@ fn a_full_table_is_shared_and_equal_shares_stay() {
 }
 
 #[test]
-fn an_application_hears_of_a_living_node_that_gives_way() {
+fn a_living_node_that_gives_way_is_reported_to_the_application() {
     let mut bench = Bench::online(HostConfig { nodes_max: 2, ..config() });
     born(&mut bench, "Flood", "a", vec![]);
     born(&mut bench, "Flood", "b", vec![]);
@@ -147,7 +147,7 @@ fn large_births_of_one_group_cost_another_nothing() {
     for kept in [node("Good", "E"), node("Flood", "expected")] {
         assert_eq!(bench.machine.liveness(&kept), Some(Liveness::Alive), "{kept}");
     }
-    // Nobody is asked for a birth that there is no room for.
+    // No node is asked for a birth that there is no room for.
     bench.outputs();
     bench.pass(Duration::from_secs(600));
     assert_eq!(asked(&mut bench), []);

@@ -166,10 +166,13 @@ fn a_body_that_is_cut_off_anywhere_is_refused() {
 fn a_damaged_body_is_refused() {
     let (name, mut body) = body_of(CompressionAlgorithm::Deflate, &dull(1_000));
     *body.last_mut().expect("not empty") ^= 1;
-    expect_refused(&marked(name, Some(&body)), "its body is no DEFLATE stream with the header of zlib, or is damaged");
+    expect_refused(
+        &marked(name, Some(&body)),
+        "its body is not a DEFLATE stream with the header of zlib, or is damaged",
+    );
     let (name, mut body) = body_of(CompressionAlgorithm::Gzip, &dull(1_000));
     *body.last_mut().expect("not empty") ^= 1;
-    expect_refused(&marked(name, Some(&body)), "its body is no GZIP stream, or is damaged");
+    expect_refused(&marked(name, Some(&body)), "its body is not a GZIP stream, or is damaged");
 }
 
 #[test]

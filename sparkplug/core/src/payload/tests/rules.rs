@@ -37,7 +37,7 @@ fn table() -> DataSet {
 /// tck-id-payloads-dataset-types-num, tck-id-payloads-dataset-types-type, tck-id-payloads-dataset-types-value,
 /// tck-id-payloads-dataset-parameter-type-req, tck-id-payloads-template-dataset-value
 #[test]
-fn a_table_tells_its_columns_and_types_in_every_message() {
+fn a_table_has_its_columns_and_types_in_every_message() {
     use wire::data_set_value::Value as V;
     for form in [Form::Birth, Form::Data] {
         let metric = on_the_wire(Metric::new("t", Value::DataSet(Arc::new(table()))), form);
@@ -55,7 +55,7 @@ fn a_table_tells_its_columns_and_types_in_every_message() {
 
 /// tck-id-payloads-dataset-types-value
 #[test]
-fn a_table_of_other_types_or_ragged_rows_is_no_valid_metric() {
+fn a_table_of_other_types_or_ragged_rows_is_not_a_valid_metric() {
     let with = |change: fn(&mut DataSet)| {
         let mut table = table();
         change(&mut table);
@@ -172,7 +172,7 @@ fn a_template_parameter_has_a_name() {
 
 /// tck-id-payloads-template-definition-ref, tck-id-payloads-template-instance-ref, tck-id-payloads-template-parameter-type-value
 #[test]
-fn a_template_that_contradicts_itself_is_no_valid_metric() {
+fn a_template_that_contradicts_itself_is_not_a_valid_metric() {
     let check = |template: Template| Metric::new("t", Value::Template(Arc::new(template))).check();
     assert!(check(definition()).is_ok());
     assert!(check(Template { template_ref: Some("T".into()), ..definition() }).is_err());

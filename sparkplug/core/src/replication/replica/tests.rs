@@ -73,7 +73,7 @@ fn id(device: u8) -> DeviceId {
     DeviceId::new(device.to_string()).unwrap()
 }
 
-/// The source, and the events by which a host tells of it.
+/// The source, and the events by which a host reports it.
 #[derive(Debug, Clone, Default)]
 struct Source {
     bd_seq: Option<BdSeq>,

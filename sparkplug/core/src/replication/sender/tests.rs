@@ -34,7 +34,7 @@ fn a_version_is_that_of_the_report_or_the_one_given_or_one_that_was_not_seen() {
     assert_eq!(version(1, 40, report(0, None)), 40, "that of the store");
     assert_eq!(version(1, 57, report(0, None)), 40, "what is unanswered stays as it is");
     assert_eq!(version(2, 3, report(40, Some(1))), 41, "the store began again");
-    assert_eq!(version(2, 3, report(41, Some(9))), 42, "somebody else has given that version");
+    assert_eq!(version(2, 3, report(41, Some(9))), 42, "another sender has given that version");
     let mut restarted = DesiredSender::default();
     let compared = restarted.compare(&desired(2, 3), &report(42, Some(2)));
     assert_eq!((compared.version, compared.is_agreed()), (42, true));
@@ -51,7 +51,7 @@ fn it_is_agreed_only_with_a_receiver_that_follows_this_store() {
         let report = Report { origin, held, ..report(5, Some(1)) };
         DesiredSender::default().compare(&wanted, &report).is_agreed()
     };
-    assert!(agreed(Some(here), Some(false)) && agreed(None, None), "one that does not judge follows everybody");
+    assert!(agreed(Some(here), Some(false)) && agreed(None, None), "one that does not judge follows every store");
     assert!(!agreed(Some(elsewhere), Some(false)) && !agreed(Some(here), Some(true)) && !agreed(None, Some(false)));
 }
 
@@ -107,7 +107,7 @@ impl Edge {
 struct World {
     store: Store,
     sender: DesiredSender<u64>,
-    /// What the sender heard last.
+    /// The report that the sender received last.
     known: Option<Report<u64>>,
     edge: Edge,
     down: VecDeque<Stamp<u64>>,
@@ -170,7 +170,7 @@ enum Step {
     Wait(u16),
     /// The message in the middle of a queue; it is delivered, lost, or delivered and kept.
     Command(u8, Fate),
-    Heard(u8, Fate),
+    Report(u8, Fate),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -189,7 +189,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::RestartReceiver),
         4 => any::<u16>().prop_map(Step::Wait),
         5 => (any::<u8>(), fate()).prop_map(|(at, fate)| Step::Command(at, fate)),
-        5 => (any::<u8>(), fate()).prop_map(|(at, fate)| Step::Heard(at, fate)),
+        5 => (any::<u8>(), fate()).prop_map(|(at, fate)| Step::Report(at, fate)),
     ];
     prop::collection::vec(step, 1..80)
 }
@@ -251,7 +251,7 @@ proptest! {
                         world.deliver(&stamp);
                     }
                 }
-                Step::Heard(at, fate) => {
+                Step::Report(at, fate) => {
                     if let Some(report) = taken(&mut world.up, at, fate) {
                         changes += 1;
                         world.known = Some(report);

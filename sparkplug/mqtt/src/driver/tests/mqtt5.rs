@@ -91,7 +91,7 @@ impl Rig {
         let mut link = Link5(self.accept().await);
         link.connect().await;
         link.answer(ConnectReturnCode::Success, properties).await;
-        assert_eq!(self.heard().await, Heard::Transport(TransportEvent::Connected));
+        assert_eq!(self.received().await, Received::Transport(TransportEvent::Connected));
         link
     }
 }
@@ -113,7 +113,7 @@ async fn every_connect_of_edge_node_and_host_has_clean_start_and_no_session_expi
         assert_eq!((&will.topic[..], will.qos, will.retain), (&b"will"[..], QoS5::AtLeastOnce, false));
         assert_eq!(will.properties.unwrap().delay_interval, Some(0));
         link.answer(ConnectReturnCode::Success, None).await;
-        assert_eq!(rig.heard().await, Heard::Transport(TransportEvent::Connected));
+        assert_eq!(rig.received().await, Received::Transport(TransportEvent::Connected));
         drop(link);
         assert!(rig.disconnected().await.1);
     }
@@ -138,7 +138,7 @@ async fn an_edge_node_leaves_by_closing_and_a_host_with_a_disconnect_both_after_
             None => assert!(matches!(end, Some(Packet::Disconnect(_))), "{end:?}"),
         }
         drop(link);
-        assert_eq!(rig.heard().await, Heard::Transport(TransportEvent::Received { publishes: 1 }));
+        assert_eq!(rig.received().await, Received::Transport(TransportEvent::Received { publishes: 1 }));
         assert_eq!(rig.disconnected().await, ("disconnected".to_owned(), true));
     }
 }
@@ -155,14 +155,14 @@ async fn no_more_messages_are_on_their_way_than_the_server_s_receive_maximum_all
         let more = timeout(Duration::from_millis(200), link.packet()).await;
         assert!(more.is_err(), "{more:?} before the acknowledgement of {topic}");
         link.send(Packet::PubAck(PubAck::new(id, None))).await;
-        assert_eq!(rig.heard().await, Heard::Transport(TransportEvent::Received { publishes }));
+        assert_eq!(rig.received().await, Received::Transport(TransportEvent::Received { publishes }));
     }
 }
 
 #[tokio::test]
-async fn reason_codes_are_told_in_words() {
+async fn reason_codes_are_reported_in_words() {
     let mut rig = rig5().await;
-    for (code, told) in [
+    for (code, words) in [
         (ConnectReturnCode::BadUserNamePassword, "mqtt.username"),
         (ConnectReturnCode::ClientIdentifierNotValid, "mqtt.client_id_prefix"),
         (ConnectReturnCode::UnsupportedProtocolVersion, "does not speak MQTT 5; set mqtt.protocol to 3.1.1"),
@@ -173,7 +173,7 @@ async fn reason_codes_are_told_in_words() {
         link.connect().await;
         link.answer(code, None).await;
         let (reason, reached) = rig.disconnected().await;
-        assert!(reason.contains(told) && reached, "{reason}");
+        assert!(reason.contains(words) && reached, "{reason}");
     }
 
     let answers: [(TransportAction, Packet, &str); 3] = [
@@ -208,14 +208,14 @@ async fn reason_codes_are_told_in_words() {
             "ended the session: ServerShuttingDown (maintenance)",
         ),
     ];
-    for (action, answer, told) in answers {
+    for (action, answer, words) in answers {
         rig.say(vec![connect(None)]).await;
         let mut link = rig.link5(None).await;
         rig.say(vec![action]).await;
         link.packet().await;
         link.send(answer).await;
         let (reason, reached) = rig.disconnected().await;
-        assert!(reason.contains(told) && reached, "{reason}");
+        assert!(reason.contains(words) && reached, "{reason}");
     }
 }
 
@@ -258,7 +258,7 @@ async fn older_link(rig: &mut Rig) -> Link {
         other => panic!("{other:?}"),
     }
     link.send(rumqttc::Packet::ConnAck(rumqttc::ConnAck::new(rumqttc::ConnectReturnCode::Success, false))).await;
-    assert_eq!(rig.heard().await, Heard::Transport(TransportEvent::Connected));
+    assert_eq!(rig.received().await, Received::Transport(TransportEvent::Connected));
     link
 }
 
@@ -268,7 +268,7 @@ async fn a_server_that_says_that_it_does_not_speak_mqtt_5_is_spoken_to_in_3_1_1_
     for answer in [&[0x20_u8, 2, 0, 1][..], &[0x20, 3, 0, 0x84, 0], &[0x20, 3, 0, 1, 0]] {
         let mut rig = rig_auto().await;
         let closes_only = answer.len() == 4;
-        // The two bytes of 3.1.1 cannot be told from a part of the answer in MQTT 5: the close that follows is unclear, and a node begins again.
+        // The two bytes of 3.1.1 cannot be distinguished from a part of the answer in MQTT 5: the close that follows is unclear, and a node begins again.
         rig.say(vec![connect(if closes_only { None } else { Some(0) })]).await;
         let mut link = Link5(rig.accept().await);
         link.connect().await;
@@ -301,7 +301,7 @@ async fn a_server_that_closes_the_connection_is_tried_in_3_1_1_once_and_then_in_
     let mut link = Link5(rig.accept().await);
     link.connect().await;
     link.answer(ConnectReturnCode::Success, None).await;
-    assert_eq!(rig.heard().await, Heard::Transport(TransportEvent::Connected));
+    assert_eq!(rig.received().await, Received::Transport(TransportEvent::Connected));
 }
 
 #[tokio::test]
