@@ -58,9 +58,18 @@ impl OfferedToken {
     }
 }
 
-/// A cluster whose script is offered to the holders of its tokens. No secret is in it.
+/// Who may fetch the script of a cluster. No secret is in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BootstrapGrant {
+    /// What its script says; None: the cluster is still being set up, so its tokens open nothing yet.
+    pub values: Option<ScriptValues>,
+    /// Its tokens.
+    pub tokens: Vec<OfferedToken>,
+}
+
+/// What the script of a cluster that is set up says of it. No secret is in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScriptValues {
     /// Name of the cluster.
     pub name: String,
     /// Namespace of its edge services.
@@ -71,8 +80,6 @@ pub struct BootstrapGrant {
     pub self_link: String,
     /// Public key that an enrolling cluster seals its request to, if there is one.
     pub manager_key: Option<String>,
-    /// Its tokens.
-    pub tokens: Vec<OfferedToken>,
 }
 
 /// Where a script takes Flux from if there is none.

@@ -411,6 +411,9 @@ impl ServiceIo for Io {
         if self.ready.replace(is_ready) != Some(is_ready) {
             let reason = if is_ready { "known completely" } else { "not known completely" };
             self.health.component("configdb", is_ready, reason);
+            if is_ready {
+                self.board.complete();
+            }
         }
         count(manager.totals());
     }

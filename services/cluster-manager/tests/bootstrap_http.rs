@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use cluster_manager::adapters::bootstrap_http::{self, ScriptStore, Settings};
 use cluster_manager::adapters::passwords::ClusterPasswords;
 use cluster_manager::adapters::quarantine::QuarantineFiles;
-use cluster_manager::bootstrap::{BootstrapGrant, FluxSource, OfferedToken};
+use cluster_manager::bootstrap::{BootstrapGrant, FluxSource, OfferedToken, ScriptValues};
 use enrolment_protocol::token::Token;
 use service_runtime::config::ExposeSecret as _;
 use service_runtime::http::server;
@@ -29,6 +29,13 @@ struct Server {
 
 impl Server {
     async fn start(image: Option<&str>) -> Self {
+        let server = Self::starting(image).await;
+        server.board.complete();
+        server
+    }
+
+    /// One that does not know the tokens of the clusters yet.
+    async fn starting(image: Option<&str>) -> Self {
         let state_dir = tempfile::tempdir().unwrap();
         let passwords = ClusterPasswords::load(state_dir.path(), []).unwrap();
         for cluster in [CLUSTER, OTHER] {
@@ -71,12 +78,15 @@ impl Drop for Server {
 }
 
 fn offer(tokens: &[(&Token, u64)], manager_key: Option<&str>) -> BootstrapGrant {
-    BootstrapGrant {
+    let values = ScriptValues {
         name: "Paint_Shop".to_owned(),
         namespace: "fplus-edge".to_owned(),
         bare: false,
         self_link: "kind: SelfLink\n".to_owned(),
         manager_key: manager_key.map(str::to_owned),
+    };
+    BootstrapGrant {
+        values: Some(values),
         tokens: tokens
             .iter()
             .map(|(token, expires)| OfferedToken { hash: token.hash().as_str().to_owned(), expires: *expires })
@@ -130,6 +140,30 @@ async fn whatever_is_wrong_is_the_same_404() {
     assert!(server.get(&cluster, Some(&bearer(&good))).await.starts_with("HTTP/1.1 200"));
     server.board.set(CLUSTER, None);
     assert_eq!(server.get(&cluster, Some(&bearer(&good))).await, expected, "revoked or torn down");
+}
+
+#[tokio::test]
+async fn what_passes_by_itself_is_a_503_that_curl_repeats_and_says_nothing_of_clusters() {
+    let server = Server::start(None).await;
+    let (good, other) = (Token::new([1; 32]), Token::new([2; 32]));
+    let bearer = |token: &Token| format!("Bearer {}", token.expose());
+    let waiting = BootstrapGrant { values: None, ..offer(&[(&good, u64::MAX)], None) };
+    server.board.set(CLUSTER, Some(waiting));
+    let cluster = CLUSTER.to_string();
+    let later = server.get(&cluster, Some(&bearer(&good))).await;
+    assert!(later.starts_with("HTTP/1.1 503") && later.contains("\nretry-after: 2\n"), "being set up: {later}");
+    assert!(later.contains("cache-control: no-store"), "{later}");
+    assert!(
+        server.get(&cluster, Some(&bearer(&other))).await.starts_with("HTTP/1.1 404"),
+        "only its tokens learn that"
+    );
+
+    let server = Server::starting(None).await;
+    for (cluster, token) in [(&cluster, &good), (&OTHER.to_string(), &other)] {
+        assert_eq!(server.get(cluster, Some(&bearer(token))).await, later, "started a moment ago");
+    }
+    server.board.complete();
+    assert!(server.get(&cluster, Some(&bearer(&good))).await.starts_with("HTTP/1.1 404"), "no cluster has it");
 }
 
 #[tokio::test]

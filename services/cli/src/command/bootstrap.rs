@@ -96,7 +96,7 @@ pub(super) fn told(name: &str, line: &str, expires: &str) -> Vec<String> {
 
 It shows which Kubernetes cluster it has found, checks what it needs, and asks before it changes anything (without a terminal: ... | sh -s -- --yes).
 Then it stores the credentials, installs Flux if there is none, and ends when edge sync and edge monitor are born and their release is ready; after a failure paste it again.
-curl answers 404: the token has expired or was revoked, or this is not the address of the cluster manager. Revoke: sparkfleet cluster bootstrap {name} --revoke"
+curl answers 503: the cluster manager is starting or sets the cluster up; paste it again. 404: the token has expired or was revoked, or this is not the address of the cluster manager. Revoke: sparkfleet cluster bootstrap {name} --revoke"
     );
     text.lines().map(str::to_owned).collect()
 }

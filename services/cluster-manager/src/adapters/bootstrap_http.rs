@@ -1,7 +1,9 @@
 //! `GET /bootstrap/<cluster uuid>` with `Authorization: Bearer <token>`: the script that bootstraps that cluster's edge, for every holder of one of its tokens.
 //!
-//! Whatever is wrong, the answer is the same 404: a client does not learn which clusters exist, or whether a token was ever valid. The reason is in the log. The token is not used up
-//! by fetching: the script must be fetched again after a failure. What is given out holds credentials, so nothing may store it. This module must not know how an offer comes about.
+//! Whatever is wrong with the request, the answer is the same 404: a client does not learn which clusters exist, or whether a token was ever valid. The reason is in the log.
+//! What passes by itself is a 503 with `Retry-After`, which curl repeats: every request until the tokens are known, and then a request with a valid token whose cluster is being set up.
+//! The token is not used up by fetching: the script must be fetched again after a failure. What is given out holds credentials, so nothing may store it. This module must not know how
+//! an offer comes about.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,9 +22,14 @@ use uuid::Uuid;
 use super::passwords::ClusterPasswords;
 use super::quarantine::QuarantineFiles;
 use crate::bootstrap::site::SiteScript;
-use crate::bootstrap::{self, Bootstrap, BootstrapGrant, Credentials, Enrolment, FluxSource};
+use crate::bootstrap::{self, Bootstrap, BootstrapGrant, Credentials, Enrolment, FluxSource, ScriptValues};
 
 const NOT_FOUND: &str = "There is no such cluster, or this token does not open its script (any more): sparkfleet cluster bootstrap NAME prints another line.\n";
+
+const NOT_YET: &str = "The cluster manager is starting, or it is still setting the cluster up: try again in a few seconds. sparkfleet cluster show NAME says what it waits for.\n";
+
+/// When a client shall try again, seconds.
+const RETRY_AFTER: &str = "2";
 
 /// The offers in force, and the site's own script. Clones are the same.
 #[derive(Debug, Clone, Default)]
@@ -30,6 +37,8 @@ pub struct ScriptStore(Arc<RwLock<PostedScripts>>);
 
 #[derive(Debug, Default)]
 struct PostedScripts {
+    /// The offers of all clusters were put up once.
+    is_known: bool,
     offers: BTreeMap<Uuid, Arc<BootstrapGrant>>,
     script: Option<Arc<SiteScript>>,
 }
@@ -42,6 +51,15 @@ impl ScriptStore {
             Some(offer) => posted.offers.insert(cluster, Arc::new(offer)),
             None => posted.offers.remove(&cluster),
         };
+    }
+
+    /// From here on a token that no cluster has is refused: the offers of all clusters are up.
+    pub fn complete(&self) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).is_known = true;
+    }
+
+    fn is_known(&self) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).is_known
     }
 
     /// From here on scripts are made of this one; None: of the shipped one.
@@ -81,6 +99,28 @@ struct Server {
     clock: Clock,
 }
 
+/// Why no script is given out, for the log.
+#[derive(Debug)]
+enum Refusal {
+    /// The request is wrong, and stays so.
+    NotFound(String),
+    /// It is answered later.
+    NotYet(String),
+}
+
+impl From<Refusal> for Response {
+    fn from(refusal: Refusal) -> Self {
+        let stored_nowhere = [(header::CACHE_CONTROL, "no-store")];
+        match refusal {
+            Refusal::NotFound(_) => (StatusCode::NOT_FOUND, stored_nowhere, NOT_FOUND).into_response(),
+            Refusal::NotYet(_) => {
+                let later = [(header::RETRY_AFTER, RETRY_AFTER)];
+                (StatusCode::SERVICE_UNAVAILABLE, stored_nowhere, later, NOT_YET).into_response()
+            }
+        }
+    }
+}
+
 /// The route.
 pub fn router(board: ScriptStore, passwords: ClusterPasswords, settings: Settings, clock: Clock) -> Router {
     let server = Server { board, passwords, settings: Arc::new(settings), clock };
@@ -95,7 +135,7 @@ async fn script(
 ) -> Response {
     // What travels in the script is read from files.
     let made = tokio::task::spawn_blocking(move || server.script(&cluster, &headers)).await;
-    match made.unwrap_or_else(|error| Err(error.to_string())) {
+    match made.unwrap_or_else(|error| Err(Refusal::NotYet(error.to_string()))) {
         Ok((cluster, token, script)) => {
             // The beginning of a hash identifies the token to the operator, and reveals nothing else.
             tracing::info!(cluster_id = %cluster, %peer, token = &token[..8], "bootstrap script given out");
@@ -103,36 +143,47 @@ async fn script(
                 [(header::CONTENT_TYPE, "text/x-shellscript; charset=utf-8"), (header::CACHE_CONTROL, "no-store")];
             (kind, script).into_response()
         }
-        Err(reason) => {
+        Err(refusal) => {
+            let (Refusal::NotFound(reason) | Refusal::NotYet(reason)) = &refusal;
             tracing::warn!(%peer, reason, "bootstrap script refused");
-            (StatusCode::NOT_FOUND, [(header::CACHE_CONTROL, "no-store")], NOT_FOUND).into_response()
+            refusal.into()
         }
     }
 }
 
 impl Server {
-    /// The cluster, the hash of the token, and the script; or why not, for the log.
-    fn script(&self, cluster: &str, headers: &HeaderMap) -> Result<(Uuid, String, String), String> {
+    /// The cluster, the hash of the token, and the script.
+    fn script(&self, cluster: &str, headers: &HeaderMap) -> Result<(Uuid, String, String), Refusal> {
+        if !self.board.is_known() {
+            return Err(Refusal::NotYet("the tokens of the clusters are not known yet".to_owned()));
+        }
+        let (cluster, token, grant) = self.admit(cluster, headers).map_err(Refusal::NotFound)?;
+        let hash = token.hash();
+        let values = grant.values.as_ref().ok_or_else(|| format!("cluster {cluster} is not set up at present"));
+        let bootstrap = values.and_then(|values| self.bootstrap(cluster, values, token)).map_err(Refusal::NotYet)?;
+        let script = bootstrap::script(self.board.script().as_deref(), &bootstrap)
+            .map_err(|error| Refusal::NotYet(error.to_string()))?;
+        Ok((cluster, hash.as_str().to_owned(), script))
+    }
+
+    /// The cluster, the token that opens its script, and its grant; or why the request is refused.
+    fn admit(&self, cluster: &str, headers: &HeaderMap) -> Result<(Uuid, Token, Arc<BootstrapGrant>), String> {
         let token = bearer(headers).and_then(|shown| Token::exact(shown).ok());
         let token = token.ok_or("no bearer token of the form that there is")?;
         let cluster = Uuid::parse_str(cluster).map_err(|_| "no UUID of a cluster")?;
-        let offer =
-            self.board.get(cluster).ok_or_else(|| format!("cluster {cluster} has no token, or is not set up"))?;
+        let grant = self.board.get(cluster).ok_or_else(|| format!("cluster {cluster} has no token"))?;
         let hash = token.hash();
-        let known = offer.tokens.iter().find(|known| hash.is(&known.hash));
+        let known = grant.tokens.iter().find(|known| hash.is(&known.hash));
         let known = known.ok_or_else(|| format!("cluster {cluster} does not know this token (any more)"))?;
         if known.expires <= self.clock.now().wall {
             return Err(format!("the token for cluster {cluster} has expired"));
         }
-        let bootstrap = self.bootstrap(cluster, &offer, token)?;
-        let script =
-            bootstrap::script(self.board.script().as_deref(), &bootstrap).map_err(|error| error.to_string())?;
-        Ok((cluster, hash.as_str().to_owned(), script))
+        Ok((cluster, token, grant))
     }
 
-    fn bootstrap(&self, cluster: Uuid, offer: &BootstrapGrant, token: Token) -> Result<Bootstrap, String> {
+    fn bootstrap(&self, cluster: Uuid, values: &ScriptValues, token: Token) -> Result<Bootstrap, String> {
         let settings = &self.settings;
-        let credentials = match (&settings.image, &offer.manager_key) {
+        let credentials = match (&settings.image, &values.manager_key) {
             (Some(image), Some(manager_key)) => Credentials::Enrolment(Enrolment {
                 token,
                 manager_key: manager_key.clone(),
@@ -150,12 +201,12 @@ impl Server {
         };
         Ok(Bootstrap {
             cluster,
-            name: offer.name.clone(),
+            name: values.name.clone(),
             organisation: settings.organisation.clone(),
-            namespace: offer.namespace.clone(),
-            self_link: offer.self_link.clone(),
+            namespace: values.namespace.clone(),
+            self_link: values.self_link.clone(),
             credentials,
-            flux: if offer.bare { FluxSource::Site } else { settings.flux.clone() },
+            flux: if values.bare { FluxSource::Site } else { settings.flux.clone() },
         })
     }
 }

@@ -1,6 +1,6 @@
 //! To which tokens the bootstrap script of each cluster is offered, and which script that is.
 //!
-//! A cluster that is set up offers its script to every token in its `EdgeClusterEnrolment` entry. When a token ends is for those to say who see the clock when it is used.
+//! A cluster that is set up offers its script to every token in its `EdgeClusterEnrolment` entry. One that is being set up is told apart from one that is unknown: its tokens work later. When a token ends is for those to say who see the clock when it is used.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::enrolment::IdentityEntries;
 use crate::bootstrap::site::SiteScript;
-use crate::bootstrap::{BootstrapGrant, OfferedToken};
+use crate::bootstrap::{BootstrapGrant, OfferedToken, ScriptValues};
 use crate::event::Effect;
 use crate::fleet::FleetView;
 
@@ -54,37 +54,37 @@ impl BootstrapGrantsController {
         self.script.is_some()
     }
 
-    /// To whom the script of a cluster is offered.
+    /// To whom the script of a cluster that is set up is offered.
     pub fn grant(&self, uuid: Uuid) -> Option<&BootstrapGrant> {
-        self.grants.get(&uuid)
+        self.grants.get(&uuid).filter(|grant| grant.values.is_some())
     }
 
-    /// Brings the offer of a cluster up to date. `record` is that of its set-up if it is ready.
+    /// Brings the grant of a cluster up to date. `record` is that of its set-up if it is ready; a cluster that is being deleted has no grant.
     pub fn reconcile(
         &mut self,
         fleet: &FleetView,
-        uuid: Uuid,
+        (uuid, deleting): (Uuid, bool),
         record: Option<&EdgeClusterSetup>,
         entries: &IdentityEntries,
     ) -> (BootstrapReport, Option<Effect>) {
         let entry = fleet.config().entry(uuid, EdgeClusterEnrolment::slug());
-        let tokens = entries.wanted.iter().flat_map(|wanted| &wanted.tokens);
-        let offer = record.and_then(|record| {
+        let tokens = entries.wanted.iter().flat_map(|wanted| &wanted.tokens).filter_map(OfferedToken::of).collect();
+        let values = record.and_then(|record| {
             let spec = record.spec.as_ref()?;
-            Some(BootstrapGrant {
+            Some(ScriptValues {
                 name: spec.name.clone(),
                 namespace: spec.namespace.clone(),
                 bare: spec.bare,
                 self_link: record.self_link.clone()?,
                 manager_key: entries.identity().map(|identity| identity.key.clone()).filter(|key| !key.is_empty()),
-                tokens: tokens.filter_map(OfferedToken::of).collect(),
             })
         });
         let report = BootstrapReport {
-            url: offer.as_ref().map(|_| enrolment_protocol::bootstrap::script_url(&self.git_url, uuid)),
-            enrolment: entry.filter(|_| offer.is_some()).map(|entry| entry.etag.to_string()),
+            url: values.as_ref().map(|_| enrolment_protocol::bootstrap::script_url(&self.git_url, uuid)),
+            enrolment: entry.filter(|_| values.is_some()).map(|entry| entry.etag.to_string()),
         };
-        (report, self.set(uuid, offer.filter(|offer| !offer.tokens.is_empty())))
+        let grant = BootstrapGrant { values, tokens };
+        (report, self.set(uuid, Some(grant).filter(|grant| !deleting && !grant.tokens.is_empty())))
     }
 
     fn set(&mut self, uuid: Uuid, offer: Option<BootstrapGrant>) -> Option<Effect> {

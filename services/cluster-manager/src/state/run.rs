@@ -84,7 +84,7 @@ impl ClusterManager {
         let (join, policy) = policy.unwrap_or_default();
         let is_ready = state == SetupState::Ready;
         let record = read.recorded().filter(|_| is_ready);
-        let (bootstrap, grant) = self.bootstrap_grants.reconcile(&self.fleet, uuid, record, &read.identity);
+        let (bootstrap, grant) = self.bootstrap_grants.reconcile(&self.fleet, (uuid, deleting), record, &read.identity);
         self.effects.extend(policy.into_iter().chain(grant));
         self.answer_commands(uuid, is_ready, now);
         let published = Published { state, decision, deployments, join, bootstrap };

@@ -15,7 +15,8 @@ pub const LIFETIME_MIN: Duration = Duration::from_secs(60);
 /// Longest validity of a token: a forgotten token must end by itself.
 pub const LIFETIME_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The command to paste at the edge. The token reaches curl on standard input, so that it is in no list of processes.
+/// The command to paste at the edge. The token reaches curl on standard input, so that it is in no list of processes. A cluster manager that has just been started is asked again for
+/// 20 seconds.
 #[must_use]
 pub fn command(base_url: &str, cluster: Uuid, token: &Token) -> String {
     command_for(&script_url(base_url, cluster), token)
@@ -26,7 +27,7 @@ pub fn command(base_url: &str, cluster: Uuid, token: &Token) -> String {
 pub fn command_for(url: &str, token: &Token) -> String {
     let url = shell_word(url);
     let header = shell_word(&format!("header = \"Authorization: Bearer {}\"", token.expose()));
-    format!("printf '%s\\n' {header} | curl -fsS -K - {url} | sh")
+    format!("printf '%s\\n' {header} | curl -fsS --retry 10 --retry-delay 2 --retry-connrefused -K - {url} | sh")
 }
 
 /// Where the script of a cluster is fetched.

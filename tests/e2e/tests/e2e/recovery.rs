@@ -77,17 +77,21 @@ impl Factory {
 
     /// The cluster as `cluster list` has it, once it is held, or not any more.
     async fn row(&self, is_held: bool) -> Value {
+        self.row_that(&format!("Alpha to be held: {is_held}"), |row| row["held"].is_string() == is_held).await
+    }
+
+    /// The cluster as `cluster list` has it, once it is so.
+    async fn row_that(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
         let until = Instant::now() + wait::PATIENCE;
         while Instant::now() < until {
             let listed = self.cli.run(&["cluster", "list", "--output", "json"]).await;
             let rows: Vec<Value> = serde_json::from_str(&listed.stdout).unwrap_or_default();
-            let is_it = |row: &Value| row["name"] == "Alpha" && row["held"].is_string() == is_held;
-            if let Some(row) = rows.into_iter().find(is_it) {
+            if let Some(row) = rows.into_iter().find(|row| row["name"] == "Alpha" && is_so(row)) {
                 return row;
             }
             tokio::time::sleep(wait::LOOK).await;
         }
-        panic!("waited for Alpha to be held: {is_held}\n{}", self.central.processes.tails());
+        panic!("waited for {what}\n{}", self.central.processes.tails());
     }
 
     async fn held(&self) -> Value {
@@ -239,6 +243,26 @@ async fn an_empty_control_plane_is_rebuilt_from_what_the_edge_keeps() {
     new_store(&factory).await;
     factory.adopt().await;
     factory.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edge_that_dies_while_another_store_answers_is_away_after_the_restore_and_every_list_is_answered() {
+    let factory = Factory::start().await;
+    factory.stop_configdb().await;
+    remove_database(&factory.central.state_dir("configdb"));
+    new_store(&factory).await;
+    factory.row(true).await;
+    assert!(factory.edge.processes.kill("edge-sync") && factory.edge.processes.kill("edge-monitor"));
+    factory.stop_configdb().await;
+    let (file, state) = (factory.backup(), factory.central.state_dir("configdb"));
+    factory.cli.json(&["config", "restore", path(&file), "--state", path(&state), "--yes"]).await;
+    factory.central.processes.restart("configdb");
+    let is_away = |row: &Value| row["edge"] == "away" && row["setup"] == "ready";
+    factory.row_that("Alpha to be away", is_away).await;
+    for list in ["cluster", "deployment", "host", "alert"] {
+        factory.cli.json(&[list, "list"]).await;
+    }
+    factory.assert_untouched();
 }
 
 /// ConfigDB starts with an empty database where it had one: only with `--new-store`.

@@ -65,13 +65,18 @@ fn ready(world: &mut World, name: &str, ready: bool) {
     world.feed(births);
 }
 
+/// A change reaches the first wave, and its cluster does not become ready.
+fn stop_at_canary(world: &mut World) {
+    world.edges.get_mut("Canary").unwrap().unready = true;
+    world.put(known::chart::EDGE_AGENT, "HelmChartTemplate", chart("one"));
+    world.settle();
+}
+
 #[test]
 fn a_change_continues_when_the_earlier_wave_is_ready_and_stops_where_it_is_not() {
     let mut world = fleet(Kill::Never);
     let before = runs(&world);
-    world.edges.get_mut("Canary").unwrap().unready = true;
-    world.put(known::chart::EDGE_AGENT, "HelmChartTemplate", chart("one"));
-    world.settle();
+    stop_at_canary(&mut world);
     assert_eq!((changed(&world, before), waiting(&world)), ([true, false, false], [0, 1, 1]));
     let report = &world.devices[&CLUSTER].rollout;
     assert_eq!(
@@ -133,9 +138,7 @@ fn an_offline_cluster_blocks_no_other_and_gets_the_change_when_it_is_back() {
 fn what_an_operator_wants_on_a_waiting_cluster_does_not_wait() {
     let mut world = fleet(Kill::Never);
     let before = runs(&world);
-    world.edges.get_mut("Canary").unwrap().unready = true;
-    world.put(known::chart::EDGE_AGENT, "HelmChartTemplate", chart("one"));
-    world.settle();
+    stop_at_canary(&mut world);
     // Its own deployment is changed, and another is made.
     world.put(deployment(CLUSTER), "EdgeDeployment", agent(CLUSTER, "b"));
     world.put_deployment(DEPLOYMENT, "Robot_Cell_3");
@@ -156,9 +159,7 @@ fn a_cluster_that_is_deleted_or_put_into_a_later_wave_blocks_no_other() {
     ] {
         let mut world = fleet(Kill::Never);
         let before = runs(&world);
-        world.edges.get_mut("Canary").unwrap().unready = true;
-        world.put(known::chart::EDGE_AGENT, "HelmChartTemplate", chart("one"));
-        world.settle();
+        stop_at_canary(&mut world);
         assert_eq!(waiting(&world), [0, 1, 1]);
         act(&mut world);
         world.settle();
@@ -218,9 +219,7 @@ fn a_rollout_that_an_operator_holds_reaches_no_cluster_until_it_is_resumed() {
 fn a_running_rollout_is_held_where_it_is() {
     let mut world = fleet(Kill::Never);
     let before = runs(&world);
-    world.edges.get_mut("Canary").unwrap().unready = true;
-    world.put(known::chart::EDGE_AGENT, "HelmChartTemplate", chart("one"));
-    world.settle();
+    stop_at_canary(&mut world);
     world.put(known::chart::EDGE_AGENT, "ChartRollout", json!({"hold": decision()}));
     ready(&mut world, "Canary", true);
     world.settle();
@@ -234,9 +233,7 @@ fn a_running_rollout_is_held_where_it_is() {
 fn a_blocked_rollout_is_freed_for_the_template_that_the_operator_has_seen() {
     let mut world = fleet(Kill::Never);
     let before = runs(&world);
-    world.edges.get_mut("Canary").unwrap().unready = true;
-    world.put(known::chart::EDGE_AGENT, "HelmChartTemplate", chart("one"));
-    world.settle();
+    stop_at_canary(&mut world);
     assert_eq!((changed(&world, before), waiting(&world)), ([true, false, false], [0, 1, 1]));
     let free = |template| json!({"without": {"template": template, "clusters": {CANARY.to_string(): decision()}}});
     world.put(known::chart::EDGE_AGENT, "ChartRollout", free(Uuid::from_u128(1)));
