@@ -1,7 +1,7 @@
 //! Sessions as they are kept for the next process: the hash of each, never what a browser shows.
 //!
-//! Who reads the file learns no session: a hash leads to no cookie. One who puts an old file back revives at most what was used within the last half hour of it. The rules by which the
-//! identity provider's claims count are part of the file: under other rules users have to sign in again.
+//! A reader of the file learns no session: a hash leads to no cookie. Each writing of the file has an id, by which an old copy that is put back is recognised ([`Writing`]). The rules by
+//! which the identity provider's claims count are part of the file: under other rules users have to sign in again.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,25 @@ use uuid::Uuid;
 use crate::question::SessionHash;
 
 /// Version of the file.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
+
+/// A writing of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Writing {
+    /// No other writing has it.
+    pub id: Uuid,
+    /// The writing before; None: that is not known.
+    pub after: Option<Uuid>,
+}
+
+impl Writing {
+    /// Whether this is the writing that is known to be the last one, or the one after it. Where none is known, it is not.
+    #[must_use]
+    pub fn follows(&self, last: Option<Uuid>) -> bool {
+        last.is_some_and(|last| last == self.id || Some(last) == self.after)
+    }
+}
 
 /// A session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +60,7 @@ pub enum KeptHolder {
 #[serde(deny_unknown_fields)]
 struct File {
     version: u64,
+    writing: Writing,
     /// [`Settings::rules`](crate::config::Settings::rules)
     rules: String,
     sessions: Vec<Row>,
@@ -76,7 +95,7 @@ struct GrantRow {
 
 /// The content of the file.
 #[must_use]
-pub fn to_bytes(sessions: &[KeptSession], rules: &str) -> Vec<u8> {
+pub fn to_bytes(writing: Writing, sessions: &[KeptSession], rules: &str) -> Vec<u8> {
     let row = |session: &KeptSession| {
         let (token, person) = match &session.holder {
             KeptHolder::Token(token) => (Some(token.to_hex()), None),
@@ -87,16 +106,17 @@ pub fn to_bytes(sessions: &[KeptSession], rules: &str) -> Vec<u8> {
         };
         Row { hash: session.hash.to_hex(), token, person, began: session.began, used: session.used }
     };
-    let file = File { version: VERSION, rules: rules.to_owned(), sessions: sessions.iter().map(row).collect() };
+    let file =
+        File { version: VERSION, writing, rules: rules.to_owned(), sessions: sessions.iter().map(row).collect() };
     // Its fields are texts and numbers, so that it has a JSON form.
     serde_json::to_vec(&file).unwrap_or_default()
 }
 
-/// The sessions of a file. Those of users whom an identity provider has vouched for count only under the rules of then.
+/// The sessions of a file, and which writing it is. Those of users whom an identity provider has vouched for count only under the rules of then.
 ///
 /// # Errors
 /// It is not such a file.
-pub fn from_bytes(bytes: &[u8], rules: &str) -> Result<Vec<KeptSession>, serde_json::Error> {
+pub fn from_bytes(bytes: &[u8], rules: &str) -> Result<(Writing, Vec<KeptSession>), serde_json::Error> {
     let file: File = serde_json::from_slice(bytes)?;
     let is_same = file.rules == rules;
     let session = |row: Row| {
@@ -111,7 +131,7 @@ pub fn from_bytes(bytes: &[u8], rules: &str) -> Result<Vec<KeptSession>, serde_j
         Some(KeptSession { hash: SessionHash::from_hex(&row.hash)?, holder, began: row.began, used: row.used })
     };
     let sessions = if file.version == VERSION { file.sessions } else { Vec::new() };
-    Ok(sessions.into_iter().filter_map(session).collect())
+    Ok((file.writing, sessions.into_iter().filter_map(session).collect()))
 }
 
 #[cfg(test)]
@@ -128,9 +148,10 @@ mod tests {
         let ben = Principal { name: "oidc:ben".to_owned(), grants };
         let session = |id: &str, holder| KeptSession { hash: SessionHash::of(id), holder, began: 5, used: 7 };
         let kept = [session("cookie-a", KeptHolder::Token(token)), session("cookie-b", KeptHolder::Person(ben))];
-        let bytes = to_bytes(&kept, "rules");
-        assert_eq!(from_bytes(&bytes, "rules").unwrap(), kept);
-        assert_eq!(from_bytes(&bytes, "others").unwrap(), kept[..1]);
+        let writing = Writing { id: Uuid::from_u128(2), after: Some(Uuid::from_u128(1)) };
+        let bytes = to_bytes(writing, &kept, "rules");
+        assert_eq!(from_bytes(&bytes, "rules").unwrap(), (writing, kept.to_vec()));
+        assert_eq!(from_bytes(&bytes, "others").unwrap().1, kept[..1]);
         let text = String::from_utf8(bytes).unwrap();
         assert!(!text.contains("cookie"), "{text}");
         assert!(from_bytes(b"{}", "rules").is_err() && from_bytes(b"", "rules").is_err());

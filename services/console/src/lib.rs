@@ -13,9 +13,9 @@
 //! ([`fleet_view::requests`]), and what ConfigDB answers (`state/actions.rs`). `adapters/answers.rs` records it before it is answered. What a table means is
 //! [`fleet_view`]'s, so that the console judges as the command line does.
 //!
-//! Tables that are recorded go on to `adapters/history`, as `state/recorder.rs` decides: what changed, and where nothing was heard. Who looks at the past reads there.
+//! Tables that are recorded go on to `adapters/history`, as `state/recorder.rs` decides: what changed, and where nothing was received. Reads of the past read there.
 //!
-//! A table is computed when somebody looks at it, or it is recorded, and something changed that it is made of: at most ten times a second, and so seldom that it takes a tenth of the time at most.
+//! A table is computed when a client looks at it, or it is recorded, and something changed that it is made of: at most ten times a second, and so seldom that it takes a tenth of the time at most.
 #![warn(missing_docs)]
 
 pub mod action;
@@ -130,7 +130,7 @@ async fn serve_as(
     let mut history = History::start(&config.state_dir, settings.history, clock);
     let site = adapters::http::Site::new(&config, &settings, hub.clone(), history.reader(), clock)?;
     let mut answers = Answers::new(RecordFile::new(records::path(&config.state_dir)));
-    let (session_file, kept) = SessionFile::open(&config.state_dir, &settings.rules);
+    let (mut session_file, kept) = SessionFile::open(&config.state_dir, &settings.rules);
     let mut state = State::new(settings, clock.now())?;
     if role == Role::Console {
         state.restore_sessions(kept, clock.now());
