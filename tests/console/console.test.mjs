@@ -176,7 +176,7 @@ describe("console", { concurrency: false }, () => {
     const [body, press] = ["Body_Shop", "Press_Shop"].map((name) => clusters.find((row) => row.name === name).key);
     const wave = (cluster) => ({ cluster, wave: 8 });
     const status = async (...action) => (await factory.act(...action)).status;
-    assert.equal(await status(tokens.operator, "cluster.wave", wave(body), { authorization: "" }), 401, "nobody");
+    assert.equal(await status(tokens.operator, "cluster.wave", wave(body), { authorization: "" }), 401, "without a token");
     assert.equal(await status(tokens.operator, "cluster.wave", wave(body), { "x-sparkfleet": "" }), 403, "a form of another page");
     assert.equal(await status(tokens.operator, "cluster.wave", wave(body), { origin: "http://evil.example" }), 403, "another page");
     assert.equal(await status(tokens.operator, "cluster.wave", wave(body), { host: "evil.example" }), 421, "a name that leads here");
@@ -224,7 +224,7 @@ describe("console", { concurrency: false }, () => {
     await page.close_checked();
   });
 
-  scenario("a policy is tried out before somebody signs it", async () => {
+  scenario("a policy is tried out before it is signed", async () => {
     const page = await open("/policy/Body_Shop");
     const hosts = page.getByRole("table", { name: "Hosts under this policy" });
     const row = hosts.getByRole("row", { name: /body-shop-9/ });
@@ -421,7 +421,7 @@ describe("console", { concurrency: false }, () => {
     node.die();
   });
 
-  scenario("the filter narrows, and stands in the address", async () => {
+  scenario("the filter narrows, and is in the address", async () => {
     const page = await open("/hosts");
     await page.getByRole("link", { name: "press-shop-1" }).waitFor();
     await page.keyboard.press("/");

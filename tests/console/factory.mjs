@@ -181,7 +181,7 @@ export class Factory {
     return promisify(execFile)(this.program, args, { cwd: this.folder });
   }
 
-  /** Runs a command that goes on until the factory is stopped. */
+  /** Runs a command that continues until the factory is stopped. */
   background(...args) {
     this.#spawn([...args, "--broker", `mqtt://127.0.0.1:${this.brokerPort}`]);
   }

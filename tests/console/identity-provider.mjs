@@ -1,4 +1,4 @@
-// An identity provider of this machine: `oidc-provider` with its own pages for signing in and for consent. Everybody is in group `ops`.
+// An identity provider of this machine: `oidc-provider` with its own pages for signing in and for consent. All users are in group `ops`.
 import { once } from "node:events";
 import http from "node:http";
 

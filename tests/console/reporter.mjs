@@ -1,4 +1,4 @@
-// Reports scenarios as `cargo test` reports tests, so that whoever counts those counts these, too.
+// Reports scenarios as `cargo test` reports tests, so that a count of those counts these, too.
 import { inspect } from "node:util";
 
 /** The error that a scenario threw; the runner wraps it. */

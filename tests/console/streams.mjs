@@ -1,4 +1,4 @@
-// What 200 clients cost the console: `node streams.mjs`. Each follows the tables of the wall; then one cluster changes, and all have to hear of it.
+// What 200 clients cost the console: `node streams.mjs`. Each follows the tables of the wall; then one cluster changes, and all have to receive that.
 import { readFile } from "node:fs/promises";
 import http from "node:http";
 import { Factory } from "./factory.mjs";
@@ -18,14 +18,14 @@ const before = await status();
 
 let [bytes, answer] = [0, 200];
 const clients = Array.from({ length: CLIENTS }, () => {
-  const client = { text: "", heard: () => {} };
+  const client = { text: "", received: () => {} };
   client.request = http.get(`${factory.url}/api/v1/stream?tables=${TABLES}`, (response) => {
     answer = Math.max(answer, response.statusCode);
     response.setEncoding("utf8");
     response.on("data", (text) => {
       bytes += text.length;
       client.text = (client.text + text).slice(-100_000);
-      client.heard();
+      client.received();
     });
   });
   return client;
@@ -33,8 +33,8 @@ const clients = Array.from({ length: CLIENTS }, () => {
 const allHave = (found) =>
   Promise.all(
     clients.map((client) => new Promise((resolve) => {
-      client.heard = () => found(client.text) && resolve();
-      client.heard();
+      client.received = () => found(client.text) && resolve();
+      client.received();
     })),
   );
 await allHave((text) => /"table":"clusters"/.test(text));

@@ -1,4 +1,4 @@
-// What a wall of many clusters costs the browser: `node wall.mjs [CLUSTERS] [UPDATES_A_SECOND] [SECONDS]`.
+// What a wall of many clusters costs the browser: `node wall.mjs [CLUSTERS] [UPDATES_A_SECOND] [SECONDS] [LOADS]`.
 // The page is the committed one; a server of its own sends rows of the console's shape, so that nothing but the page is measured.
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
@@ -65,27 +65,54 @@ server.listen(0, "127.0.0.1");
 await once(server, "listening");
 const url = `http://127.0.0.1:${server.address().port}`;
 
-/** Loads of which the first paint is measured. */
-const LOADS = 5;
-const firstPaint = (page) => page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime);
-const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage"] });
+/** Loads of which the paints are measured, each in a browser context of its own, which has nothing in its cache. */
+const LOADS = Number(process.argv[5] ?? 9);
+const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
+const browser = await chromium.launch({ executablePath, args: ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage"] });
 const all = await browser.newBrowserCDPSession();
-for (const path of ["/", "/clusters"]) {
+/** In the page: remembers when the counters have numbers, and when the rows are there, each as the frame after it is drawn. */
+const watchPaints = (rows) => {
+  window.paints = {};
+  const wanted = { counters: () => [...document.querySelectorAll(".counter-number")].some((one) => /[1-9]/.test(one.textContent)), rows: () => document.querySelector(rows) };
+  const look = () => {
+    for (const [name, found] of Object.entries(wanted)) {
+      if (window.paints[name] === undefined && found()) {
+        window.paints[name] = performance.now();
+        requestAnimationFrame(() => setTimeout(() => (window.paints[name] = performance.now())));
+      }
+    }
+  };
+  new MutationObserver(look).observe(document, { childList: true, subtree: true, characterData: true });
+};
+/** A page that is open, with its first contentful paint, when its numbers and rows were drawn, and the processor time of its renderer until then, all in milliseconds. */
+async function load(path) {
+  const rows = path === "/" ? "canvas" : "[data-index]";
   const page = await (await browser.newContext({ viewport: { width: 1920, height: 1080 } })).newPage();
   const cdp = await page.context().newCDPSession(page);
   await cdp.send("Performance.enable", { timeDomain: "threadTicks" });
+  await page.addInitScript(watchPaints, rows);
+  const value = async (name) => (await cdp.send("Performance.getMetrics")).metrics.find((one) => one.name === name).value * 1000;
+  const before = await value("ProcessTime");
   await page.goto(url + path);
-  await page.locator(path === "/" ? "canvas" : "[data-index]").first().waitFor();
-  const paints = [await firstPaint(page)];
+  await page.locator(rows).first().waitFor();
+  await page.waitForTimeout(300);
+  const shown = await page.evaluate(() => ({ ...window.paints, first: performance.getEntriesByName("first-contentful-paint")[0]?.startTime }));
+  return { page, cdp, ...shown, processor: (await value("ProcessTime")) - before };
+}
+const ofLoads = (loads, name) => {
+  const sorted = loads.map((one) => one[name]).filter((one) => one !== undefined).sort((a, b) => a - b);
+  return sorted.length === 0 ? "-" : `${Math.round(sorted[0])} / ${Math.round(sorted[sorted.length >> 1])} ms`;
+};
+for (const path of ["/", "/clusters"]) {
+  const loads = [];
   // A machine that has much else to do delays single loads.
-  while (paints.length < LOADS) {
-    const again = await (await browser.newContext({ viewport: { width: 1920, height: 1080 } })).newPage();
-    await again.goto(url + path);
-    await again.locator(path === "/" ? "canvas" : "[data-index]").first().waitFor();
-    paints.push(await firstPaint(again));
-    await again.context().close();
+  while (loads.length < LOADS) {
+    const one = await load(path);
+    loads.push(one);
+    if (loads.length < LOADS) await one.page.context().close();
   }
-  paints.sort((a, b) => a - b);
+  const { page, cdp } = loads.at(-1);
+  const paints = ["first", "counters", "rows", "processor"].map((name) => `${name} ${ofLoads(loads, name)}`).join(", ");
   const processes = async () => (await all.send("SystemInfo.getProcessInfo")).processInfo.reduce((sum, { cpuTime }) => sum + cpuTime, 0);
   const metrics = async () => ({ Chromium: await processes(), ...Object.fromEntries((await cdp.send("Performance.getMetrics")).metrics.map(({ name, value }) => [name, value])) });
   await page.waitForTimeout(2_000);
@@ -97,7 +124,7 @@ for (const path of ["/", "/clusters"]) {
   // Processor time, not time: the machine may have much else to do.
   const share = (name) => `${((100_000 * (after[name] - before[name])) / (end - start)).toFixed(1)} %`;
   console.log(`${path}: ${CLUSTERS} clusters, ${UPDATES} updates a second, ${SECONDS} s: all processes of Chromium ${share("Chromium")} of a core, the renderer ${share("ProcessTime")}, its main thread ${share("TaskDuration")} (script ${share("ScriptDuration")}), ` +
-    `heap ${(after.JSHeapUsedSize / 1e6).toFixed(1)} MB (${(rest.JSHeapUsedSize / 1e6).toFixed(1)} MB after collection), ${rest.Nodes} DOM nodes, first contentful paint ${Math.round(paints[LOADS >> 1])} ms (median of ${LOADS} loads, fastest ${Math.round(paints[0])} ms)`);
+    `heap ${(after.JSHeapUsedSize / 1e6).toFixed(1)} MB (${(rest.JSHeapUsedSize / 1e6).toFixed(1)} MB after collection), ${rest.Nodes} DOM nodes; drawn after (fastest / median of ${LOADS} loads): ${paints}`);
   await page.close();
 }
 await browser.close();

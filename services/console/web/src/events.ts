@@ -1,4 +1,4 @@
-// What happened, and where nothing was heard: order, kinds, gaps. Pure.
+// What happened, and where nothing was received: order, kinds, gaps. Pure.
 import { stamp } from "./format.ts";
 import type { EventRow, Gap } from "./wire.ts";
 
@@ -26,7 +26,7 @@ export function gapParts(gaps: readonly Gap[], from: number, to: number): { gap:
 
 /** A gap among the events. */
 export function gapEvent(gap: Gap): EventRow {
-  const text = `nothing was heard ${gap.until === null ? "since then" : `until ${stamp(gap.until)}`}: ${gap.reason}`;
+  const text = `nothing was received ${gap.until === null ? "since then" : `until ${stamp(gap.until)}`}: ${gap.reason}`;
   return { key: `-${gap.since}`, at: gap.since, cluster: null, kind: "gap", subject: "gap", old: null, new: null, text, who: null, request: null };
 }
 

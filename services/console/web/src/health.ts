@@ -9,10 +9,10 @@ export const MEANING: Record<Health, string> = {
   good: "Everything that is wanted is there and ready.",
   working: "Something is on its way; no person is needed.",
   attention: "A person is needed.",
-  away: "Nothing is heard; the last known values are shown.",
+  away: "Nothing is received; the last known values are shown.",
 };
 
-/** A row whose health is no known word needs a look. */
+/** A row whose health is not a known word needs a look. */
 export function healthOf(row: { health?: Health }): Health {
   return row.health !== undefined && HEALTHS.includes(row.health) ? row.health : "attention";
 }

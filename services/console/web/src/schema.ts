@@ -81,7 +81,7 @@ export function blank(of: unknown, root: Schema, depth = 0): Json {
   }
 }
 
-/** Whether a value has the form that a schema begins with: enough to tell alternatives apart. */
+/** Whether a value has the form that a schema begins with: enough to distinguish alternatives. */
 export function fits(value: Json, of: unknown, root: Schema): boolean {
   const schema = resolved(of, root);
   switch (kindOf(schema)) {

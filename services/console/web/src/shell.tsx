@@ -123,7 +123,7 @@ function Bands() {
           <Icon name="clock" />
           <span>
             State at <strong>{stamp(at.value)}</strong>, {age(now.value - at.value)} ago. Read only.
-            {gap !== undefined && <strong data-gap> Nothing was heard from {stamp(gap[0])}{gap[1] === null ? " on" : ` until ${stamp(gap[1])}`}: this is what was known then.</strong>}
+            {gap !== undefined && <strong data-gap> Nothing was received from {stamp(gap[0])}{gap[1] === null ? " on" : ` until ${stamp(gap[1])}`}: this is what was known then.</strong>}
           </span>
           <button onClick={() => lookAt(at.value! - MINUTE, true)}>− 1 min</button>
           <button onClick={() => lookAt(Math.min(at.value! + MINUTE, now.value), true)}>+ 1 min</button>

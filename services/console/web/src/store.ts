@@ -10,7 +10,7 @@ export interface Table<R extends Row = Row> {
   rows: Signal<ReadonlyMap<string, R>>;
   list: ReadonlySignal<readonly R[]>;
   state: Signal<TableState>;
-  /** Spans in which the console heard nothing; known for past times only. */
+  /** Spans in which the console received nothing; known for past times only. */
   gaps: Signal<readonly [number, number | null][]>;
 }
 

@@ -9,7 +9,7 @@ export const connection = signal<{ state: "connecting" | "open" | "lost"; since:
 
 const FIRST_RETRY_MS = 500;
 const LONGEST_RETRY_MS = 8_000;
-/** A page that nobody sees gives its connection back, because browsers allow few for each server. */
+/** A page that is hidden gives its connection back, because browsers allow few for each server. */
 const HIDDEN_MS = 60_000;
 
 let source: EventSource | null = null;
@@ -21,9 +21,13 @@ function setConnection(state: "connecting" | "open" | "lost"): void {
   if (connection.peek().state !== state) connection.value = { state, since: Date.now() };
 }
 
-/** The names of tables as one value of the query: commas in a name are encoded, because commas part the names. */
+/** Small tables, by which a page is recognised: the server sends tables in the order of the query. */
+const FIRST = ["console", "fleet", "actions"];
+
+/** The names of tables as one value of the query, the small ones first: commas in a name are encoded, because commas part the names. */
 export function tablesParameter(names: readonly string[]): string {
-  const unique = [...new Set(names)].sort();
+  const others = [...new Set(names)].filter((name) => !FIRST.includes(name)).sort();
+  const unique = [...FIRST.filter((name) => names.includes(name)), ...others];
   return unique.map((name) => name.replace(/[%,]/g, encodeURIComponent)).join(",");
 }
 
@@ -32,14 +36,34 @@ function close(): void {
   source?.close();
   source = null;
   opened = "";
+  arrived = [];
+}
+
+/** Frames that have arrived and are not shown yet. */
+let arrived: Frame[] = [];
+let drawing: number | undefined;
+/** A page that is visible and does not draw, such as one that is covered, takes frames over after this. */
+const UNDRAWN_MS = 250;
+
+/** Takes over what has arrived: a large table comes in many frames, and is drawn once. */
+function takeArrived(): void {
+  cancelAnimationFrame(drawing ?? 0);
+  drawing = undefined;
+  const frames = arrived;
+  arrived = [];
+  batch(() => {
+    for (const frame of frames) {
+      takeFrame(frame, true);
+      if (at.peek() === null) takeFrame(frame, false);
+    }
+  });
 }
 
 function receive(event: MessageEvent<string>): void {
-  const frame = JSON.parse(event.data) as Frame;
-  batch(() => {
-    takeFrame(frame, true);
-    if (at.peek() === null) takeFrame(frame, false);
-  });
+  arrived.push(JSON.parse(event.data) as Frame);
+  if (drawing !== undefined) return;
+  drawing = requestAnimationFrame(takeArrived);
+  setTimeout(() => drawing !== undefined && takeArrived(), UNDRAWN_MS);
 }
 
 function open(parameter: string): void {

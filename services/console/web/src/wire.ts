@@ -51,7 +51,7 @@ export interface FleetRow extends Row {
   hosts: HealthCounts;
   deployments: HealthCounts;
   alerts: number;
-  /** Of the alerts, those that somebody looks after. */
+  /** Of the alerts, those that a user looks after. */
   acknowledged: number;
   waiting: number;
   rollout: string | null;
@@ -139,7 +139,7 @@ export interface AlertRow extends HealthRow {
   alert: string;
   reason: string;
   monitor: string;
-  /** Who looks after it; null: nobody has said so. */
+  /** Who looks after it; null: no user has said so. */
   acknowledged: { by: string; at: number | null; note: string | null } | null;
 }
 
@@ -191,7 +191,7 @@ export interface EventRow extends Row {
   request: string | null;
 }
 
-/** A span in which the console heard nothing; it lasts while it has no end. */
+/** A span in which the console received nothing; it lasts while it has no end. */
 export interface Gap {
   since: number;
   until: number | null;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { load } from "./bundle.mjs";
 
-const { visible, hasInvisible, age, duration, milliseconds, count, valueText, differingDigits, compare, inFours } = await load("format.ts");
+const { visible, hasInvisible, age, duration, milliseconds, count, valueText, differingDigits, compare, inFours, tablesParameter } = await load("format.ts", "stream.ts");
 const { parse, address, timeOf } = await load("router.ts");
 const { applyFrame, takeFrame, tableOf, subscribe, subscriptions, mark } = await load("store.ts");
 const { filtered, parseFilter } = await load("filter.ts");
@@ -90,6 +90,11 @@ test("a table takes no delta before it has the whole", () => {
   end();
 });
 
+test("the small tables by which a page is recognised are asked for first", () => {
+  assert.equal(tablesParameter(["clusters", "events", "fleet", "clusters", "console"]), "console,fleet,clusters,events");
+  assert.equal(tablesParameter(["metrics:A/b,c%", "alerts"]), "alerts,metrics:A/b%2Cc%25");
+});
+
 test("subscriptions are counted", () => {
   const [one, two] = [subscribe("hosts"), subscribe("hosts")];
   assert.equal(subscriptions.value.length, 1);
@@ -122,7 +127,7 @@ test("gaps are cut to the span that is shown", () => {
   const gap = (since, until) => ({ since, until, reason: "stopped" });
   const parts = gapParts([gap(0, 50), gap(120, 140), gap(180, null), gap(10, 20), gap(300, 400)], 40, 240).map(({ left, width }) => [left, width]);
   assert.deepEqual(parts, [[0, 0.05], [0.4, 0.1], [0.7, 0.3]]);
-  assert.match(gapEvent(gap(5, null)).text, /^nothing was heard since then: stopped$/);
+  assert.match(gapEvent(gap(5, null)).text, /^nothing was received since then: stopped$/);
 });
 
 test("events that two sources bring are shown once, by how they ended", () => {
@@ -147,7 +152,7 @@ test("a form begins as empty as its schema allows, and follows local references 
   assert.equal(kindOf(resolved({ $ref: "#/$defs/loop" }, root)), "any");
 });
 
-test("alternatives are told apart by what they require and allow", () => {
+test("alternatives are distinguished by what they require and allow", () => {
   const [commit, tag] = ["commit", "tag"].map((name) => ({ type: "object", required: [name], properties: { [name]: { type: "string" } }, additionalProperties: false }));
   assert.ok(fits({ commit: "5a" }, commit, {}) && !fits({ commit: "5a" }, tag, {}));
   assert.ok(fits({ tag: "v1" }, { oneOf: [commit, tag] }, {}) && !fits({ other: 1 }, { oneOf: [commit, tag] }, {}));

@@ -169,7 +169,7 @@ export function Acknowledge({ row, close }: { row: AlertRow; close: () => void }
     >
       {(wrong) => (
         <>
-          <p>Everybody sees that you look after it. The alert stays until its cause ends.</p>
+          <p>All users see that you look after it. The alert stays until its cause ends.</p>
           {known && <p class="note">Now <Text of={known.by} longest={60} /> looks after it{known.note && <>: <Text of={known.note} /></>}.</p>}
           <Field name="note" label="Note" hint="What you do about it." wrong={wrong}>
             {(id, hint) => <input id={id} aria-describedby={hint} autofocus autocomplete="off" maxLength={1000} value={note.value} onInput={(event) => (note.value = event.currentTarget.value)} />}

@@ -1,4 +1,4 @@
-// Health is colour, shape and word. The shapes can be told apart without colour and at the size of a letter.
+// Health is colour, shape and word. The shapes can be distinguished without colour and at the size of a letter.
 import { HEALTHS, STEP_HEALTH, STEP_WORD, healthOf, total } from "../health.ts";
 import { count } from "../format.ts";
 import type { Health, HealthCounts, StepState } from "../wire.ts";

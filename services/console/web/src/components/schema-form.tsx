@@ -146,7 +146,7 @@ function TextPart({ id, part }: { id: string; part: Part }) {
   return (
     <>
       <textarea id={id} rows={3} spellcheck={false} disabled={part.disabled} aria-invalid={wrong} aria-describedby={wrong ? `${id}-wrong` : undefined} value={text.value} onInput={change} />
-      {wrong && <span class="wrong" id={`${id}-wrong`} role="alert">This is not JSON. A text stands in quotation marks.</span>}
+      {wrong && <span class="wrong" id={`${id}-wrong`} role="alert">This is not JSON. A text is written in quotation marks.</span>}
     </>
   );
 }

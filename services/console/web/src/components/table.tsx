@@ -112,6 +112,6 @@ export function Hatched({ of, children }: { of: Pick<Table, "state">; children: 
 export function Nothing({ of, children }: { of: Pick<Table, "state">; children: ComponentChildren }) {
   if (of.state.value === "failed") return <>This could not be read for the time that you look at.</>;
   if (of.state.value === "loading") return <>Loading…</>;
-  if (!complete.value) return <>Nothing has arrived yet. What is missing stands in the header.</>;
+  if (!complete.value) return <>Nothing has arrived yet. The header says what is missing.</>;
   return <>{children}</>;
 }

@@ -82,7 +82,7 @@ export function DenseWall({ rows }: { rows: readonly ClusterRow[] }) {
       const height = Math.ceil(rows.length / across) * STEP;
       const scale = devicePixelRatio;
       const [width, full] = [Math.round(element.clientWidth * scale), Math.round(height * scale)];
-      // A canvas is made anew when its size is set, also to the same.
+      // A canvas is made again when its size is set, also to the same.
       if (element.width !== width || element.height !== full) {
         [element.width, element.height] = [width, full];
         element.style.height = `${height}px`;

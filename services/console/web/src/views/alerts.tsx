@@ -8,7 +8,7 @@ import { useTable } from "../hooks.ts";
 import { route } from "../router.ts";
 import type { AlertRow } from "../wire.ts";
 
-/** Those that nobody looks after first, the oldest of them before others. */
+/** Those that no user looks after first, the oldest of them before others. */
 const byNeed = (a: AlertRow, b: AlertRow): number => Number(a.acknowledged !== null) - Number(b.acknowledged !== null) || (a.since ?? 0) - (b.since ?? 0);
 
 export function AlertsView() {

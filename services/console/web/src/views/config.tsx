@@ -291,7 +291,7 @@ function Editor({ object, application }: { object: string; application: string }
             <span class="note" role="status">{waits ? "On its way…" : dirty ? "Not written yet" : ""}</span>
           </p>
         ) : (
-          <p class="note">{computed ? "ConfigDB computes this; nobody writes it." : "An administrator of all clusters writes entries."}</p>
+          <p class="note">{computed ? "ConfigDB computes this; no user writes it." : "An administrator of all clusters writes entries."}</p>
         )}
       </form>
       {!computed && <Past object={object} application={application} text={liveText} restore={canWrite ? (text) => replace({ ...known, text }) : null} />}

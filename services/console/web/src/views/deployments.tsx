@@ -13,7 +13,7 @@ import { may, useTable } from "../hooks.ts";
 import { link, route } from "../router.ts";
 import type { DeploymentRow } from "../wire.ts";
 
-/** More columns than this are no picture any more; the list says it then. */
+/** More columns than this are not legible any more; the list says it then. */
 const MOST_COLUMNS = 40;
 
 /** Rows of the matrix: for each chart the deployments of each cluster, the most urgent first. */

@@ -147,7 +147,7 @@ export function ExplorerView() {
       <FilterBar />
       <div class="explorer">
         <Hatched of={table}>
-          {table.list.value.length === 0 ? <div class="empty"><Nothing of={table}>No Edge Node is heard.</Nothing></div> : <Tree nodes={table.list.value} chosen={key} device={device} />}
+          {table.list.value.length === 0 ? <div class="empty"><Nothing of={table}>No Edge Node has sent anything.</Nothing></div> : <Tree nodes={table.list.value} chosen={key} device={device} />}
         </Hatched>
         {node ? <NodeDetail node={node} device={device} key={key} /> : <div class="empty">{group === "" ? "Choose an Edge Node." : <Nothing of={table}>This Edge Node is not known.</Nothing>}</div>}
       </div>

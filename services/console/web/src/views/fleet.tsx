@@ -23,7 +23,7 @@ const LAST_EVENTS = 20;
 /** Made once: a comparison of two names by `localeCompare` makes a collator each time. */
 const byName = new Intl.Collator(undefined, { numeric: true }).compare;
 
-/** Clusters by their site, else by their wave; in one group when neither tells them apart. */
+/** Clusters by their site, else by their wave; in one group when neither distinguishes them. */
 export function grouped(rows: readonly ClusterRow[]): [string, ClusterRow[]][] {
   const bySite = rows.some((row) => row.labels?.site);
   const waves = new Set(rows.map((row) => row.wave ?? null));
@@ -65,7 +65,15 @@ export function elsewhere(fleet: FleetRow | undefined): { text: string; href: st
   return found.filter(([number]) => number > 0).map(([number, noun, view]) => ({ text: needs(number, noun), href: link([view]) }));
 }
 
-function Headline({ rows, fleet }: { rows: readonly ClusterRow[]; fleet: FleetRow | undefined }) {
+/** What the numbers say before the rows have arrived. */
+function FirstHeadline({ fleet }: { fleet: FleetRow }) {
+  const [bad, all] = [fleet.clusters.attention + fleet.clusters.away, total(fleet.clusters)];
+  if (bad > 0) return <h1 class="headline"><Shape health="attention" /> {bad} of {plural(all, "cluster")} {bad === 1 ? "needs" : "need"} a look</h1>;
+  return <h1 class="headline">{plural(all, "cluster")}</h1>;
+}
+
+function Headline({ rows, fleet, arrived }: { rows: readonly ClusterRow[]; fleet: FleetRow | undefined; arrived: boolean }) {
+  if (complete.value && !arrived && fleet) return <FirstHeadline fleet={fleet} />;
   const bad = rows.filter((row) => healthOf(row) === "attention" || healthOf(row) === "away").sort(byUrgency);
   const first = bad[0];
   if (!complete.value) return <h1 class="headline">Not everything is known yet</h1>;
@@ -101,11 +109,14 @@ export function FleetView() {
   const { q = "", health = "" } = route.value.query;
   const all = clusters.list.value;
   const rows = filtered(all, q, health);
-  const dense = rows.length >= DENSE_FROM;
+  const arrived = clusters.state.value === "current";
+  // The first rows of many are not drawn as tiles that the next ones replace by cells.
+  const awaited = q === "" && health === "" && fleet ? total(fleet.clusters) : 0;
+  const dense = Math.max(rows.length, awaited) >= DENSE_FROM;
   return (
     <div class="wall">
       <div class="wall-top">
-        <Headline rows={all} fleet={fleet} />
+        <Headline rows={all} fleet={fleet} arrived={arrived} />
         {may("cluster.create") ? (
           <button class="primary" onClick={() => (creating.value = true)}><Icon name="plus" /> New cluster</button>
         ) : (

@@ -17,7 +17,7 @@ import type { Health, HostRow, PcrRow } from "../wire.ts";
 
 const VERDICT: Record<PcrRow["verdict"], Health> = { match: "good", differs: "attention", observed: "working", missing: "away" };
 
-/** The expected value that shares most digits with what was quoted: the one whose difference tells most. */
+/** The expected value that shares most digits with what was quoted: the one whose difference says most. */
 export function nearest(expected: readonly string[], quoted: string): string | null {
   const shared = (value: string) => [...value].filter((digit, index) => digit === quoted[index]).length;
   return expected.reduce<string | null>((best, value) => (best === null || shared(value) > shared(best) ? value : best), null);

@@ -1,4 +1,4 @@
-// Two tables: who waits to be let in, and who is in.
+// Two tables: hosts that wait to be admitted, and members.
 import { HostTable } from "../components/lists.tsx";
 import { Card, FilterBar, Head } from "../components/page.tsx";
 import { Hatched } from "../components/table.tsx";

@@ -34,7 +34,7 @@ const HOSTS = (cluster: string): Column<Compared>[] => [
   { title: "State", cell: (row) => <Text of={row.then.state} longest={30} /> },
   { title: "Policy in force", cell: (row) => <Said of={row.now} /> },
   { title: "This policy", cell: (row) => <Said of={row.then} /> },
-  { title: "Why", cell: (row) => <Text of={[...row.then.differences, ...row.then.unknown, ...row.then.warnings.map((text) => `only told: ${text}`)].join("; ")} longest={400} />, class: "grow" },
+  { title: "Why", cell: (row) => <Text of={[...row.then.differences, ...row.then.unknown, ...row.then.warnings.map((text) => `only reported: ${text}`)].join("; ")} longest={400} />, class: "grow" },
 ];
 
 function Check({ label, checked, changed, onChange }: { label: preact.ComponentChildren; checked: boolean; changed: boolean; onChange: () => void }) {
@@ -57,7 +57,7 @@ function Registers({ row, policy, hosts, trial, change }: { row: PolicyRow; poli
             return (
               <tr key={register}>
                 <td class="num">{register}</td>
-                <td><Text of={row.meanings[register] ?? ""} />{rule.warnOnly && <span class="note"> only told</span>}</td>
+                <td><Text of={row.meanings[register] ?? ""} />{rule.warnOnly && <span class="note"> only reported</span>}</td>
                 <td class="mono">
                   {expected.map((value) => {
                     const id = `${register}=${value}`;
@@ -86,7 +86,7 @@ function Keys({ policy, hosts, trial, change }: { policy: PolicyDocument; hosts:
     <>
       {enrolled.map((one) => <Check key={one.ek} label={<>{nameOf(one.ek, one.host) && <strong><Text of={nameOf(one.ek, one.host)} longest={60} /> </strong>}<code><Text of={one.ek} longest={70} /></code>{one.controlPlane && <span class="note"> control plane</span>}</>} checked={!trial.dropped.has(one.ek)} changed={trial.dropped.has(one.ek)} onChange={() => change(toggled(trial, "dropped", one.ek))} />)}
       {others.map((host) => <Check key={host.ek} label={<><strong><Text of={host.host} longest={60} /></strong> <code><Text of={host.ek} longest={70} /></code> <span class="note">{host.state}, not enrolled</span></>} checked={trial.enrolled.has(host.ek)} changed={trial.enrolled.has(host.ek)} onChange={() => change(toggled(trial, "enrolled", host.ek))} />)}
-      {enrolled.length + others.length === 0 && <p class="note">Nobody is enrolled, and no host has asked.</p>}
+      {enrolled.length + others.length === 0 && <p class="note">No host is enrolled, and no host has asked.</p>}
     </>
   );
 }

@@ -42,7 +42,7 @@ function Decide({ row, cluster, close }: { row: RolloutRow; cluster: RolloutClus
           <p>{cluster === null
             ? "Deployments that run another version keep it until the rollout is resumed. What is new on a cluster does not wait."
             : "Later waves do not wait for this cluster, until the chart template changes again. The cluster itself is tried further."}</p>
-          <Field name="note" label="Why" hint="Everybody sees it beside your name." wrong={wrong}>
+          <Field name="note" label="Why" hint="All users see it beside your name." wrong={wrong}>
             {(id, hint) => <input id={id} aria-describedby={hint} autofocus autocomplete="off" maxLength={1000} value={note.value} onInput={(event) => (note.value = event.currentTarget.value)} />}
           </Field>
         </>

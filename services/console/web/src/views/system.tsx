@@ -48,7 +48,7 @@ export function SystemView() {
                 { title: "Version", cell: (one) => <Text of={one.version ?? ""} longest={30} /> },
                 { title: "Instance", cell: (one) => <Text of={one.instance ?? ""} longest={40} />, class: "mono wide" },
               ]}
-              empty={<Nothing of={services}>No service is heard.</Nothing>}
+              empty={<Nothing of={services}>No service has sent anything.</Nothing>}
             />
           </Hatched>
         </Card>

@@ -23,7 +23,7 @@ const SCRUB_MS = 150;
 const READ_MS = 300;
 const NOTHING: EventPage = { rows: [], next: null, gaps: [], begins: null };
 
-/** Events by cluster; those of no cluster are the centre's. The lanes with the latest event come first. */
+/** Events by cluster; those of no cluster are of the central services. The lanes with the latest event come first. */
 export function lanes(events: readonly EventRow[]): [string, EventRow[]][] {
   const found = new Map<string, EventRow[]>();
   for (const event of newestFirst(events)) found.set(event.cluster ?? "", [...(found.get(event.cluster ?? "") ?? []), event]);
@@ -35,7 +35,7 @@ function Gaps({ gaps, from, to }: { gaps: readonly Gap[]; from: number; to: numb
   if (parts.length === 0) return null;
   return (
     <div class="lane" data-gaps>
-      <span class="lane-name">Nothing heard</span>
+      <span class="lane-name">Nothing received</span>
       <div class="lane-line" role="img" aria-label={`${parts.length} gaps`}>
         {parts.map(({ gap, left, width }) => (
           <i class="gap" style={{ left: `${left * 100}%`, width: `${width * 100}%` }} title={visible(gap.reason, 200)} key={gap.since} />
