@@ -390,14 +390,14 @@ pub enum AlertCommand {
         /// End with exit code 1 if there is any
         #[arg(long, conflicts_with = "watch")]
         check: bool,
-        /// Go on, and show what changes: the whole list in place on a terminal, the rows that change elsewhere
-        #[arg(long, short)]
-        watch: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        reading: Reading,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
-    /// Say that you look after alerts: everybody sees your name, and the alerts stay active until their cause ends
+    /// Say that you look after alerts: all users see your name, and the alerts stay active until their cause ends
     #[command(visible_alias = "acknowledge")]
     Ack {
         /// What they are about: CLUSTER or CLUSTER/NODE, or the node of a central service
@@ -408,7 +408,7 @@ pub enum AlertCommand {
         /// What you do about it
         #[arg(long, conflicts_with = "withdraw")]
         note: Option<String>,
-        /// Nobody looks after them any more
+        /// Take it back: no user looks after them
         #[arg(long)]
         withdraw: bool,
         #[command(flatten)]

@@ -53,7 +53,7 @@ pub enum Scope {
 pub struct Client {
     host: HostHandle,
     broker: String,
-    /// What was heard so far.
+    /// What was received so far.
     pub fleet: Fleet,
     clock: Clock,
     deadline: Instant,
@@ -88,7 +88,7 @@ pub fn mqtt_config(connection: &Connection) -> anyhow::Result<MqttConfig> {
     })
 }
 
-/// Subscriptions for a scope: no command hears more than it needs. QoS 1, so that a server may not drop a death; births and data stay at the QoS 0 of their sender.
+/// Subscriptions for a scope: no command receives more than it needs. QoS 1, so that a server may not drop a death; births and data stay at the QoS 0 of their sender.
 #[must_use]
 pub fn filters(organisation: &Organisation, scope: Scope) -> Vec<(String, QoS)> {
     let central = organisation.central_group();
@@ -106,7 +106,7 @@ pub fn filters(organisation: &Organisation, scope: Scope) -> Vec<(String, QoS)> 
 }
 
 impl Client {
-    /// Connects, and waits until ConfigDB is replicated and, in [`Scope::Fleet`], what the centre knows to be alive.
+    /// Connects, and waits until ConfigDB is replicated and, in [`Scope::Fleet`], what the cluster manager reports to be alive.
     ///
     /// # Errors
     /// With [`exit::UNAVAILABLE`] if the broker is not reached, [`exit::TIMEOUT`] if ConfigDB does not answer, [`exit::CONFIG`] for unusable options.
@@ -117,15 +117,15 @@ impl Client {
         if scope != Scope::Config {
             client.expect(client.fleet.manager.node().clone()).await?;
             client.until("the cluster manager to be born", |fleet| fleet.manager.is_complete().then_some(())).await?;
-            client.hear_joins(scope).await?;
+            client.receive_joins(scope).await?;
         }
         if scope == Scope::Fleet {
-            client.hear_fleet().await?;
+            client.receive_fleet().await?;
         }
         Ok(client)
     }
 
-    /// Connects, and hears of the whole fleet what can be heard soon: whoever is away is missing in it.
+    /// Connects, and receives of the whole fleet what arrives soon: services that are away are missing in it.
     ///
     /// # Errors
     /// As [`Client::open`], but for what does not answer.
@@ -134,13 +134,14 @@ impl Client {
         client.expect(client.fleet.config.node().clone()).await?;
         client.expect(client.fleet.manager.node().clone()).await?;
         let wait = client.deadline.min(Instant::now() + SERVICE_WAIT);
-        let heard = |fleet: &Fleet| (fleet.config.is_complete() && fleet.manager.is_complete()).then_some(());
-        let _: Option<()> = client.until_at(wait, "", heard).await?;
-        client.hear_joins(Scope::Fleet).await?;
+        let is_received = |fleet: &Fleet| (fleet.config.is_complete() && fleet.manager.is_complete()).then_some(());
+        let _: Option<()> = client.until_at(wait, "", is_received).await?;
+        client.receive_joins(Scope::Fleet).await?;
         let names = client.expect_edges().await?;
         let wait = client.deadline.min(Instant::now() + MONITORS_WAIT);
-        let heard = |fleet: &Fleet| (has_syncs(fleet, &names) && has_monitors(fleet, &names)).then_some(());
-        let _: Option<()> = client.until_at(wait, "", heard).await?;
+        let syncs_received = |fleet: &Fleet| has_syncs(fleet, &names).then_some(());
+        let _: Option<()> = client.until_at(wait, "", syncs_received).await?;
+        client.receive_monitors(names).await?;
         Ok(client)
     }
 
@@ -192,36 +193,49 @@ impl Client {
     }
 
     /// Every join service that is alive. Who only shows them beside others does not wait for ever.
-    async fn hear_joins(&mut self, scope: Scope) -> anyhow::Result<()> {
+    async fn receive_joins(&mut self, scope: Scope) -> anyhow::Result<()> {
         let alive = self.fleet.manager.clusters().filter(|(_, cluster)| cluster.join.alive);
         let names: Vec<String> = alive.map(|(_, cluster)| cluster.name.clone()).collect();
         for name in &names {
             self.expect_node(name, address::JOIN_NODE).await?;
         }
-        let heard = |fleet: &Fleet| {
+        let is_received = |fleet: &Fleet| {
             names.iter().all(|name| fleet.join(name).is_some_and(JoinReplica::is_complete)).then_some(())
         };
         if scope == Scope::Joining {
-            return self.until("every join service that is alive to be born", heard).await;
+            return self.until("every join service that is alive to be born", is_received).await;
         }
         let wait = self.deadline.min(Instant::now() + MONITORS_WAIT);
-        let _: Option<()> = self.until_at(wait, "", heard).await?;
+        let _: Option<()> = self.until_at(wait, "", is_received).await?;
         Ok(())
     }
 
-    async fn hear_fleet(&mut self) -> anyhow::Result<()> {
+    async fn receive_fleet(&mut self) -> anyhow::Result<()> {
         let names = self.expect_edges().await?;
-        let syncs_heard = |fleet: &Fleet| has_syncs(fleet, &names).then_some(());
-        self.until("every edge sync that is alive to be born", syncs_heard).await?;
+        let syncs_received = |fleet: &Fleet| has_syncs(fleet, &names).then_some(());
+        self.until("every edge sync that is alive to be born", syncs_received).await?;
+        self.receive_monitors(names).await
+    }
+
+    /// What the monitors say of these clusters, and of those whose edge sync is away while their monitor is not: the central monitor knows them.
+    async fn receive_monitors(&mut self, mut names: BTreeSet<String>) -> anyhow::Result<()> {
         let wait = self.deadline.min(Instant::now() + MONITORS_WAIT);
-        let _: Option<()> = self.until_at(wait, "", |fleet| has_monitors(fleet, &names).then_some(())).await?;
+        let is_known = |fleet: &Fleet| fleet.is_central_monitor_complete().then_some(());
+        let _: Option<()> = self.until_at(wait, "", is_known).await?;
+        names.extend(self.fleet.edge_monitors_online());
+        for name in &names {
+            self.expect_node(name, address::MONITOR_NODE).await?;
+        }
+        let wait = self.deadline.min(Instant::now() + MONITORS_WAIT);
+        let is_received = |fleet: &Fleet| (fleet.edge_monitors_complete() >= names.len()).then_some(());
+        let _: Option<()> = self.until_at(wait, "", is_received).await?;
         Ok(())
     }
 
     /// Asks for the births of the central monitor, and of Sync and monitor of each cluster whose Sync is alive; the names of those.
-    async fn expect_edges(&mut self) -> anyhow::Result<Vec<String>> {
+    async fn expect_edges(&mut self) -> anyhow::Result<BTreeSet<String>> {
         let alive = self.fleet.manager.clusters().filter(|(_, cluster)| cluster.sync_alive);
-        let names: Vec<String> = alive.map(|(_, cluster)| cluster.name.clone()).collect();
+        let names: BTreeSet<String> = alive.map(|(_, cluster)| cluster.name.clone()).collect();
         for name in &names {
             self.expect_cluster(name).await?;
         }
@@ -325,7 +339,11 @@ impl Client {
     ///
     /// # Errors
     /// The session has ended.
-    pub async fn hear_for(&mut self, at_most: Duration, found: impl FnMut(&Fleet) -> Option<()>) -> anyhow::Result<()> {
+    pub async fn receive_for(
+        &mut self,
+        at_most: Duration,
+        found: impl FnMut(&Fleet) -> Option<()>,
+    ) -> anyhow::Result<()> {
         let deadline = self.deadline.min(Instant::now() + at_most);
         let _: Option<()> = self.until_at(deadline, "", found).await?;
         Ok(())
@@ -357,7 +375,7 @@ impl Client {
         self.fleet.config.is_complete() && (self.scope == Scope::Config || self.fleet.manager.is_complete())
     }
 
-    /// Asks Sync and Join of a cluster to tell the entries that they keep, or to stop telling them.
+    /// Asks Sync and Join of a cluster to publish the entries that they keep, or to stop that.
     ///
     /// # Errors
     /// The session has ended.
@@ -412,7 +430,7 @@ impl Client {
         Ok(written.revision)
     }
 
-    /// Writes all in one transaction, in order; `progress` hears how many are staged.
+    /// Writes all in one transaction, in order; `progress` gets the number that is staged.
     ///
     /// # Errors
     /// With [`exit::REFUSED`] if ConfigDB refuses one of them, [`exit::TIMEOUT`] when it does not answer. Nothing is written then, unless it was only the answer to the last request that did not come.
@@ -530,13 +548,8 @@ pub(crate) fn unreachable(broker: &str, reason: &str) -> anyhow::Error {
 }
 
 /// Whether the Sync of each of these clusters is replicated.
-fn has_syncs(fleet: &Fleet, names: &[String]) -> bool {
+fn has_syncs(fleet: &Fleet, names: &BTreeSet<String>) -> bool {
     names.iter().all(|name| fleet.sync(name).is_some_and(SyncReplica::is_complete))
-}
-
-/// Whether as many edge monitors are alive as there are names, and the central one.
-fn has_monitors(fleet: &Fleet, names: &[String]) -> bool {
-    fleet.edge_monitors_alive() >= names.len() && fleet.is_central_monitor_alive()
 }
 
 fn applied(result: RequestResult) -> anyhow::Result<RequestResult> {
@@ -570,7 +583,7 @@ pub fn author() -> Author {
     Author { id: request_id(), writer: writer() }
 }
 
-/// Who writes: the person's login name, as far as the environment tells.
+/// Who writes: the person's login name, as far as the environment says.
 #[must_use]
 pub fn writer() -> String {
     let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "unknown".to_owned());

@@ -57,6 +57,10 @@ pub trait InConsole: Listed {
     const TABLE: &'static str;
     /// What a row of the table was made of; None: it is one of another version.
     fn of_row(row: &Value) -> Option<Self>;
+    /// Sorts rows as [`Listed::of_fleet`] does; the tables of the console are in another order.
+    fn sort(rows: &mut [Self]) {
+        rows.sort_by_cached_key(Self::key);
+    }
 }
 
 impl InConsole for ClusterRow {
@@ -72,6 +76,18 @@ impl InConsole for DeploymentRow {
 
     fn of_row(row: &Value) -> Option<Self> {
         fleet_view::tables::deployment_row(row)
+    }
+}
+
+impl InConsole for AlertRow {
+    const TABLE: &'static str = "alerts";
+
+    fn of_row(row: &Value) -> Option<Self> {
+        fleet_view::tables::alert_row(row)
+    }
+
+    fn sort(rows: &mut [Self]) {
+        rows.sort_by(Self::by_age);
     }
 }
 
@@ -175,21 +191,22 @@ impl Listed for AlertRow {
     }
 }
 
-/// Prints a list, of one cluster (name or UUID) or of all, and follows it if that is asked for: of the console where there is one, else of the broker.
+/// Prints a list, of one cluster (name or UUID) or of all, and follows it if that is asked for: of the console where there is one, else of the broker. The number of rows that it showed last.
 ///
 /// # Errors
 /// As documented for the exit codes.
-pub async fn run<L: InConsole>(cluster: Option<&str>, reading: &Reading, options: &Options) -> anyhow::Result<()> {
+pub async fn run<L: InConsole>(cluster: Option<&str>, reading: &Reading, options: &Options) -> anyhow::Result<usize> {
     let mut screen = Screen::<L>::new(options.presentation.output, reading.watch);
     if let Some(address) = console_of(reading)? {
         match console::run(address, cluster, reading, options, &mut screen).await {
             Err(error) if reading.from.is_none() && is_away(&error) => {
                 remark(&format!("{error:#}; reading from the broker instead"));
             }
-            ended => return ended,
+            ended => return ended.map(|()| screen.rows()),
         }
     }
-    from_broker(cluster, reading.watch, options, &mut screen).await
+    from_broker(cluster, reading.watch, options, &mut screen).await?;
+    Ok(screen.rows())
 }
 
 /// The same, of the broker.
@@ -249,11 +266,11 @@ async fn from_broker<L: Listed>(
 
 async fn follow_broker<L: Listed>(
     client: &mut Client,
-    goes_on: bool,
+    is_followed: bool,
     rows: impl Fn(&Fleet) -> Vec<L>,
     screen: &mut Screen<L>,
 ) -> anyhow::Result<()> {
-    if !screen.show(rows(&client.fleet), client.wall())? || !goes_on {
+    if !screen.show(rows(&client.fleet), client.wall())? || !is_followed {
         return Ok(());
     }
     let shutdown = Shutdown::on_signals()?;

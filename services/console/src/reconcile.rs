@@ -19,6 +19,11 @@ pub fn expected(fleet: &Fleet) -> BTreeSet<EdgeNodeDescriptor> {
         let of_join = [address::JOIN_NODE].into_iter().filter(|_| cluster.join.alive);
         nodes.extend(of_sync.chain(of_join).filter_map(|node| EdgeNodeDescriptor::parse(&group, node).ok()));
     }
+    // A monitor can be alive while the edge sync beside it is not: its alerts count all the more.
+    for name in fleet.edge_monitors_online() {
+        let group = ClusterName::new(name).map(|name| fleet.organisation().cluster_group(&name));
+        nodes.extend(group.ok().and_then(|group| EdgeNodeDescriptor::parse(&group, address::MONITOR_NODE).ok()));
+    }
     nodes
 }
 
@@ -63,6 +68,7 @@ fn edge_sync_is_complete(sync: &edge_sync_contract::SyncReplica) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use edge_monitor_contract::NodeState;
     use fleet_view::bench::{Bench, CLUSTER, NAME};
 
     #[test]
@@ -74,6 +80,16 @@ mod tests {
         let nodes = expected(&bench.fleet);
         let join = EdgeNodeDescriptor::parse("ACME-Paint_Shop", address::JOIN_NODE).unwrap();
         assert!(nodes.len() == 6 && nodes.contains(&join), "{nodes:?}");
+    }
+
+    #[test]
+    fn a_monitor_that_lives_beside_an_edge_sync_that_is_away_is_expected() {
+        let mut bench = Bench::with_cluster();
+        bench.central_monitor_of(&[("ACME-Paint_Shop", NodeState::Offline)]);
+        assert_eq!(expected(&bench.fleet).len(), 3);
+        bench.central_monitor_of(&[("ACME-Paint_Shop", NodeState::Online)]);
+        let monitor = EdgeNodeDescriptor::parse("ACME-Paint_Shop", address::MONITOR_NODE).unwrap();
+        assert!(expected(&bench.fleet).contains(&monitor), "{:?}", expected(&bench.fleet));
     }
 
     #[test]

@@ -6,10 +6,10 @@ use service_runtime::exit;
 
 use crate::arguments::AlertCommand;
 use crate::client::{self, Client, Scope};
+use crate::listing;
 use crate::options::Options;
 use crate::output;
 use crate::usage_error::{not_found, usage};
-use crate::{listing, look_up, tables};
 use fleet_view::{AlertRow, Fleet, requests};
 
 /// Carries out an alert command.
@@ -18,10 +18,13 @@ use fleet_view::{AlertRow, Fleet, requests};
 /// As documented for the exit codes.
 pub async fn run(command: AlertCommand) -> anyhow::Result<()> {
     match command {
-        AlertCommand::List { cluster, watch: true, options, .. } => {
-            listing::run_on_broker::<AlertRow>(cluster.as_deref(), true, &options).await
+        AlertCommand::List { cluster, check, reading, options } => {
+            let active = listing::run::<AlertRow>(cluster.as_deref(), &reading, &options).await?;
+            if check && active > 0 {
+                return Err(exit::with_code(exit::FAILURE, anyhow!("{active} active alerts")));
+            }
+            Ok(())
         }
-        AlertCommand::List { cluster, check, options, .. } => list(cluster.as_deref(), check, &options).await,
         AlertCommand::Ack { about, alert, note, withdraw, options } => {
             let change = if withdraw { Change::Withdraw } else { Change::Acknowledge { note } };
             acknowledge(&about, alert.as_deref(), &change, &options).await
@@ -76,24 +79,10 @@ pub(super) fn rows(fleet: &Fleet, cluster: Option<&str>) -> Vec<AlertRow> {
     rows
 }
 
-async fn list(cluster: Option<&str>, check: bool, options: &Options) -> anyhow::Result<()> {
-    let client = Client::open(options, Scope::Fleet).await?;
-    let cluster = cluster.map(|wanted| look_up::cluster(&client.fleet, wanted)).transpose()?;
-    let rows = rows(&client.fleet, cluster.as_ref().map(|row| row.name.as_str()));
-    let now = client.wall();
-    let lines =
-        || if rows.is_empty() { vec!["no active alerts".to_owned()] } else { tables::alerts(&rows, now).shown() };
-    output::print(options.presentation.output, lines, &json!(rows))?;
-    client.close().await;
-    if check && !rows.is_empty() {
-        return Err(exit::with_code(exit::FAILURE, anyhow!("{} active alerts", rows.len())));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tables;
     use fleet_view::Acknowledged;
 
     #[test]

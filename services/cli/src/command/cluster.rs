@@ -29,7 +29,9 @@ pub async fn run(command: ClusterCommand) -> anyhow::Result<()> {
             let entry = EdgeCluster { name, namespace, bare, ..EdgeCluster::default() };
             create(entry, uuid, wait, &options).await
         }
-        ClusterCommand::List { reading, options } => listing::run::<ClusterRow>(None, &reading, &options).await,
+        ClusterCommand::List { reading, options } => {
+            listing::run::<ClusterRow>(None, &reading, &options).await.map(drop)
+        }
         ClusterCommand::Identity(command) => super::identity::run(command).await,
         ClusterCommand::Show { cluster, options } => show(&cluster, &options).await,
         ClusterCommand::Edit { cluster, options } => {
@@ -95,7 +97,7 @@ fn broker_needs(connection: &Connection, group: &str) -> Option<String> {
     })
 }
 
-/// What a tear-down leaves at the edge, where nobody can reach it from here, and how it is removed.
+/// What a tear-down leaves at the edge, where no command reaches it from here, and how it is removed.
 fn left_at_the_edge(namespace: &str) -> Vec<String> {
     vec![
         format!(

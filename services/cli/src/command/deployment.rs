@@ -29,7 +29,7 @@ pub async fn run(command: DeploymentCommand) -> anyhow::Result<()> {
             create(&name, &cluster, &chart, host, values, wait, &options).await
         }
         DeploymentCommand::List { cluster, reading, options } => {
-            listing::run::<DeploymentRow>(cluster.as_deref(), &reading, &options).await
+            listing::run::<DeploymentRow>(cluster.as_deref(), &reading, &options).await.map(drop)
         }
         DeploymentCommand::Show { deployment, options } => show(&deployment, &options).await,
         DeploymentCommand::Edit { deployment, options } => {

@@ -56,6 +56,7 @@ pub async fn run(find: impl Fn(&Client) -> anyhow::Result<Entry>, options: &Opti
         client.close().await;
         match result {
             Err(error) if exit::code_of(&error) == exit::REFUSED && now == Some(entry.etag) => Ok(Err(error)),
+            Err(error) if exit::code_of(&error) == exit::REFUSED => Err(overtaken(&entry.title, now.is_some(), &error)),
             other => other.map(Ok),
         }
     };
@@ -71,6 +72,16 @@ pub async fn run(find: impl Fn(&Client) -> anyhow::Result<Entry>, options: &Opti
     };
     let value = json!({ "object": entry.object, "application": entry.slug, "change": done, "revision": revision });
     output::print(form, || vec![line], &value)
+}
+
+/// What to do where the entry is not the one that was opened.
+fn overtaken(title: &str, exists: bool, error: &anyhow::Error) -> anyhow::Error {
+    let text = if exists {
+        format!("another writer has changed {title} meanwhile; edit it again, and take over what you typed ({error:#})")
+    } else {
+        format!("another writer has deleted {title} meanwhile; `sparkfleet config put` creates it again ({error:#})")
+    };
+    exit::with_code(exit::REFUSED, anyhow!(text))
 }
 
 /// An entry of an object, to be edited.
@@ -327,6 +338,17 @@ mod tests {
         let error = ended.unwrap_err();
         assert!(error.to_string().starts_with("another writer was faster; nothing was written"), "{error}");
         assert!(typed(&error).contains("namespace: edge"));
+    }
+
+    #[test]
+    fn who_was_overtaken_reads_what_to_do() {
+        let error = anyhow!("EdgeCluster: there is ETag 8");
+        let changed = overtaken("EdgeCluster of Paint_Shop", true, &error).to_string();
+        assert!(changed.starts_with("another writer has changed EdgeCluster of Paint_Shop meanwhile; edit it again"));
+        assert!(changed.ends_with("(EdgeCluster: there is ETag 8)"), "{changed}");
+        let deleted = overtaken("EdgeCluster of Paint_Shop", false, &error);
+        assert_eq!(exit::code_of(&deleted), exit::REFUSED);
+        assert!(deleted.to_string().contains("`sparkfleet config put` creates it again"), "{deleted}");
     }
 
     #[tokio::test]

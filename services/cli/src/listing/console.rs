@@ -102,8 +102,7 @@ fn read<'a, L: InConsole>(rows: impl Iterator<Item = &'a Value>, address: &str) 
     let error = || anyhow!("the console at {address} is of another version, whose rows this program does not know");
     let rows = rows.map(|row| L::of_row(row).ok_or_else(|| exit::with_code(exit::UNAVAILABLE, error())));
     let mut rows = rows.collect::<anyhow::Result<Vec<L>>>()?;
-    // The console's tables are in the order of UUIDs.
-    rows.sort_by_cached_key(L::key);
+    L::sort(&mut rows);
     Ok(rows)
 }
 

@@ -10,16 +10,23 @@ use crate::output::page::InPlace;
 /// What was shown so far.
 pub(super) struct Screen<L> {
     form: OutputForm,
-    goes_on: bool,
-    in_place: Option<InPlace>,
+    is_followed: bool,
+    page: Option<InPlace>,
+    /// The number of rows that were shown last.
+    rows: usize,
     shown: Option<Vec<L>>,
 }
 
 impl<L: Listed> Screen<L> {
     /// Nothing shown yet.
-    pub(super) fn new(form: OutputForm, goes_on: bool) -> Self {
-        let in_place = (goes_on && InPlace::fits(form)).then(InPlace::default);
-        Self { form, goes_on, in_place, shown: None }
+    pub(super) fn new(form: OutputForm, is_followed: bool) -> Self {
+        let page = (is_followed && InPlace::fits(form)).then(InPlace::default);
+        Self { form, is_followed, page, rows: 0, shown: None }
+    }
+
+    /// The number of rows that were shown last.
+    pub(super) const fn rows(&self) -> usize {
+        self.rows
     }
 
     /// What was shown last.
@@ -30,12 +37,13 @@ impl<L: Listed> Screen<L> {
 
     /// Shows rows as they are at `now` (UTC ms). False: standard output has no reader any more.
     pub(super) fn show(&mut self, rows: Vec<L>, now: u64) -> anyhow::Result<bool> {
-        if !self.goes_on {
+        self.rows = rows.len();
+        if !self.is_followed {
             output::print(self.form, || lines(&rows, now), &json!(rows))?;
             return Ok(true);
         }
-        if let Some(in_place) = &mut self.in_place {
-            return in_place.draw(&lines(&rows, now));
+        if let Some(page) = &mut self.page {
+            return page.draw(&lines(&rows, now));
         }
         let text = changed(self.form, self.shown.as_deref(), &rows, now)?;
         self.shown = Some(rows);
@@ -96,7 +104,7 @@ mod tests {
         let first = clusters();
         let text = changed(OutputForm::Table, None, &first, 0).unwrap();
         assert!(text.starts_with("CLUSTER ") && text.lines().count() == 2, "{text}");
-        assert_eq!(changed(OutputForm::Table, Some(&first), &first, 9_000).unwrap(), "", "ages are no change");
+        assert_eq!(changed(OutputForm::Table, Some(&first), &first, 9_000).unwrap(), "", "ages are not changes");
         let away = vec![ClusterRow { alive: false, ..first[0].clone() }];
         let text = changed(OutputForm::Table, Some(&first), &away, 0).unwrap();
         assert!(text.starts_with(NAME) && text.contains(" away ") && text.lines().count() == 1, "{text}");

@@ -41,4 +41,11 @@ fn what_the_console_has_is_read_as_what_the_broker_has() {
     assert_eq!((clusters[0].uuid, clusters), (CLUSTER, bench.fleet.clusters()));
     let deployments: Vec<DeploymentRow> = tables.deployments().values().filter_map(DeploymentRow::of_row).collect();
     assert_eq!((deployments.len(), deployments), (1, bench.fleet.deployments()));
+    bench.cluster(Uuid::from_u128(0xB), "Body_Shop", |device| device.sync_since = Some(7));
+    bench.cluster(Uuid::from_u128(0xA), "Assembly", |device| device.sync_since = Some(9));
+    let tables = fleet_view::tables::Rows::of(&bench.fleet);
+    let mut alerts: Vec<AlertRow> = tables.alerts().values().filter_map(AlertRow::of_row).collect();
+    AlertRow::sort(&mut alerts);
+    assert_eq!(alerts, bench.fleet.alerts(), "the oldest first");
+    assert!(alerts.len() >= 2, "{alerts:#?}");
 }

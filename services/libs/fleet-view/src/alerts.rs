@@ -1,5 +1,6 @@
-//! Active alerts: those of the monitors, and those that no monitor can raise because who would is away. Whoever counts alerts counts these rows.
+//! Active alerts: those of the monitors, and those that no monitor can raise because the service that would is away. The number of alerts, wherever it is shown, is that of these rows.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use cluster_manager_contract::{ClusterDevice, SetupState};
@@ -10,7 +11,8 @@ use edge_monitor_contract::{AlertKind, BIRTH_REFUSED, MonitorView, MonitoredNode
 use edge_sync_contract::SyncReplica;
 use jiff::Timestamp;
 use join_service_contract::HostState;
-use serde::Serialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use sparkplug::EdgeNodeDescriptor;
 use uuid::Uuid;
 
@@ -19,8 +21,24 @@ use crate::{Fleet, JoiningHostRow};
 /// Where it stands who looks after alerts of the central services.
 const CENTRAL: Uuid = known::service::CLUSTER_MANAGER;
 
+/// Name of a kind of alert. It has a name of its own so that serde does not take it for a text that is borrowed from what it reads.
+pub type AlertName = &'static str;
+
+/// All kinds.
+const ALERTS: [AlertName; 9] = [
+    "Offline",
+    "Will_Not_Reload",
+    "Held",
+    "Identity",
+    "Locked_Out",
+    "Moved_Disk",
+    "Store",
+    "Revocations",
+    "Second_Speaker",
+];
+
 /// An active alert.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AlertRow {
     /// Name of the cluster that it is about; None: it is about a central service.
     pub cluster: Option<String>,
@@ -29,19 +47,20 @@ pub struct AlertRow {
     /// `Offline`, `Will_Not_Reload`, `Held` (the edge waits for an operator's decision), `Identity` (someone should look at the cluster's certificates and tokens), `Locked_Out` (a member was refused its keys), `Moved_Disk` (a machine
     /// has the state disk of another host), `Store` (ConfigDB's disk),
     /// `Revocations` (a revocation list that is not renewed or cannot be written), or `Second_Speaker` (another process, or someone who forges births, speaks for a service's Edge Node).
-    pub alert: &'static str,
+    #[serde(deserialize_with = "known_alert")]
+    pub alert: AlertName,
     /// Since when, UTC ms; None: not known.
     pub since: Option<u64>,
     /// Why it is active.
     pub reason: String,
     /// Who says so.
     pub monitor: String,
-    /// Who looks after it; None: nobody has said that they do.
+    /// Who looks after it; None: no user has said that they do.
     pub acknowledged: Option<Acknowledged>,
 }
 
 /// A user looks after an alert.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Acknowledged {
     /// Who: the writer of the entry.
     pub by: String,
@@ -66,9 +85,16 @@ impl AlertRow {
         format!("{subject}/{}/{}", self.alert, self.monitor)
     }
 
-    /// The part of its reason by which it is recognised where nobody knows since when it is active.
+    /// The part of its reason by which it is recognised where it is not known since when it is active.
     pub(crate) fn sign(&self) -> Option<String> {
         self.since.is_none().then(|| self.reason.chars().take(AlertAcknowledgement::REASON_CHARS).collect())
+    }
+
+    /// The order of lists: the oldest first, before it those of which it is not known since when they are active.
+    #[must_use]
+    pub fn by_age(&self, other: &Self) -> Ordering {
+        let key = |row: &Self| (row.since, row.cluster.clone(), row.node.clone(), row.alert, row.monitor.clone());
+        key(self).cmp(&key(other))
     }
 
     /// What it is about: `CLUSTER/NODE`.
@@ -113,13 +139,14 @@ impl Fleet {
             }));
         }
         rows.extend(self.joining_hosts(None).iter().filter_map(|row| self.joining_alert(row)));
-        rows.extend(self.store_alert());
-        rows.extend(self.revocations_alert());
+        rows.extend(self.config.alert().map(|reason| own_alert(self.config.node(), "Store", reason)));
+        let revocations = self.manager.revocations_alert();
+        rows.extend(revocations.map(|reason| own_alert(self.manager.node(), "Revocations", reason)));
         rows.extend(self.contested_alerts());
         let is_dead = self.central_monitor().is_some_and(|view| view.presence() == Presence::Dead);
         rows.extend(is_dead.then(|| self.central_monitor_offline()));
         self.note_acknowledgements(&mut rows);
-        rows.sort_by(|a, b| (a.since, &a.cluster, &a.node, a.alert).cmp(&(b.since, &b.cluster, &b.node, b.alert)));
+        rows.sort_by(AlertRow::by_age);
         rows
     }
 
@@ -137,40 +164,10 @@ impl Fleet {
             node: Some(address::MONITOR_NODE.to_owned()),
             alert: "Offline",
             since: None,
-            reason: "the central monitor does not answer: nobody watches the monitors of the clusters".to_owned(),
+            reason: "the central monitor does not answer: no service watches the monitors of the clusters".to_owned(),
             monitor: "sparkfleet".to_owned(),
             acknowledged: None,
         }
-    }
-
-    /// What ConfigDB says of its store.
-    fn store_alert(&self) -> Option<AlertRow> {
-        let reason = self.config.alert()?.to_owned();
-        let node = self.config.node();
-        Some(AlertRow {
-            cluster: None,
-            node: Some(node.edge_node.to_string()),
-            alert: "Store",
-            since: None,
-            reason,
-            monitor: node.to_string(),
-            acknowledged: None,
-        })
-    }
-
-    /// What the cluster manager says of revocation lists.
-    fn revocations_alert(&self) -> Option<AlertRow> {
-        let reason = self.manager.revocations_alert()?.to_owned();
-        let node = self.manager.node();
-        Some(AlertRow {
-            cluster: None,
-            node: Some(node.edge_node.to_string()),
-            alert: "Revocations",
-            since: None,
-            reason,
-            monitor: node.to_string(),
-            acknowledged: None,
-        })
     }
 
     /// What services say of others that were born under their ids.
@@ -234,7 +231,7 @@ impl Fleet {
 
     /// What the join service says of a host that someone should look at.
     fn joining_alert(&self, row: &JoiningHostRow) -> Option<AlertRow> {
-        let (alert, told) = match row.state {
+        let (alert, meaning) = match row.state {
             HostState::LockedOut => ("Locked_Out", "a member was refused its keys, and its state disk stays closed"),
             _ if row.has_foreign_disk => ("Moved_Disk", "a machine asks for the keys of a disk that is another host's"),
             _ => return None,
@@ -246,7 +243,7 @@ impl Fleet {
             node: Some(row.title()),
             alert,
             since: None,
-            reason: format!("{told}: {detail}"),
+            reason: format!("{meaning}: {detail}"),
             monitor: format!("{group}/{}", address::JOIN_NODE),
             acknowledged: None,
         })
@@ -302,15 +299,34 @@ impl Fleet {
     }
 }
 
+/// An alert that a central service raises about itself.
+fn own_alert(node: &EdgeNodeDescriptor, alert: &'static str, reason: &str) -> AlertRow {
+    AlertRow {
+        cluster: None,
+        node: Some(node.edge_node.to_string()),
+        alert,
+        since: None,
+        reason: reason.to_owned(),
+        monitor: node.to_string(),
+        acknowledged: None,
+    }
+}
+
+fn known_alert<'de, D: Deserializer<'de>>(deserializer: D) -> Result<AlertName, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let known = ALERTS.into_iter().find(|known| *known == text);
+    known.ok_or_else(|| D::Error::custom("an alert that this version does not know"))
+}
+
 fn reason(kind: AlertKind, device: &MonitoredNodeDevice, presence: Presence) -> String {
     let reason = match (kind, device.state) {
         (AlertKind::WillNotReload, _) => {
             let revision = |revision: &Option<String>| revision.clone().unwrap_or_else(|| "none".to_owned());
             let (wanted, reported) = (revision(&device.config_wanted), revision(&device.config_reported));
-            format!("it was told to reload its configuration: wanted is revision {wanted}, it reports {reported}")
+            format!("it was asked to reload its configuration: wanted is revision {wanted}, it reports {reported}")
         }
-        (AlertKind::Offline, NodeState::Offline) => "its death was heard; only a birth ends this".to_owned(),
-        (AlertKind::Offline, NodeState::Silent) => "nothing was heard of it for three intervals".to_owned(),
+        (AlertKind::Offline, NodeState::Offline) => "its death was received; only a birth ends this".to_owned(),
+        (AlertKind::Offline, NodeState::Silent) => "nothing was received from it for three intervals".to_owned(),
         (AlertKind::Offline, _) => "it was not born in time".to_owned(),
     };
     let refused = device.reason.as_ref().filter(|_| kind == AlertKind::Offline);

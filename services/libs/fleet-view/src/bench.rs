@@ -178,6 +178,23 @@ impl Bench {
         self.monitor_at(&central(address::MONITOR_NODE), offline);
     }
 
+    /// The central monitor is born; the monitors of these groups are in these states.
+    pub fn central_monitor_of(&mut self, groups: &[(&str, NodeState)]) {
+        let address = central(address::MONITOR_NODE);
+        let nodes_total = u32::try_from(groups.len()).unwrap();
+        self.born(&address, MonitorNode { nodes_total, ..MonitorNode::default() }.to_metrics());
+        for (n, (group, state)) in groups.iter().enumerate() {
+            let uuid = Uuid::from_u128(n as u128 + 1);
+            let device = MonitoredNodeDevice {
+                identity: identity::device(uuid),
+                node: Some(uuid),
+                state: *state,
+                ..MonitoredNodeDevice::default()
+            };
+            self.device(&address, DeviceId::new(*group).unwrap(), device.to_metrics());
+        }
+    }
+
     /// The join service of a cluster is born with these hosts, by the ids of their devices.
     pub fn join(&mut self, name: &str, hosts: &[(Uuid, JoinHost)]) {
         let address = at(name, address::JOIN_NODE);

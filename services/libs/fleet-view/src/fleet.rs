@@ -8,14 +8,14 @@ use configdb_contract::{Change, ConfigReplica};
 use configdb_schema::Document;
 use configdb_schema::address::{self, Organisation};
 use configdb_schema::document::{AgentConfig, EdgeCluster, EdgeClusterStatus, EdgeDeployment, HelmChartTemplate, Info};
-use edge_monitor_contract::{MonitorReplica, Presence};
+use edge_monitor_contract::{MonitorReplica, MonitorView, NodeState, Presence};
 use edge_sync_contract::{DeploymentDevice, SyncDevice, SyncReplica};
 use join_service_contract::{HostState, JoinHost, JoinReplica};
 use serde::{Deserialize, Serialize};
 use sparkplug::edge_node::CONTESTED;
 use sparkplug::host::HostEvent;
 use sparkplug::replication::ReplicaChange;
-use sparkplug::{EdgeNodeDescriptor, Metric, NameError};
+use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric, NameError};
 use uuid::Uuid;
 
 use crate::deltas::Table;
@@ -718,13 +718,35 @@ impl Fleet {
         named.filter(|uuid| self.is_live(*uuid))
     }
 
-    /// How many edge monitors are alive; the central one does not count.
+    /// How many edge monitors are alive and have published all that they watch; the central one does not count.
     #[must_use]
-    pub fn edge_monitors_alive(&self) -> usize {
+    pub fn edge_monitors_complete(&self) -> usize {
         let central = self.organisation.central_group();
         let edge = self.monitors.monitors().filter(|(node, _)| node.group.as_str() != central);
-        edge.filter(|(_, view)| view.presence() == Presence::Alive).count()
+        edge.filter(|(_, view)| is_complete(view)).count()
     }
+
+    /// Whether the central monitor is alive and has published all that it watches.
+    #[must_use]
+    pub fn is_central_monitor_complete(&self) -> bool {
+        self.central_monitor().is_some_and(is_complete)
+    }
+
+    /// Names of the clusters whose monitor is online, as the central monitor reports: also of those whose edge sync is away.
+    #[must_use]
+    pub fn edge_monitors_online(&self) -> BTreeSet<String> {
+        let central = self.central_monitor().filter(|view| view.presence() == Presence::Alive);
+        let devices = central.into_iter().flat_map(MonitorView::devices);
+        let online = devices.filter(|(_, device)| device.state == NodeState::Online);
+        let cluster = |id: &DeviceId| self.organisation.cluster_of_group(id.as_str());
+        online.filter_map(|(id, _)| Some(cluster(id)?.as_str().to_owned())).collect()
+    }
+}
+
+/// Whether a monitor is alive, and as many nodes are known as its birth counts.
+fn is_complete(view: &MonitorView) -> bool {
+    let total = view.node().map_or(0, |node| node.nodes_total);
+    view.presence() == Presence::Alive && view.devices().count() >= usize::try_from(total).unwrap_or(usize::MAX)
 }
 
 /// UTC ms, of the payload of a message that has data or births.

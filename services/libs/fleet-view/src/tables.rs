@@ -386,6 +386,12 @@ pub fn deployment_row(row: &Value) -> Option<DeploymentRow> {
     serde_json::from_value(Value::Object(fields)).ok()
 }
 
+/// The alert that a row of table `alerts` was made of; None: it is of another table, or an alert that this version does not know.
+#[must_use]
+pub fn alert_row(row: &Value) -> Option<AlertRow> {
+    serde_json::from_value(row.clone()).ok()
+}
+
 /// Who decided, when (UTC ms), and why.
 fn described(decision: &RolloutDecision) -> Value {
     let at = decision.at.parse::<Timestamp>().ok().map(Timestamp::as_millisecond);

@@ -10,6 +10,7 @@ mod broker_acl;
 mod charts;
 mod command_line;
 mod console;
+mod console_reads;
 mod enrolment;
 mod factory;
 mod full_disk;

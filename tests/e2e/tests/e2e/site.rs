@@ -28,7 +28,7 @@ pub struct Site {
     pub central: CentralServices,
     pub edge: Edge,
     pub cluster: Uuid,
-    _server: Mosquitto,
+    pub server: Mosquitto,
 }
 
 impl Site {
@@ -47,7 +47,7 @@ impl Site {
         let setup = cli.json(&["config", "get", &cluster.to_string(), "EdgeClusterSetup"]).await;
         let password = central.git_password(cluster).await;
         let edge = Edge::start(NAME, 2, setup["self_link"].as_str().unwrap(), &password, server.address()).await;
-        let site = Self { cli, recorder, reader: Mutex::default(), central, edge, cluster, _server: server };
+        let site = Self { cli, recorder, reader: Mutex::default(), central, edge, cluster, server };
         site.until("the edge to agree", |reader| site.agrees(reader)).await;
         site
     }

@@ -1,7 +1,7 @@
 //! Frames, tables, and a console that answers as a test says.
 
 use clap::Parser as _;
-use fleet_view::DeploymentRow;
+use fleet_view::{AlertRow, DeploymentRow};
 use fleet_view::bench::{Bench, NAME};
 use serde_json::json;
 
@@ -99,6 +99,7 @@ fn answers(is_complete: bool) -> (Bench, Vec<Answer>) {
         ("/api/v1/console", 200, page([console])),
         ("/api/v1/clusters", 200, page(tables.clusters().into_values())),
         ("/api/v1/deployments", 200, page(tables.deployments().into_values())),
+        ("/api/v1/alerts", 200, page(tables.alerts().into_values())),
     ];
     (bench, answers)
 }
@@ -157,6 +158,28 @@ async fn a_console_that_refuses_is_not_passed_over() {
     let error = crate::listing::run::<ClusterRow>(None, &reading, &options).await.unwrap_err();
     assert_eq!(exit::code_of(&error), exit::REFUSED);
     assert!(error.to_string().contains("sign in") && error.to_string().contains("`sparkfleet login http"), "{error}");
+}
+
+#[tokio::test]
+async fn alerts_are_read_the_oldest_first_and_a_check_ends_with_one() {
+    let (bench, answers) = answers(true);
+    let served = Served::start(answers).await;
+    let Line { reading, options } = line(&format!("--console {} --from console", served.address));
+    let mut screen = Screen::<AlertRow>::new(OutputForm::Json, false);
+    run(&served.address, None, &reading, &options, &mut screen).await.unwrap();
+    assert_eq!(screen.rows(), bench.fleet.alerts().len());
+    let ended = async |line: &str| {
+        let line = format!("sparkfleet alert list --console {} --from console {line}", served.address);
+        let command = crate::arguments::parsed(line.split(' ').filter(|word| !word.is_empty())).unwrap();
+        crate::run(command).await
+    };
+    ended("").await.unwrap();
+    let error = ended("--check").await.unwrap_err();
+    assert_eq!(exit::code_of(&error), exit::FAILURE);
+    assert_eq!(error.to_string(), format!("{} active alerts", bench.fleet.alerts().len()));
+    ended(&format!("--cluster {NAME} --check")).await.unwrap();
+    let nowhere = ended("--cluster Nowhere --check").await.unwrap_err();
+    assert_eq!(exit::code_of(&nowhere), exit::NOT_FOUND);
 }
 
 #[tokio::test]

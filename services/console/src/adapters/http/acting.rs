@@ -65,6 +65,11 @@ impl FromRequestParts<Site> for RequestContext {
 }
 
 impl RequestContext {
+    /// They show a token, be it a good one or not.
+    pub(super) const fn shows_token(&self) -> bool {
+        matches!(self.credential, Credential::Token(_))
+    }
+
     /// They show a token or a session, be it a good one or not.
     pub(super) fn shows_something(&self) -> bool {
         self.credential != Credential::None
@@ -121,14 +126,19 @@ pub async fn may_read(site: &Site, caller: RequestContext) -> Result<(), Respons
     }
     match ask(site, &caller, Question::Who).await {
         Ok(Reply::Who(Some(_))) => Ok(()),
-        Ok(_) => Err(answer_refusal(&not_signed_in())),
+        Ok(_) => Err(answer_refusal(&not_known(&caller))),
         Err(refusal) => Err(answer_refusal(&refusal)),
     }
 }
 
-/// What a console answers that shows nothing to others.
-pub fn not_signed_in() -> Refusal {
-    Refusal::Unauthenticated("sign in; this console shows nothing to others".to_owned())
+/// What is answered to a caller who is not a user: their token does not count, or they have shown nothing to a console that shows nothing to others.
+pub fn not_known(caller: &RequestContext) -> Refusal {
+    let reason = if caller.shows_token() {
+        "the token is unknown or revoked, or has expired"
+    } else {
+        "sign in; this console shows nothing to others"
+    };
+    Refusal::Unauthenticated(reason.to_owned())
 }
 
 /// The answer of the state to a question of this caller.
@@ -140,6 +150,10 @@ pub async fn ask(site: &Site, caller: &RequestContext, question: Question) -> Re
 pub async fn session(State(site): State<Site>, caller: RequestContext) -> Response {
     let known = match ask(&site, &caller, Question::Who).await {
         Ok(Reply::Who(known)) => known,
+        // A program that shows a token learns why it is not judged; the page begins without a user.
+        Err(refusal @ (Refusal::NotNow(_) | Refusal::TooOften(_))) if caller.shows_token() => {
+            return answer_refusal(&refusal);
+        }
         _ => None,
     };
     super::answer(&described(&site, known.as_ref(), &caller), None)

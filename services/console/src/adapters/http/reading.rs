@@ -37,7 +37,8 @@ async fn principal(site: &Site, caller: &RequestContext) -> Result<Option<Princi
         return Ok(None);
     }
     match acting::ask(site, caller, Question::Watches).await {
-        Ok(Reply::Who(None)) if site.private => Err(acting::not_signed_in()),
+        // A program that shows a token must learn that it does not count. A browser whose session has ended continues to look.
+        Ok(Reply::Who(None)) if site.private || caller.shows_token() => Err(acting::not_known(caller)),
         Ok(Reply::Who(known)) => Ok(known),
         // Who would see everything without a credential sees it also where that cannot be looked up, such as while ConfigDB is away.
         _ if !site.private => Ok(None),

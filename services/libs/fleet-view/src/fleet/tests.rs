@@ -195,7 +195,7 @@ fn alerts_of_a_monitor_that_is_away_are_said_to_be_old() {
     bench.monitor(NAME, &["Oven_1"]);
     bench.dies(NAME, address::MONITOR_NODE);
     let alert = bench.fleet.alerts().remove(0);
-    assert_eq!(alert.reason, "its death was heard; only a birth ends this; last known, its monitor is away itself");
+    assert_eq!(alert.reason, "its death was received; only a birth ends this; last known, its monitor is away itself");
 }
 
 #[test]

@@ -297,9 +297,17 @@ fn a_row_of_a_table_is_read_back_as_the_row_that_it_was_made_of() {
         let mut deployments: Vec<DeploymentRow> = rows.deployments().values().filter_map(deployment_row).collect();
         deployments.sort_by(|a, b| (&a.cluster, &a.name).cmp(&(&b.cluster, &b.name)));
         assert_eq!((deployments.len(), deployments), (3, fleet.deployments()));
+        let mut alerts: Vec<AlertRow> = rows.alerts().values().filter_map(alert_row).collect();
+        alerts.sort_by(AlertRow::by_age);
+        assert_eq!(alerts, fleet.alerts());
+        alerts.len()
     };
     check(&bench);
     bench.dies(NAME, configdb_schema::address::SYNC_NODE);
     check(&bench);
+    bench.monitor(NAME, &["Oven_1"]);
+    assert_ne!(check(&bench), 0);
     assert!(cluster_row(&json!({ "key": "x" })).is_none() && deployment_row(&json!([])).is_none());
+    let alert = |alert: &str| json!({ "alert": alert, "reason": "because", "monitor": "ACME-Central/Monitor" });
+    assert!(alert_row(&alert("Offline")).is_some() && alert_row(&alert("Of_A_Later_Version")).is_none());
 }
