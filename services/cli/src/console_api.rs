@@ -200,6 +200,44 @@ mod tests {
         assert!(other.to_string().contains("is not a console; `sparkfleet up`"), "{other}");
     }
 
+    #[test]
+    fn each_status_has_its_exit_code_and_one_without_a_credential_says_what_to_do() {
+        let body = br#"{"error":"the reason","field":"x"}"#;
+        for (status, code) in [
+            (400, exit::REFUSED),
+            (401, exit::REFUSED),
+            (403, exit::REFUSED),
+            (404, exit::NOT_FOUND),
+            (409, exit::REFUSED),
+            (421, exit::REFUSED),
+            (429, exit::REFUSED),
+            (500, exit::REFUSED),
+            (503, exit::UNAVAILABLE),
+        ] {
+            let error = refusal(StatusCode::from_u16(status).unwrap(), body, "http://c");
+            assert_eq!(exit::code_of(&error), code, "{status}");
+            let text = error.to_string();
+            assert!(text.starts_with("the reason"), "{status}: {text}");
+            assert_eq!(text.contains("`sparkfleet login http://c`"), status == 401, "{status}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_token_goes_to_this_machine_or_encrypted_and_a_file_holds_nothing_else() {
+        let open = |address: &str, token: &str| {
+            ConsoleApi::with_token(address, None, Some(token), Duration::from_secs(1)).map(|api| api.address().to_owned())
+        };
+        for good in ["http://127.0.0.1:8482", "http://localhost:8482/", "https://console.example"] {
+            assert_eq!(open(good, "sfp_abc\n").unwrap(), good.trim_end_matches('/'));
+        }
+        let away = open("http://console.example", "sfp_abc").unwrap_err();
+        assert!(exit::code_of(&away) == exit::USAGE && !away.to_string().contains("sfp_"), "{away}");
+        for bad in ["", "two words", "a\nb"] {
+            let error = open("https://console.example", bad).unwrap_err();
+            assert!(exit::code_of(&error) == exit::CONFIG && error.to_string().contains("token create"), "{bad:?}: {error}");
+        }
+    }
+
     #[tokio::test]
     async fn where_there_is_no_console_it_is_said_what_serves_one() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

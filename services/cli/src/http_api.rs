@@ -132,7 +132,7 @@ fn refusal(response: &Response<Bytes>, base: &str) -> anyhow::Error {
 /// The address that paths are appended to.
 fn base(url: &str, allow_http: bool) -> anyhow::Result<String> {
     let help = "write it as https://HOST:PORT";
-    let uri: Uri = url.parse().map_err(|_| anyhow!("--url {url:?} is no address; {help}"))?;
+    let uri: Uri = url.parse().map_err(|_| anyhow!("--url {url:?} is not an address; {help}"))?;
     let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
     let has_user = uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
     if host.is_empty() || has_user || uri.query().is_some() || url.contains('#') {
@@ -143,7 +143,7 @@ fn base(url: &str, allow_http: bool) -> anyhow::Result<String> {
         Some("http") if allow_http || is_private(url) => {}
         Some("http") => {
             let help = "write https://, or --allow-http where no one else is on the way";
-            return Err(anyhow!("--url {url:?} would show the token to whoever is on the way; {help}"));
+            return Err(anyhow!("--url {url:?} would show the token to everyone on the way; {help}"));
         }
         _ => return Err(anyhow!("--url {url:?} is neither http nor https; {help}")),
     }
@@ -169,7 +169,7 @@ mod tests {
             ("/v1", "https://HOST"),
             ("https://ada:pw@m.example", "nothing of a user"),
             ("https://m.example/?a=b", "nothing of a user"),
-            ("", "no address"),
+            ("", "is not an address"),
         ] {
             let error = base(bad, false).unwrap_err().to_string();
             assert!(error.contains(why), "{bad}: {error}");

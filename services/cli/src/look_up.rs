@@ -52,7 +52,7 @@ pub fn cluster_among(mut rows: Vec<ClusterRow>, wanted: &str) -> anyhow::Result<
     found.ok_or_else(|| not_found("cluster", wanted, rows.iter().map(|row| row.name.as_str())))
 }
 
-/// The cluster with that UUID or name as ConfigDB has it, whoever is set up under the name.
+/// The cluster with that UUID or name as ConfigDB has it, whichever cluster is set up under the name.
 ///
 /// # Errors
 /// With [`exit::NOT_FOUND`] when there is none, naming those that there are; with [`exit::USAGE`] when the name is that of several.
@@ -115,7 +115,7 @@ pub fn host(fleet: &Fleet, wanted: &str) -> anyhow::Result<JoiningHostRow> {
     };
     let mut found: Vec<&JoiningHostRow> = all.iter().filter(is_meant).collect();
     if found.iter().any(|row| !row.has_foreign_disk) {
-        // Whoever has the disk of another host may have its name as well, and is chosen by its own id.
+        // A host with the disk of another one may have its name as well, and is chosen by its own id.
         found.retain(|row| !row.has_foreign_disk);
     }
     match found[..] {

@@ -94,6 +94,67 @@ async fn options_that_cannot_be_used_are_named_before_anything_is_sent() {
 }
 
 #[tokio::test]
+async fn a_command_on_the_console_says_what_is_wrong_with_its_address_its_token_or_its_span() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    write(dir, "token", "sfp_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\n");
+    write(dir, "words", "two words\n");
+    write(dir, "night.jsonl", "kept");
+    let none = "--console http://127.0.0.1:1";
+    for (line, code, part) in [
+        ("events --console ftp://x", exit::USAGE, "http://HOST:PORT"),
+        ("at 1h --console 127.0.0.1:8482", exit::USAGE, "http://HOST:PORT"),
+        (format!("events {none}").as_str(), exit::UNAVAILABLE, "there is no console at http://127.0.0.1:1"),
+        (format!("at 1h hosts {none}").as_str(), exit::UNAVAILABLE, "`sparkfleet console` serve one"),
+        (format!("at 1h --diff 0s {none}").as_str(), exit::UNAVAILABLE, "there is no console"),
+        (format!("events --since 1h --until 2h {none}").as_str(), exit::USAGE, "--since is later than --until"),
+        (format!("events {none} --console-token-file @/none").as_str(), exit::CONFIG, "cannot read"),
+        (format!("events {none} --console-token-file @/words").as_str(), exit::CONFIG, "must hold a token and nothing else"),
+        (format!("events {none} --console-ca-file @/none").as_str(), exit::CONFIG, "--console-ca-file"),
+        ("events --console http://c.example --console-token-file @/token", exit::USAGE, "https://HOST:PORT"),
+        (format!("events --export @/night.jsonl {none}").as_str(), exit::CONFIG, "night.jsonl"),
+        ("cluster list --from console", exit::USAGE, "no console is named"),
+        ("deployment list --from console", exit::USAGE, "no console is named"),
+        ("alert list --from console", exit::USAGE, "no console is named"),
+        (format!("cluster list --from console {none}").as_str(), exit::UNAVAILABLE, "there is no console"),
+        (format!("deployment list --from console {none}").as_str(), exit::UNAVAILABLE, "there is no console"),
+        (format!("alert list --check --from console {none}").as_str(), exit::UNAVAILABLE, "there is no console"),
+        // Without --from it is the broker that is asked then.
+        (format!("alert list {none} --broker {NOWHERE} --timeout 20s").as_str(), exit::UNAVAILABLE, NOWHERE),
+    ] {
+        let (ended, error) = ended(line, dir).await;
+        assert_eq!(ended, code, "{line}: {error}");
+        assert!(error.contains(part), "{line}: {error}");
+        assert!(!error.contains("sfp_") && !error.contains("two words"), "{line}: {error}");
+    }
+    assert_eq!(std::fs::read_to_string(dir.join("night.jsonl")).unwrap(), "kept");
+}
+
+#[tokio::test]
+async fn a_recording_that_cannot_be_used_is_named_before_a_broker_is_reached() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    write(dir, "text", "hello\n");
+    write(dir, "later.jsonl", "{\"sparkplugRecording\":99}\n");
+    write(dir, "taken.jsonl", "kept");
+    for (line, code, part) in [
+        ("replay @/none", exit::CONFIG, "none"),
+        ("replay @/text", exit::CONFIG, "is not a recording"),
+        ("replay @/later.jsonl", exit::CONFIG, "of version 99"),
+        ("replay @/text --kind STATE", exit::USAGE, "speaks for a living Host Application"),
+        ("watch --read @/none", exit::CONFIG, "none"),
+        ("watch --read @/text", exit::CONFIG, "is not a recording"),
+        ("watch --record @/taken.jsonl", exit::CONFIG, "taken.jsonl"),
+    ] {
+        let line = format!("{line}{}", if line.starts_with("watch --read") { "" } else { " --broker mqtt://127.0.0.1:1" });
+        let (ended, error) = ended(&line, dir).await;
+        assert_eq!(ended, code, "{line}: {error}");
+        assert!(error.contains(part), "{line}: {error}");
+    }
+    assert_eq!(std::fs::read_to_string(dir.join("taken.jsonl")).unwrap(), "kept");
+}
+
+#[tokio::test]
 async fn the_root_of_trust_is_made_once_and_certifies_keys_that_only_their_owner_can_read() {
     let directory = tempfile::tempdir().unwrap();
     let dir = directory.path();
@@ -195,7 +256,7 @@ async fn clusters_for_access_files_are_taken_from_what_cluster_list_prints() {
     let line = "acl generate --broker mosquitto --clusters-from @/clusters.json --directory @/out";
     assert_eq!(ended(line, dir).await.0, 0);
     for (text, part) in [
-        ("{}", "no list of clusters"),
+        ("{}", "not a list of clusters"),
         (r#"[{ "uuid": "x" }]"#, "has no `name`"),
         (r#"[{ "name": "a b" }]"#, "--cluster"),
         ("[]", "no cluster is named"),
@@ -227,7 +288,7 @@ async fn a_revocation_list_that_is_missing_or_something_else_is_refused_and_noth
     assert!(code == exit::CONFIG && error.contains("list.pem"), "{code}: {error}");
     write(dir, "list.pem", CERTIFICATE);
     let (code, error) = ended(line, dir).await;
-    assert!(code == exit::REFUSED && error.contains("is no revocation list"), "{code}: {error}");
+    assert!(code == exit::REFUSED && error.contains("is not a revocation list"), "{code}: {error}");
     write(dir, "list.pem", "");
     assert_eq!(ended(line, dir).await.0, exit::REFUSED);
     assert!(!dir.join("crl.pem").exists());

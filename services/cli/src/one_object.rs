@@ -1,5 +1,5 @@
-//! One object of ConfigDB, asked for alone. A listener hears its Device and ConfigDB's answers, and asks for the values of that Device: no other object is told again, and nobody's
-//! replica loses track. Knows the driver, as [`crate::client`] does.
+//! One object of ConfigDB, asked for alone. A listener receives its Device and ConfigDB's answers, and asks for the values of that Device: no other object is published again, and no
+//! replica gets out of step. Knows the driver, as [`crate::client`] does.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -49,7 +49,7 @@ pub struct OneObject {
 
 /// What came until a request was answered.
 #[derive(Debug, Default)]
-struct Heard {
+struct Received {
     result: Option<RequestResult>,
     values: Option<Values>,
     history: Vec<HistoryEntry>,
@@ -90,8 +90,8 @@ impl OneObject {
         let nothing = ReplayRequest { limit: 1, ..ReplayRequest::new(request_id(), self.object, u64::MAX) };
         let mut metrics = nothing.to_metrics();
         metrics.push(Metric::new("Device Control/Rebirth", true));
-        let heard = self.ask(&nothing.id, metrics, true).await?;
-        Ok(heard.values.filter(|_| heard.result.is_some_and(|result| result.is_applied())))
+        let received = self.ask(&nothing.id, metrics, true).await?;
+        Ok(received.values.filter(|_| received.result.is_some_and(|result| result.is_applied())))
     }
 
     /// The recorded changes of the object from a revision on, the oldest first.
@@ -107,13 +107,13 @@ impl OneObject {
                 limit: HISTORY_PAGE,
                 ..ReplayRequest::new(request_id(), self.object, from)
             };
-            let heard = self.ask(&request.id, request.to_metrics(), false).await?;
-            if let Some(refused) = heard.result.filter(RequestResult::is_refused) {
+            let received = self.ask(&request.id, request.to_metrics(), false).await?;
+            if let Some(refused) = received.result.filter(RequestResult::is_refused) {
                 let is_gone = matches!(refused.field.as_deref(), Some("device id" | names::HISTORY_APPLICATION));
                 let code = if is_gone { exit::NOT_FOUND } else { exit::REFUSED };
                 return Err(exit::with_code(code, anyhow!("{}", refusal(&refused))));
             }
-            let page = heard.history.into_iter().filter(|entry| entry.revision >= from);
+            let page = received.history.into_iter().filter(|entry| entry.revision >= from);
             let page: Vec<HistoryEntry> = page.collect();
             let Some(last) = page.iter().map(|entry| entry.revision).max() else { break };
             from = last + 1;
@@ -125,16 +125,18 @@ impl OneObject {
         Ok(history)
     }
 
-    /// Asks until the request of that id is answered, and (`values`) the object was told.
-    async fn ask(&mut self, id: &str, metrics: Vec<Metric>, values: bool) -> anyhow::Result<Heard> {
-        let mut heard = Heard::default();
+    /// Asks until the request of that id is answered, and (`values`) the object was published.
+    async fn ask(&mut self, id: &str, metrics: Vec<Metric>, values: bool) -> anyhow::Result<Received> {
+        let mut received = Received::default();
         self.send(&metrics).await?;
         let mut repeat = Instant::now() + REPEAT;
         loop {
-            let is_answered =
-                heard.result.as_ref().is_some_and(|result| result.is_refused() || !values || heard.values.is_some());
+            let is_answered = received
+                .result
+                .as_ref()
+                .is_some_and(|result| result.is_refused() || !values || received.values.is_some());
             if is_answered {
-                return Ok(heard);
+                return Ok(received);
             }
             match tokio::time::timeout_at(repeat.min(self.deadline), self.listener.recv()).await {
                 Ok(Some(ListenerEvent::Online)) => {
@@ -143,7 +145,7 @@ impl OneObject {
                 }
                 Ok(Some(ListenerEvent::Offline { reason })) => return Err(self.unreachable(&reason)),
                 Ok(Some(ListenerEvent::Message { topic, payload, .. })) => {
-                    self.take(id, &topic, &payload, &mut heard);
+                    self.take(id, &topic, &payload, &mut received);
                 }
                 Ok(Some(ListenerEvent::Lost { .. })) => {}
                 Ok(Some(ListenerEvent::Stopped) | None) => return Err(self.unreachable("the session has ended")),
@@ -167,21 +169,21 @@ impl OneObject {
         Ok(self.listener.publish(topic.to_string(), encode(&payload, &EncodeOptions::new(Form::Command))).await?)
     }
 
-    fn take(&self, id: &str, topic: &str, payload: &[u8], heard: &mut Heard) {
+    fn take(&self, id: &str, topic: &str, payload: &[u8], received: &mut Received) {
         let Some(metrics) = metrics_of(payload) else { return };
         match Topic::parse(topic) {
             Ok(Topic::Node { .. }) => {
                 let results = metrics.iter().filter_map(|metric| RequestResult::from_metric(metric).ok().flatten());
-                heard.result = results.into_iter().find(|result| result.id == id).or(heard.result.take());
+                received.result = results.into_iter().find(|result| result.id == id).or(received.result.take());
             }
             Ok(Topic::Device { .. }) => {
                 let past = metrics.iter().filter(|metric| metric.is_historical);
-                heard.history.extend(past.filter_map(|metric| HistoryEntry::from_metric(self.object, metric).ok()));
+                received.history.extend(past.filter_map(|metric| HistoryEntry::from_metric(self.object, metric).ok()));
                 if let Some(object) = ObjectReplica::from_message(&metrics) {
                     let named = |metric: &Metric| Some((metric.name.to_string(), entry::application_of(metric)?));
                     let known = APPLICATIONS.iter().map(|application| (application.slug.to_owned(), application.uuid));
                     let applications = known.chain(metrics.iter().filter_map(named)).collect();
-                    heard.values = Some(Values { object, applications });
+                    received.values = Some(Values { object, applications });
                 }
             }
             _ => {}
@@ -214,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_that_has_not_everything_is_no_object() {
+    fn a_message_that_lacks_something_is_not_an_object() {
         let result = Metric::new(names::REQUEST_RESULT, "{}");
         assert!(ObjectReplica::from_message(&[result]).is_none());
     }

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_write_made_is_told_by_its_etags() {
+    fn what_a_write_made_is_known_by_its_etags() {
         let (one, two) = (Uuid::from_u128(1), Uuid::from_u128(2));
         assert_eq!(outcome(None, Some(one)), "created");
         assert_eq!(outcome(Some(one), Some(two)), "changed");

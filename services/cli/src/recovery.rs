@@ -78,7 +78,7 @@ pub fn has_given(sync: &SyncReplica) -> bool {
     own && sync.is_complete() && applied.clone().count() == applied.filter(|device| device.entries.is_some()).count()
 }
 
-/// Compares one cluster. None: its Sync was not heard.
+/// Compares one cluster. None: nothing was received from its Sync.
 #[must_use]
 pub fn compare(fleet: &Fleet, name: &str) -> Option<Comparison> {
     let sync = fleet.sync(name)?;
@@ -230,7 +230,7 @@ pub fn release(
 /// The write, with the decision that its cluster follows this control plane.
 ///
 /// # Errors
-/// ConfigDB was not heard.
+/// Nothing was received from ConfigDB.
 pub fn decided(
     fleet: &Fleet,
     comparison: &Comparison,

@@ -133,9 +133,9 @@ pub fn joining_hosts(rows: &[JoiningHostRow], now: u64) -> Table {
 /// Why a host is not a member, or was refused something since, as far as there is a reason.
 #[must_use]
 pub fn reason(row: &JoiningHostRow) -> Option<String> {
-    let told = match (&row.verdict, &row.detail) {
+    let why = match (&row.verdict, &row.detail) {
         (Some(verdict), Some(detail)) => Some(format!("{verdict}: {detail}")),
         (verdict, detail) => verdict.clone().or_else(|| detail.clone()),
     };
-    told.filter(|_| row.state != HostState::Member || row.verdict.is_some()).or_else(|| row.warnings.clone())
+    why.filter(|_| row.state != HostState::Member || row.verdict.is_some()).or_else(|| row.warnings.clone())
 }

@@ -15,7 +15,7 @@ pub(crate) fn not_found<T: AsRef<str>>(kind: &str, wanted: &str, names: impl Int
     exit::with_code(exit::NOT_FOUND, anyhow!("there is no {kind} {wanted:?}{hint} there are: {all}"))
 }
 
-/// The name that somebody has mistyped, if one is near: one edit for each three characters, and one at least. `CLUSTER/NAME` is also near by its name alone.
+/// The name that a user has mistyped, if one is near: one edit for each three characters, and one at least. `CLUSTER/NAME` is also near by its name alone.
 fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let folded = wanted.to_lowercase();
     let edits = |name: &str| {

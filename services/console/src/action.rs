@@ -187,7 +187,7 @@ pub struct AlertToAcknowledge {
     alert: String,
     /// What they do about it.
     note: Option<String>,
-    /// Nobody looks after it any more.
+    /// No user looks after it any more.
     #[serde(default)]
     withdraw: bool,
 }

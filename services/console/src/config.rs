@@ -144,7 +144,7 @@ pub enum ConfigError {
     #[error("oidc.issuer {}", issuer::RULE)]
     OidcIssuer,
     /// `oidc.client_id`
-    #[error("oidc.client_id is empty; then identities for anybody would be taken")]
+    #[error("oidc.client_id is empty; then identities for any client would be taken")]
     OidcClientId,
     /// `oidc.clusters`
     #[error("oidc.clusters {0}")]
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn no_days_are_no_history() {
+    fn without_days_there_is_no_history() {
         let none = Config { history_days: 0, ..Config::default() };
         assert_eq!(none.validate(1).unwrap().history, None);
         assert_eq!(Config::default().validate(1).unwrap().history, Some(Retention { days: 30, bytes: 1 << 30 }));

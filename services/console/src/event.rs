@@ -50,8 +50,8 @@ pub enum Effect {
     KeepSessions(Vec<KeptSession>),
     /// To the history.
     Record(Arc<Record>),
-    /// A table has changed, or somebody looks at it for the first time.
+    /// A table has changed, or a client looks at it for the first time.
     Publish(Arc<Published>),
-    /// Nobody follows this table any more, and it is not one of [`TableName::FIXED`].
+    /// No client follows this table any more, and it is not one of [`TableName::FIXED`].
     Retire(TableName),
 }

@@ -239,7 +239,7 @@ mod tests {
     fn who_was_away_for_a_moment_catches_up_and_who_was_away_longer_does_not() {
         let mut published = Published::first(TableName::Clusters, 100, rows(0));
         let mut then = (*published.rows).clone();
-        assert!(published.changed(101, rows(0)).is_none(), "the same rows are no change");
+        assert!(published.changed(101, rows(0)).is_none(), "the same rows are not a change");
         for n in 1..=200 {
             published = published.changed(100 + n, rows(n)).unwrap();
             if n == 150 {

@@ -1,4 +1,4 @@
-//! What the history is told, and what it answers: the words between the recorder, which decides, and the store, which keeps.
+//! What the history is given, and what it answers: the words between the recorder, which decides, and the store, which keeps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ pub struct Known {
 pub struct StoredEvent {
     /// Its number: a later event has a higher one.
     pub number: u64,
-    /// When it was heard, UTC ms.
+    /// When it was received, UTC ms.
     pub at: u64,
     /// What happened.
     pub event: Event,

@@ -1,4 +1,4 @@
-//! The console's state: takes events, keeps replicas, and makes tables of them when somebody looks.
+//! The console's state: takes events, keeps replicas, and makes tables of them when a client looks.
 
 mod actions;
 mod asking;
@@ -102,7 +102,7 @@ fn concerns(change: &Change, table: &TableName) -> bool {
 #[derive(Debug)]
 struct Slot {
     watchers: usize,
-    /// Its past is recorded, so that it is computed although nobody follows it.
+    /// Its past is recorded, so that it is computed although no client follows it.
     recorded: bool,
     dirty: bool,
     published: Option<Arc<Published>>,
@@ -268,7 +268,7 @@ impl State {
         self.record(now);
     }
 
-    /// Tells the history what changed in the tables that it records.
+    /// Gives the history what changed in the tables that it records.
     fn record(&mut self, now: Now) {
         if !self.recorder.is_open() {
             return;
@@ -287,7 +287,7 @@ impl State {
         self.effects.extend(self.recorder.poll(&live, &outlook, now).map(Effect::Record));
     }
 
-    /// What the history is told when the console stops.
+    /// What the history is given when the console stops.
     #[must_use]
     pub fn last_record(&self, now: Now) -> Option<Arc<Record>> {
         self.recorder.farewell("the console was stopped", now).map(Arc::new)
@@ -330,7 +330,7 @@ impl State {
     /// A table as it is now, or as it was a moment ago.
     pub fn read(&mut self, table: &TableName, now: Now) -> Arc<Published> {
         let Some(slot) = self.slots.get(table) else {
-            // Nobody follows it: it is made for this one reader, and nothing is kept.
+            // No client follows it: it is made for this one reader, and nothing is kept.
             let rows = self.rows(table, &mut None);
             return Arc::new(Published::first(table.clone(), self.rev, rows));
         };

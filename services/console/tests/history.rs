@@ -1,4 +1,4 @@
-//! The past, as it is asked for over HTTP: what was shown is found again, and where nothing was heard is said.
+//! The past, as it is asked for over HTTP: what was shown is found again, and where nothing was received is said.
 
 use serde_json::Value;
 use sparkplug::Metric;
@@ -84,7 +84,7 @@ async fn while_the_console_was_away_there_is_a_gap_and_then_what_changed() {
     scene.restart().await;
     historian.stop().await;
     scene.recording().await;
-    // It was there before, and the new process has not heard of it.
+    // It was there before, and the new process has not received it.
     let answer = events_until(&scene, "", |answer| event(answer, "removed").is_some()).await;
     let gap = &answer["gaps"][0];
     assert_eq!(gap["reason"], "the console was stopped");

@@ -118,10 +118,10 @@ fn table(rows: &[UserRow]) -> Table {
             (_, 0) => "as the table says",
             _ => "",
         };
-        let told = row.deviations.iter().map(|one| format!("{} {}: {}", one.action, one.topic, one.found));
-        let mut told = told.chain((!result.is_empty()).then(|| result.to_owned()));
-        table.row([row.user.clone(), tried, told.next().unwrap_or_default()]);
-        told.for_each(|line| table.row([String::new(), String::new(), line]));
+        let lines = row.deviations.iter().map(|one| format!("{} {}: {}", one.action, one.topic, one.found));
+        let mut lines = lines.chain((!result.is_empty()).then(|| result.to_owned()));
+        table.row([row.user.clone(), tried, lines.next().unwrap_or_default()]);
+        lines.for_each(|line| table.row([String::new(), String::new(), line]));
     }
     table
 }
@@ -314,4 +314,94 @@ fn subject(file: &Path) -> anyhow::Result<String> {
     let certificate = pem.parse_x509().map_err(|_| wrong(anyhow!("is not a certificate")))?;
     let name = certificate.subject().iter_common_name().next().and_then(|name| name.as_str().ok());
     Ok(name.unwrap_or_default().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn probe(action: Action, may: bool) -> Probe {
+        Probe { action, topic: "spBv1.0/ACME-Paint/NDATA/x".to_owned(), may }
+    }
+
+    fn client() -> Client {
+        let (user, filter) = ("ACME-Paint-Sync".to_owned(), "spBv1.0/ACME-Paint/#".to_owned());
+        Client { user, mqtt: MqttConfig::default(), filter, probes: Vec::new() }
+    }
+
+    #[test]
+    fn only_what_is_not_as_the_table_says_is_a_deviation() {
+        let found = |action, may, arrives| compared(&client(), &probe(action, may), arrives).map(|(_, one)| one);
+        for action in [Action::Publish, Action::Subscribe] {
+            assert_eq!((found(action, true, true), found(action, false, false)), (None, None));
+        }
+        let hidden = found(Action::Publish, true, false).unwrap();
+        assert_eq!((hidden.action, hidden.found.as_str()), ("publish", "it may, and cannot"));
+        let open = found(Action::Subscribe, false, true).unwrap();
+        assert_eq!((open.action, open.found.as_str()), ("receive", "it may not, and can"));
+    }
+
+    #[test]
+    fn each_user_has_a_row_and_each_deviation_a_line() {
+        let deviation = |found: &str| Deviation { action: "publish", topic: "a/b".to_owned(), found: found.to_owned() };
+        let row = |user: &str, tried, deviations| UserRow { user: user.to_owned(), tried, deviations };
+        let rows = [
+            row("A", Some(7), Vec::new()),
+            row("B", None, Vec::new()),
+            row("C", Some(2), vec![deviation("it may, and cannot"), deviation("it may not, and can")]),
+        ];
+        let expected = [
+            "USER  TRIED  RESULT",
+            "A     7      as the table says",
+            "B            not tried: no credentials",
+            "C     2      publish a/b: it may, and cannot",
+            "             publish a/b: it may not, and can",
+        ];
+        assert_eq!(table(&rows).lines(), expected);
+        let value = json!(rows[2]);
+        assert_eq!(value["deviations"][1], json!({ "action": "publish", "topic": "a/b", "found": "it may not, and can" }));
+        assert_eq!(json!(rows[1])["tried"], serde_json::Value::Null);
+    }
+
+    #[test]
+    fn a_user_has_a_certificate_or_a_password_or_is_not_tried() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+        let own = MqttConfig { username: Some("me".to_owned()), ..MqttConfig::default() };
+        let of = |user: &str| credentials(&own, directory.path(), user).unwrap();
+        assert!(of("none").is_none());
+        write("half.pem", "");
+        assert!(of("half").is_none(), "a certificate without its key");
+        write("half.key", "");
+        let with_certificate = of("half").unwrap();
+        assert_eq!(with_certificate.username, None, "the certificate says who it is");
+        assert!(with_certificate.cert_file.is_some() && with_certificate.key_file.is_some());
+        write("ada.password", "secret\r\n");
+        let with_password = of("ada").unwrap();
+        assert_eq!(with_password.username.as_deref(), Some("ada"));
+        let secret: &str = service_runtime::config::ExposeSecret::expose_secret(&with_password.password);
+        assert_eq!(secret, "secret");
+        std::fs::create_dir(directory.path().join("dir.password")).unwrap();
+        let error = credentials(&own, directory.path(), "dir").unwrap_err();
+        assert!(exit::code_of(&error) == exit::CONFIG && format!("{error:#}").contains("dir.password"), "{error:#}");
+    }
+
+    #[test]
+    fn a_file_that_is_not_a_certificate_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("x.pem");
+        let empty = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        for (text, why) in [(None, "No such file"), (Some("hello"), "is not PEM"), (Some(empty), "is not a certificate")] {
+            text.map_or_else(|| drop(std::fs::remove_file(&file)), |text| std::fs::write(&file, text).unwrap());
+            let error = subject(&file).unwrap_err();
+            let text = format!("{error:#}");
+            assert!(exit::code_of(&error) == exit::CONFIG && text.contains("x.pem") && text.contains(why), "{text}");
+        }
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut parameters = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        parameters.distinguished_name = rcgen::DistinguishedName::new();
+        parameters.distinguished_name.push(rcgen::DnType::CommonName, "ACME-Paint-Sync");
+        std::fs::write(&file, parameters.self_signed(&key).unwrap().pem()).unwrap();
+        assert_eq!(subject(&file).unwrap(), "ACME-Paint-Sync");
+    }
 }

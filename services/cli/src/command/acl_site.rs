@@ -38,7 +38,7 @@ pub(super) fn site(organisation: &str, arguments: &AclSite) -> anyhow::Result<Si
 
 /// The names in what `sparkfleet cluster list -o json` prints.
 pub(super) fn names_in(document: &Value) -> anyhow::Result<Vec<String>> {
-    let rows = document.as_array().ok_or_else(|| anyhow!("it is no list of clusters"))?;
+    let rows = document.as_array().ok_or_else(|| anyhow!("it is not a list of clusters"))?;
     let name = |row: &Value| row.get("name").and_then(Value::as_str).map(str::to_owned);
     rows.iter().map(|row| name(row).ok_or_else(|| anyhow!("a cluster in it has no `name`"))).collect()
 }

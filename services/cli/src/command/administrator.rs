@@ -1,4 +1,4 @@
-//! `sparkfleet host init` and `host recover`: the administrator's side of the join protocol, for the first member of a cluster, which no join service can let in, and for members that wait for the
+//! `sparkfleet host init` and `host recover`: the administrator's side of the join protocol, for the first member of a cluster, which no join service can admit, and for members that wait for the
 //! key of their disk when no join service is left. Speaks with the host directly over the broker; the host proves the same as any other, by the same policy.
 
 use std::path::{Path, PathBuf};
@@ -202,7 +202,7 @@ enum Step {
     Answer(IssuerMessage),
     /// The host is locked to its cluster; of an init the kubeconfig, else nothing.
     Done(Zeroizing<Vec<u8>>),
-    /// The host was told no.
+    /// The host was refused.
     Refused(Refusal, IssuerMessage),
     Nothing,
 }
@@ -216,7 +216,7 @@ impl Administrator {
         let keys = trust::cluster_keys(directory, cluster)?;
         let verifier = HostVerifier::new(Policy::new(policy, revision));
         if let Some(error) = verifier.policy().error() {
-            let error = anyhow!("{error}").context("the policy of the cluster admits nobody");
+            let error = anyhow!("{error}").context("the policy of the cluster admits no host");
             return Err(exit::with_code(exit::REFUSED, error));
         }
         let issuer_policy = IssuerPolicy {
@@ -228,7 +228,7 @@ impl Administrator {
             variants: verifier.variants(),
             policy_epoch: revision,
         };
-        // Nobody shares these keys: an administrator is one process, and one that is started again begins again.
+        // No other process shares these keys: an administrator is one process, and one that is started again begins again.
         let issuer_keys = IssuerKeys::new((1, &trust::random()?), None);
         Ok(Self {
             issuer: Issuer::new(issuer_policy, issuer_keys, signing_key, certificates),
@@ -285,7 +285,7 @@ impl Administrator {
             }
             EvidenceAnswer::Ignored(_) => return Ok(Step::Nothing),
         };
-        // Nothing is known of the TPM of a first member. That of a member goes on from what the join service knows, and it is the join service that is not there.
+        // Nothing is known of the TPM of a first member. That of a member continues from what the join service knows, and it is the join service that is not there.
         if let (Task::Init { .. }, Err(refusal)) = (&self.task, check_clock(verified.claims(), None)) {
             let answer = self.issuer.refuse(verified.recipient(), refusal.clone())?;
             return Ok(Step::Refused(refusal, IssuerMessage::Ticket(answer.message)));
@@ -344,18 +344,18 @@ async fn speak(mut administrator: Administrator, options: &Options) -> anyhow::R
     session.request(HostRequest::Expect { node: node.clone() }).await?;
     let deadline = tokio::time::Instant::now() + options.presentation.timeout;
     let mut remind = tokio::time::interval(REMIND);
-    let mut is_heard = false;
+    let mut is_received = false;
     let opened = loop {
         let event = tokio::select! {
             event = session.recv() => event.context("the session has ended")?,
-            _ = remind.tick(), if is_heard => {
+            _ = remind.tick(), if is_received => {
                 // Commands are QoS 0, and a host asks an administrator only while one says that he is there.
                 command(&session, &node, Metric::new(bootstrapper_contract::names::ADMINISTRATOR, true)).await?;
                 continue;
             }
             () = tokio::time::sleep_until(deadline) => {
                 session.stop().await;
-                return Err(not_reached(&node, administrator.task.wish(), is_heard, options));
+                return Err(not_reached(&node, administrator.task.wish(), is_received, options));
             }
         };
         let metrics: &[Metric] = match &event {
@@ -363,7 +363,7 @@ async fn speak(mut administrator: Administrator, options: &Options) -> anyhow::R
             HostEvent::NodeBirth { .. } | HostEvent::NodeData { .. } => &[],
             _ => continue,
         };
-        if !std::mem::replace(&mut is_heard, true) {
+        if !std::mem::replace(&mut is_received, true) {
             remind.reset_immediately();
         }
         let mut done = None;
@@ -395,9 +395,9 @@ async fn command(session: &HostHandle, node: &EdgeNodeDescriptor, metric: Metric
     Ok(session.request(request).await?)
 }
 
-fn not_reached(node: &EdgeNodeDescriptor, wish: &str, is_heard: bool, options: &Options) -> anyhow::Error {
+fn not_reached(node: &EdgeNodeDescriptor, wish: &str, is_received: bool, options: &Options) -> anyhow::Error {
     let timeout = options.presentation.timeout;
-    let error = if is_heard {
+    let error = if is_received {
         client::not_reached(timeout, &format!("{node} {wish}"))
     } else {
         let timeout = humantime::format_duration(timeout);

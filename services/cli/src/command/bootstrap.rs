@@ -1,6 +1,6 @@
 //! `sparkfleet cluster bootstrap`: the line that is pasted at the edge.
 //!
-//! The token is made here and printed once; ConfigDB, the broker and the centre know its hash alone.
+//! The token is made here and printed once; ConfigDB, the broker and the cluster manager know its hash alone.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ pub async fn run(wanted: &str, expires: Duration, revoke: bool, options: &Option
         expires: end.to_string(),
         by: writer(),
     };
-    // What has expired is of no use to anybody.
+    // What has expired is of no use.
     let alive = |known: &EnrolmentToken| known.expires.parse::<Timestamp>().is_ok_and(|expires| expires > now);
     let (before, etag) = enrolment(&client.fleet, uuid)?;
     let tokens = before.tokens.into_iter().filter(alive).chain([own]).collect();
@@ -83,14 +83,14 @@ pub async fn run(wanted: &str, expires: Duration, revoke: bool, options: &Option
     let expires = end.to_string();
     let value =
         json!({ "uuid": uuid, "name": entry.name, "line": line, "url": url, "expires": expires, "missing": missing });
-    output::print(options.presentation.output, || told(&entry.name, &line, &expires), &value)?;
+    output::print(options.presentation.output, || instructions(&entry.name, &line, &expires), &value)?;
     client.close().await;
     Ok(())
 }
 
-pub(super) fn told(name: &str, line: &str, expires: &str) -> Vec<String> {
+pub(super) fn instructions(name: &str, line: &str, expires: &str) -> Vec<String> {
     let text = format!(
-        "Paste this where kubectl reaches the cluster that is to become {name}. It holds a token: whoever has it can become {name}, until {expires}.
+        "Paste this where kubectl reaches the cluster that is to become {name}. It holds a token: a cluster that has it can become {name}, until {expires}.
 
 {line}
 
@@ -115,7 +115,7 @@ pub(super) fn enrolment(fleet: &Fleet, cluster: Uuid) -> anyhow::Result<(EdgeClu
 
 async fn set_up(client: &mut Client, cluster: Uuid) -> anyhow::Result<()> {
     let settled = client
-        .until("the cluster to be set up (sparkfleet cluster show tells how far it is)", |fleet| {
+        .until("the cluster to be set up (sparkfleet cluster show says how far it is)", |fleet| {
             let setup = &fleet.manager.cluster(cluster)?.setup;
             match setup.state.as_str() {
                 "ready" => Some(Ok(())),

@@ -1,7 +1,7 @@
 //! `sparkfleet policy capture`: takes the registers that a host has quoted as allowed values of the policy; with `--ask` also such as no host is asked for so far.
 //!
-//! A host quotes the registers of the policy and no others. A register that is asked for stands in the policy without a value until it is taken: it is quoted and shown, and judges
-//! nobody.
+//! A host quotes the registers of the policy and no others. A register that is asked for is in the policy without a value until it is taken: it is quoted and shown, and no host is
+//! judged by it.
 
 use std::collections::BTreeMap;
 
@@ -130,18 +130,18 @@ async fn ask(
     let missing: Vec<u8> = wanted.iter().copied().filter(|index| !row.registers.contains_key(index)).collect();
     let (cluster, policy, etag) = (before.0, &mut before.1, before.2);
     let added = observe(policy, &missing);
-    let later = |told: String| {
-        format!("{told}; take it later with `sparkfleet policy capture {} --pcr {}`", row.id, listed(&missing))
+    let later = |text: String| {
+        format!("{text}; take it later with `sparkfleet policy capture {} --pcr {}`", row.id, listed(&missing))
     };
     if !added.is_empty() {
         let revision = attestation_policy::write(client, cluster, policy, Some(etag), signer).await?.revision;
         eprintln!("policy of {} asks for register {} (revision {revision})", row.cluster, listed(&added));
-        let in_force = |fleet: &Fleet| {
+        let is_in_force = |fleet: &Fleet| {
             let join = &fleet.manager.cluster(cluster)?.join;
             (join.alive && join.policy_agreed && join.policy_revision >= revision).then_some(())
         };
         let what = format!("the join service of {} to have this policy", row.cluster);
-        let waited = client.until(&what, in_force).await;
+        let waited = client.until(&what, is_in_force).await;
         waited.with_context(|| later(format!("the policy asks for register {} from here on", listed(&added))))?;
     }
     let when = if row.state == join_service_contract::HostState::Member {
@@ -190,8 +190,8 @@ pub async fn run(arguments: CaptureArguments) -> anyhow::Result<()> {
     let before = policy.clone();
     let taken = take_registers(&mut policy, &row.registers, &wanted, replace);
     // What was asked for in vain is asked for no more.
-    let in_vain = |index: &u8| taken.contains(&Taken::Unmeasured(*index));
-    for index in added.iter().filter(|index| in_vain(index)) {
+    let is_in_vain = |index: &u8| taken.contains(&Taken::Unmeasured(*index));
+    for index in added.iter().filter(|index| is_in_vain(index)) {
         policy.pcrs.remove(&index.to_string());
     }
     let revision = if dry_run || policy == before {

@@ -304,7 +304,7 @@ async fn history_of(
     since: u64,
 ) -> anyhow::Result<Vec<HistoryEntry>> {
     let slug = match application {
-        // ConfigDB refuses a slug that there is not; a UUID needs the object to tell what it stands for.
+        // ConfigDB refuses a slug that there is not; a UUID needs the object to say what it stands for.
         Some(wanted) if Uuid::try_parse(wanted).is_ok() => {
             let Values { applications, .. } =
                 session.read().await?.ok_or_else(|| gone(anyhow!("there is no such object")))?;

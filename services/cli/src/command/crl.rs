@@ -1,6 +1,6 @@
 //! `sparkfleet acl crl`: one file with the revocation list of every authority that signs client certificates, as MQTT servers want it.
 //!
-//! OpenSSL, and so Mosquitto, refuses every certificate whose authority has no list among those that it has. A file with one authority's list would lock out everybody else, so such a file
+//! OpenSSL, and so Mosquitto, refuses every certificate whose authority has no list among those that it has. A file with one authority's list would lock out all certificates of the others, so such a file
 //! is not written.
 
 use anyhow::{Context as _, anyhow};
@@ -48,9 +48,9 @@ fn bundle(authorities: &[u8], lists: &[Vec<u8>], now: i64) -> anyhow::Result<Bun
     let mut bundle = Bundle { text: String::new(), due: Vec::new() };
     let mut issuers = Vec::new();
     for pem in lists.iter().flat_map(|list| Pem::iter_from_buffer(list)) {
-        let pem = pem.context("a list is no PEM")?;
+        let pem = pem.context("a list is not PEM")?;
         let (_, list) = CertificateRevocationList::from_der(&pem.contents)
-            .map_err(|_| anyhow!("a PEM block {} is no revocation list", pem.label))?;
+            .map_err(|_| anyhow!("a PEM block {} is not a revocation list", pem.label))?;
         let issuer = list.issuer().to_string();
         let next =
             list.next_update().with_context(|| format!("the list of {issuer} does not say when the next comes"))?;
@@ -65,8 +65,9 @@ fn bundle(authorities: &[u8], lists: &[Vec<u8>], now: i64) -> anyhow::Result<Bun
         bundle.text.push_str(&armoured(&pem.contents));
     }
     for pem in Pem::iter_from_buffer(authorities) {
-        let pem = pem.context("--ca is no PEM")?;
-        let authority = pem.parse_x509().map_err(|_| anyhow!("--ca: a PEM block {} is no certificate", pem.label))?;
+        let pem = pem.context("--ca is not PEM")?;
+        let authority =
+            pem.parse_x509().map_err(|_| anyhow!("--ca: a PEM block {} is not a certificate", pem.label))?;
         if !issuers.iter().any(|issuer| issuer == authority.subject().as_raw()) {
             return Err(anyhow!(
                 "{} has no list: servers would refuse every certificate that it signed; add one with --list, an empty one if it has revoked nothing",
@@ -130,7 +131,7 @@ mod tests {
         let whole = bundle(&both, &[revoked.clone(), empty.clone()], now).unwrap();
         assert_eq!((whole.text.matches("BEGIN X509 CRL").count(), whole.due.len()), (2, 0));
         assert_eq!(bundle(&both, &[whole.text.clone().into_bytes()], now).unwrap(), whole);
-        // What locks out whoever the site's authority has signed for.
+        // What locks out all for whom the site's authority has signed.
         let alone = bundle(&both, std::slice::from_ref(&revoked), now).unwrap_err().to_string();
         assert!(alone.starts_with("CN=site has no list"), "{alone}");
         let half = bundle(&both, &[revoked.clone(), empty.clone()], now + 6 * 86_400).unwrap();
@@ -138,7 +139,10 @@ mod tests {
         let ended = bundle(&both, &[revoked, empty], now + 11 * 86_400).unwrap_err().to_string();
         assert!(ended.starts_with("the list of CN=clusters ended"), "{ended}");
         assert!(
-            bundle(&both, std::slice::from_ref(&both), now).unwrap_err().to_string().contains("is no revocation list")
+            bundle(&both, std::slice::from_ref(&both), now)
+                .unwrap_err()
+                .to_string()
+                .contains("is not a revocation list")
         );
         assert!(bundle(b"", &[], now).is_err());
     }

@@ -24,7 +24,7 @@ use crate::output;
 /// [`exit::CONFIG`] with file, line and rule; [`exit::REFUSED`] if there is no policy, a key is revoked, or the policy would break a rule; as documented for the exit codes.
 pub async fn run(wanted: &str, file: &Path, signer: &SignerArguments, options: &Options) -> anyhow::Result<()> {
     let hosts = parse(&read(file)?)
-        .with_context(|| format!("{} is no list of hosts", file.display()))
+        .with_context(|| format!("{} is not a list of hosts", file.display()))
         .map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let mut client = Client::open(options, Scope::Config).await?;
     let (uuid, cluster) = look_up::cluster_entry(&client.fleet, wanted)?;
@@ -111,7 +111,7 @@ mod tests {
     fn what_is_wrong_is_named_with_its_line() {
         let ek = "ab".repeat(32);
         let error = |text: &str| format!("{:#}", parse(text).unwrap_err());
-        assert_eq!(error("# nobody\n"), "it names no host");
+        assert_eq!(error("# no host\n"), "it names no host");
         assert_eq!(error("\nab"), "line 2: the endorsement key must be 64 hexadecimal digits, not \"ab\"");
         assert!(error(&format!("{ek},press-1,disk")).starts_with("line 1: the state disk must be a UUID"));
         let role = error(&format!("{ek},,,server"));

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_image_is_told() {
+    fn what_is_not_an_image_is_refused() {
         let choice = Choice { command_lines: &[], initrds: &[], pcr_11: false };
         let error = measure(b"MZ", Hash::Sha256, choice, &mut Listed::default()).unwrap_err();
         assert!(error.to_string().contains("not a PE image"), "{error}");

@@ -214,16 +214,16 @@ async fn revoke(wanted: &str, wait: bool, signer: &SignerArguments, options: &Op
     let lines = || {
         let before = if revision.is_some() { "" } else { " (it was before)" };
         let own_key = policy.local_unlock.as_ref().map(|_| {
-            "The policy has localUnlock: a member opens its disk by its TPM as long as it reaches no join service that tells it so.".to_owned()
+            "The policy has localUnlock: a member opens its disk by its TPM as long as it reaches no join service that says so.".to_owned()
         });
-        let told = [
+        let lines = [
             format!("{} revoked in {}{before}", row.title(), row.cluster),
             format!(
                 "It cannot join or open its disk again. A member still runs: drain it and delete its Node (`kubectl delete node {}`).",
                 row.title()
             ),
         ];
-        told.into_iter().chain(own_key).collect()
+        lines.into_iter().chain(own_key).collect()
     };
     output::print(options.presentation.output, lines, &value)?;
     client.close().await;

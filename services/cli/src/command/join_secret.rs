@@ -48,16 +48,16 @@ pub async fn run(arguments: JoinSecretArguments, cluster: Uuid) -> anyhow::Resul
         (None, Some(client)) => apply(client, &namespace, &name, &manifest).await?,
         (None, None) => {}
     }
-    let told = told(&trust);
+    let serves = serves(&trust);
     let names: Vec<&String> = files.keys().collect();
-    let value = json!({ "cluster": cluster, "namespace": namespace, "name": name, "keys": names, "serves": told });
+    let value = json!({ "cluster": cluster, "namespace": namespace, "name": name, "keys": names, "serves": serves });
     let place = out.filter(|out| out != Path::new("-"));
     let lines = || {
         let written = match &place {
             Some(out) => format!("{} holds Secret {namespace}/{name}; mode 0600, and not for git", out.display()),
             None => format!("Secret {namespace}/{name} written"),
         };
-        std::iter::once(written).chain(told.iter().map(|line| format!("  {line}"))).collect()
+        std::iter::once(written).chain(serves.iter().map(|line| format!("  {line}"))).collect()
     };
     match client.is_some() || place.is_some() {
         true => output::print(options.presentation.output, lines, &value),
@@ -144,7 +144,7 @@ fn write(out: &Path, manifest: &Value) -> anyhow::Result<()> {
 }
 
 /// What a join service can do with these keys.
-fn told(trust: &Trust) -> Vec<String> {
+fn serves(trust: &Trust) -> Vec<String> {
     let kubernetes = &trust.kubernetes;
     let so = |is: bool, yes: &str, no: &str| if is { yes.to_owned() } else { no.to_owned() };
     vec![
@@ -207,7 +207,7 @@ mod tests {
         assert!(read.keys().all(|name| FILES.contains(&name.as_str())), "nothing else goes in");
         let trust = Trust::read(&read, CLUSTER).unwrap();
         assert!(trust.kubernetes.authority.is_some() && trust.kubernetes.control_plane_files.is_some());
-        assert!(told(&trust)[1..].iter().all(|line| !line.contains("no ")));
+        assert!(serves(&trust)[1..].iter().all(|line| !line.contains("no ")));
         assert_eq!(Trust::read(&read, Uuid::from_u128(8)).unwrap_err().file, "issuer.certificates");
         // Neither the root's key nor the administrator's lies where it is taken from.
         assert!(!data.contains_key("root.key") && !data.contains_key("admin.key"));

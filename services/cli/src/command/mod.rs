@@ -23,6 +23,8 @@ pub mod host;
 mod host_move;
 pub mod identity;
 pub mod join_secret;
+#[cfg(test)]
+mod json_shapes;
 pub mod past;
 pub mod policy;
 pub mod prepare;

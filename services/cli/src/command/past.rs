@@ -97,7 +97,7 @@ fn event_lines(events: &[EventRow], gaps: &[Gap], begins: Option<u64>, is_more: 
     let from = events.first().filter(|_| is_more).map_or(0, |event| event.at);
     let of_gap = |gap: &Gap| {
         let until = gap.until.map_or_else(|| "now".to_owned(), output::moment);
-        (gap.since, ["(gap)".to_owned(), format!("nothing was heard until {until}: {}", gap.reason)])
+        (gap.since, ["(gap)".to_owned(), format!("nothing was received until {until}: {}", gap.reason)])
     };
     let of_event = |event: &EventRow| {
         let request = event.request.as_ref().map_or_else(String::new, |request| format!(" [request {request}]"));
@@ -248,11 +248,9 @@ fn state_lines(table: PastTable, rows: &Rows, gap: Option<(u64, Option<u64>)>, a
         }));
     }
     let mut lines = vec![format!("state at {}", output::moment(at))];
-    lines.extend(
-        gap.map(|(since, _)| {
-            format!("nothing was heard from {} on: this is what was known then", output::moment(since))
-        }),
-    );
+    lines.extend(gap.map(|(since, _)| {
+        format!("nothing was received from {} on: this is what was known then", output::moment(since))
+    }));
     lines.extend(if shown.is_empty() { vec!["nothing was there".to_owned()] } else { shown.shown() });
     lines
 }

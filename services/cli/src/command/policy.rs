@@ -1,4 +1,4 @@
-//! `sparkfleet policy ...`: by which rules the hosts of a cluster are let in. The entry is desired state in ConfigDB; the cluster manager brings it to the
+//! `sparkfleet policy ...`: by which rules the hosts of a cluster are admitted. The entry is desired state in ConfigDB; the cluster manager brings it to the
 //! cluster.
 
 use anyhow::{Context as _, anyhow};
@@ -39,7 +39,7 @@ pub async fn run(command: PolicyCommand) -> anyhow::Result<()> {
 }
 
 /// Where the policy stands at the cluster, in a line.
-pub(super) fn told(standing: &JoinReport) -> String {
+pub(super) fn described(standing: &JoinReport) -> String {
     let state = standing.policy_state.as_deref();
     match (standing.alive, state, standing.policy_agreed) {
         (_, None, _) => "never received: no join service judges by this policy".to_owned(),
@@ -50,7 +50,7 @@ pub(super) fn told(standing: &JoinReport) -> String {
         (true, Some(_), false) => format!("has revision {}; this one is on its way", standing.policy_revision),
         (true, Some(state), true) => match &standing.policy_error {
             Some(error) if state == "in-force" => format!("{state}; another policy was refused: {error}"),
-            Some(error) => format!("{state}: {error}; nobody is admitted"),
+            Some(error) => format!("{state}: {error}; no host is admitted"),
             None => state.to_owned(),
         },
     }
@@ -76,7 +76,7 @@ async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
         (Some(revision), Some(etag)) => {
             let mut lines = vec![
                 format!("{}: revision {revision}, ETag {etag}", cluster.name),
-                format!("join service: {}", told(&standing)),
+                format!("join service: {}", described(&standing)),
                 String::new(),
             ];
             lines.extend(output::yaml(&entry).unwrap_or_default().lines().map(str::to_owned));

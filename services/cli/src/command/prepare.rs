@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn all_hosts_of_a_cluster_share_a_user_unless_they_are_told_apart() {
+    fn all_hosts_of_a_cluster_share_a_user_unless_they_have_names_of_their_own() {
         let (root, authorities) = ("ab".repeat(32), authorities());
         let text = of(Some(&authorities), &[], &root).unwrap();
         assert!(

@@ -42,7 +42,7 @@ fn with_hosts(hosts: &[(Uuid, JoinHost)]) -> Bench {
 }
 
 #[test]
-fn a_host_shows_how_far_it_is_and_why_it_is_no_further() {
+fn a_host_shows_how_far_it_is_and_why_it_stops_there() {
     let refused = JoinHost {
         verdict: Some("wrong-pcr".to_owned()),
         detail: Some("register 4 has another value".to_owned()),
@@ -255,18 +255,18 @@ fn where_a_policy_stands_is_said_in_a_line() {
         policy_state: state.map(str::to_owned),
         ..JoinReport::default()
     };
-    let in_force = JoinReport { policy_agreed: true, ..report(Some("in-force")) };
+    let accepted = JoinReport { policy_agreed: true, ..report(Some("in-force")) };
     let error = Some("no variant".to_owned());
-    assert!(policy::told(&report(None)).contains("no join service judges by this policy"));
-    assert!(policy::told(&JoinReport { alive: false, ..report(Some("in-force")) }).starts_with("away"));
-    assert_eq!(policy::told(&report(Some("in-force"))), "has revision 7; this one is on its way");
-    assert_eq!(policy::told(&in_force), "in-force");
+    assert!(policy::described(&report(None)).contains("no join service judges by this policy"));
+    assert!(policy::described(&JoinReport { alive: false, ..report(Some("in-force")) }).starts_with("away"));
+    assert_eq!(policy::described(&report(Some("in-force"))), "has revision 7; this one is on its way");
+    assert_eq!(policy::described(&accepted), "in-force");
     let refused = JoinReport { policy_error: error.clone(), ..report(Some("in-force")) };
-    assert_eq!(policy::told(&refused), "refuses this policy: no variant");
-    let other_refused = JoinReport { policy_error: error.clone(), ..in_force };
-    assert_eq!(policy::told(&other_refused), "in-force; another policy was refused: no variant");
+    assert_eq!(policy::described(&refused), "refuses this policy: no variant");
+    let other_refused = JoinReport { policy_error: error.clone(), ..accepted };
+    assert_eq!(policy::described(&other_refused), "in-force; another policy was refused: no variant");
     let invalid = JoinReport { policy_agreed: true, policy_error: error, ..report(Some("invalid")) };
-    assert_eq!(policy::told(&invalid), "invalid: no variant; nobody is admitted");
+    assert_eq!(policy::described(&invalid), "invalid: no variant; no host is admitted");
 }
 
 #[test]
@@ -320,9 +320,9 @@ fn an_application_is_known_by_slug_and_uuid() {
 
 #[test]
 fn the_bootstrap_command_stands_alone_on_its_line_between_what_it_is_and_how_to_revoke_it() {
-    let lines = bootstrap::told(NAME, "printf x | sh", "2026-01-02T00:00:00Z");
+    let lines = bootstrap::instructions(NAME, "printf x | sh", "2026-01-02T00:00:00Z");
     assert_eq!(lines.iter().filter(|line| *line == "printf x | sh").count(), 1, "{lines:#?}");
-    assert!(lines[0].contains("whoever has it can become Paint_Shop, until 2026-01-02T00:00:00Z"), "{lines:#?}");
+    assert!(lines[0].contains("a cluster that has it can become Paint_Shop, until 2026-01-02T00:00:00Z"), "{lines:#?}");
     assert!(lines.last().unwrap().ends_with("sparkfleet cluster bootstrap Paint_Shop --revoke"), "{lines:#?}");
 }
 

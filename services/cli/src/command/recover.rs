@@ -19,7 +19,7 @@ use crate::recovery::{self, Comparison, Named, names};
 use crate::usage_error::usage;
 
 /// How long edges that ConfigDB does not know are waited for, and an edge that keeps no entries of something.
-const HEAR: Duration = Duration::from_secs(3);
+const RECEIVE: Duration = Duration::from_secs(3);
 
 /// Carries out a recover command.
 ///
@@ -33,19 +33,19 @@ pub async fn run(command: RecoverCommand) -> anyhow::Result<()> {
     }
 }
 
-/// The clusters, compared; their edges have been asked for the entries that they keep. Without names: all that are heard.
+/// The clusters, compared; their edges have been asked for the entries that they keep. Without names: all that are received.
 async fn compared(client: &mut Client, names: &[String]) -> anyhow::Result<Vec<Comparison>> {
     for name in names {
         client.expect_cluster(name).await?;
     }
-    let heard = |fleet: &fleet_view::Fleet| {
-        let heard = |name: &String| fleet.sync(name).is_some_and(edge_sync_contract::SyncReplica::is_complete);
-        (!names.is_empty() && names.iter().all(heard)).then_some(())
+    let are_born = |fleet: &fleet_view::Fleet| {
+        let is_born = |name: &String| fleet.sync(name).is_some_and(edge_sync_contract::SyncReplica::is_complete);
+        (!names.is_empty() && names.iter().all(is_born)).then_some(())
     };
     if names.is_empty() {
-        client.hear_for(HEAR, heard).await?;
+        client.receive_for(RECEIVE, are_born).await?;
     } else {
-        client.until("the edge sync of each cluster to be born", heard).await?;
+        client.until("the edge sync of each cluster to be born", are_born).await?;
     }
     let names: BTreeSet<String> = if names.is_empty() {
         let group = |node: &sparkplug::EdgeNodeDescriptor| {
@@ -61,7 +61,7 @@ async fn compared(client: &mut Client, names: &[String]) -> anyhow::Result<Vec<C
     let given = |fleet: &fleet_view::Fleet| {
         names.iter().all(|name| fleet.sync(name).is_some_and(recovery::has_given)).then_some(())
     };
-    client.hear_for(HEAR, given).await?;
+    client.receive_for(RECEIVE, given).await?;
     Ok(names.iter().filter_map(|name| recovery::compare(&client.fleet, name)).collect())
 }
 
@@ -87,7 +87,7 @@ async fn status(wanted: &[String], options: &Options) -> anyhow::Result<()> {
     result
 }
 
-/// Nobody wants to be told the entries any more.
+/// The edges stop publishing the entries.
 async fn finish(mut client: Client, rows: &[Comparison]) -> anyhow::Result<()> {
     for row in rows {
         client.give_entries(&row.cluster, false).await?;
@@ -132,7 +132,7 @@ async fn adopt(wanted: &[String], options: &Options) -> anyhow::Result<()> {
     finish(client, &rows).await
 }
 
-/// Writes the decision, and waits until the edge has heard of it.
+/// Writes the decision, and waits until the edge has received it.
 async fn release(client: &mut Client, row: &Comparison, decision: RecoveryDecision) -> anyhow::Result<()> {
     let request = WriteRequest::put(request_id(), row.uuid).by(writer());
     let request = recovery::release(&client.fleet, row, decision, request)?;

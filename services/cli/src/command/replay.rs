@@ -52,7 +52,7 @@ pub async fn play_until(arguments: ReplayArguments, shutdown: &Shutdown) -> anyh
     let mqtt = crate::client::mqtt_config(&arguments.connection)?;
     let clock = Clock::new();
     let groups: BTreeSet<String> = nodes.iter().map(|node| format!("spBv1.0/{}/NBIRTH/+", node.group)).collect();
-    // A listener has to listen to something, also where nobody is born: STATE is little.
+    // A listener has to listen to something, also where no node is born: STATE is little.
     let births = if groups.is_empty() { BTreeSet::from(["spBv1.0/STATE/+".to_owned()]) } else { groups };
     let filters = births.into_iter().map(|filter| (filter, QoS::AtMostOnce)).collect();
     let listener = spawn_listener(filters, &mqtt, clock)
@@ -104,7 +104,7 @@ impl Replay {
     /// Publishes a recording once.
     async fn play(&mut self, mut recording: Recording<impl std::io::BufRead>) -> anyhow::Result<()> {
         let mut pace = Pace { speed: self.arguments.speed, first: None };
-        let mut told = Instant::now();
+        let mut reported = Instant::now();
         while let Some(message) = recording.next_message() {
             let message = match message {
                 Ok(message) => message,
@@ -121,8 +121,8 @@ impl Replay {
             self.learn(&topic, kind, &message.payload);
             self.listener.publish(topic.to_string(), message.payload).await?;
             self.published += 1;
-            if told.elapsed() >= PROGRESS_EVERY {
-                told = Instant::now();
+            if reported.elapsed() >= PROGRESS_EVERY {
+                reported = Instant::now();
                 remark(&format!("{} messages replayed", self.published));
             }
         }
@@ -294,5 +294,46 @@ mod tests {
         assert_eq!(pace.due(0).unwrap(), began, "a clock that was set back");
         assert_eq!(pace.due(u64::MAX).unwrap() - began, DAY);
         assert_eq!(Pace { speed: None, first: None }.due(5), None);
+    }
+
+    fn arguments(more: &str) -> ReplayArguments {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            replay: ReplayArguments,
+        }
+        let words = ["replay", "night.jsonl"].into_iter().chain(more.split(' ').filter(|word| !word.is_empty()));
+        <Line as clap::Parser>::parse_from(words).replay
+    }
+
+    fn recorded(topic: &str) -> Recorded {
+        Recorded { time: 1, topic: topic.to_owned(), retain: false, payload: Bytes::new() }
+    }
+
+    #[test]
+    fn what_speaks_for_the_living_and_commands_that_were_not_asked_for_are_left_out() {
+        let of = |more: &str, topic: &str| target(&arguments(more), &recorded(topic)).map(|(topic, _)| topic.to_string());
+        for topic in ["spBv1.0/Plant/NBIRTH/Press", "spBv1.0/Plant/DDATA/Press/Arm", "spBv1.0/Plant/NDEATH/Press"] {
+            assert_eq!(of("", topic).as_deref(), Some(topic));
+        }
+        for topic in ["spBv1.0/STATE/host", "STATE/host", "plant/press", "spBv1.0/Plant/NCMD/Press", ""] {
+            assert_eq!(of("", topic), None, "{topic}");
+        }
+        assert_eq!(of("--kind NCMD", "spBv1.0/Plant/NCMD/Press").as_deref(), Some("spBv1.0/Plant/NCMD/Press"));
+        assert_eq!(of("--kind NCMD", "spBv1.0/Plant/NBIRTH/Press"), None);
+        assert_eq!(of("--group Other", "spBv1.0/Plant/NBIRTH/Press"), None);
+        let stored = Recorded { retain: true, ..recorded("spBv1.0/Plant/NBIRTH/Press") };
+        assert!(target(&arguments(""), &stored).is_none(), "the server had stored it before the recording began");
+    }
+
+    #[test]
+    fn a_prefix_moves_nodes_and_devices_to_groups_of_their_own() {
+        let of = |prefix: &str, topic: &str| {
+            let arguments = ReplayArguments { group_prefix: prefix.to_owned(), ..arguments("") };
+            target(&arguments, &recorded(topic)).map(|(topic, _)| topic.to_string())
+        };
+        let moved = of("Replay-", "spBv1.0/Plant/DBIRTH/Press/Arm");
+        assert_eq!(moved.as_deref(), Some("spBv1.0/Replay-Plant/DBIRTH/Press/Arm"));
+        assert_eq!(of("a/b", "spBv1.0/Plant/NBIRTH/Press"), None, "that would be another topic");
     }
 }

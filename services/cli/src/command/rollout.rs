@@ -54,7 +54,7 @@ pub async fn run(wanted: &str, change: Change, options: &Options) -> anyhow::Res
             .extend(report.unsettled.iter().map(|reason| format!("repositories of later waves wait for it: {reason}")));
         let mut pins = Table::new(&["REPOSITORY", "STAYS AT"]);
         for (repository, place) in &rollout.pins {
-            pins.row([name(&client.fleet, *repository), told(place)]);
+            pins.row([name(&client.fleet, *repository), described(place)]);
         }
         if !pins.is_empty() {
             lines.extend(pins.shown());
@@ -96,7 +96,7 @@ fn name(fleet: &Fleet, repository: Uuid) -> String {
     found.map_or_else(|| repository.to_string(), |(_, path)| path)
 }
 
-fn told(place: &GitRef) -> String {
+fn described(place: &GitRef) -> String {
     match place {
         GitRef::Commit(place) => format!("commit {place}"),
         GitRef::Tag(place) => format!("tag {place}"),
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_place_is_named_with_its_kind() {
-        assert_eq!(told(&GitRef::Commit("0123".to_owned())), "commit 0123");
-        assert_eq!(told(&GitRef::Semver(">=1.0 <2".to_owned())), "newest tag in >=1.0 <2");
+        assert_eq!(described(&GitRef::Commit("0123".to_owned())), "commit 0123");
+        assert_eq!(described(&GitRef::Semver(">=1.0 <2".to_owned())), "newest tag in >=1.0 <2");
     }
 }

@@ -60,7 +60,7 @@ impl Signer {
     /// With [`exit::REFUSED`]
     pub fn checked(&self, policy: AttestationPolicy) -> anyhow::Result<AttestationPolicy> {
         signed::verify(&policy, &self.anchor, HostClock::Unset)
-            .context("the policy that stands in ConfigDB is not believed; write it again with `sparkfleet policy set`")
+            .context("the policy in ConfigDB is not believed; write it again with `sparkfleet policy set`")
             .map_err(|error| exit::with_code(exit::REFUSED, error))?;
         Ok(policy)
     }
@@ -83,9 +83,8 @@ impl Signer {
             (Some(serial), _) => serial,
             (None, Ok(last)) => last.saturating_add(1),
             (None, Err(error)) => {
-                let error = anyhow!(error).context(
-                    "the policy that stands in ConfigDB is not believed; give the serial number with --serial",
-                );
+                let error = anyhow!(error)
+                    .context("the policy in ConfigDB is not believed; give the serial number with --serial");
                 return Err(exit::with_code(exit::REFUSED, error));
             }
         };

@@ -20,7 +20,7 @@ use service_runtime::shutdown::Shutdown;
 struct ServiceRow {
     service: &'static str,
     alive: bool,
-    /// None while it is not heard.
+    /// None while nothing is received from it.
     version: Option<String>,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Status {
     hosts: Count,
     deployments: Count,
     alerts: Vec<AlertRow>,
-    /// What is not as it should be and is not an alert, with what to do where somebody has to.
+    /// What is not as it should be and is not an alert, with what to do where a user has to act.
     waiting: Vec<String>,
 }
 

@@ -89,7 +89,7 @@ async fn create(
     client.write(request).await?;
     let value = json!({ "token": text.expose_secret(), "name": name, "scope": scope.as_str(), "clusters": token.clusters,
         "expires": token.expires });
-    // The token alone on standard output: it can be piped into a file that nobody else reads.
+    // The token alone on standard output: it can be piped into a file that no other user reads.
     output::print(options.presentation.output, || vec![text.expose_secret().to_owned()], &value)?;
     client.close().await;
     Ok(())
@@ -101,7 +101,7 @@ fn make() -> anyhow::Result<(SecretString, TokenHash)> {
     Ok((text, hash))
 }
 
-/// The tokens, and what stands in ConfigDB but cannot be read.
+/// The tokens, and what is in ConfigDB but cannot be read.
 pub(super) fn tokens(fleet: &Fleet) -> Vec<ApiToken> {
     let mut tokens: Vec<ApiToken> =
         fleet.config.entries(ApiToken::slug()).filter_map(|(_, entry)| entry.parse().ok()).collect();

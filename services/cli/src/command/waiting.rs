@@ -1,4 +1,4 @@
-//! Hosts that wait for somebody: what they say of themselves in the quarantine group of their cluster, before a join service knows of them. For an administrator who is to answer one.
+//! Hosts that wait for an administrator: what they say of themselves in the quarantine group of their cluster, before a join service knows of them. For the administrator who is to answer one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::options::Options;
 use crate::usage_error::usage;
 
 /// A host that waits says something at least every 36 s: so long it takes to know all of them.
-const ALL_HEARD: Duration = Duration::from_secs(40);
+const ALL_RECEIVED: Duration = Duration::from_secs(40);
 
 /// Finds the state disk of a host: by its UUID, by the name that it asks for, or, if nothing is said, the only one that waits. `kinds`: what it may ask for.
 ///
@@ -34,10 +34,10 @@ pub async fn find(wanted: Option<&str>, group: &str, kinds: &[Kind], options: &O
         ..HostConfig::of_contracts(None)
     };
     let mut session = sparkplug_mqtt::spawn_host(config, &mqtt_config(&options.connection)?, Clock::new())?;
-    let patience = if wanted.is_some() { options.presentation.timeout } else { ALL_HEARD };
+    let patience = if wanted.is_some() { options.presentation.timeout } else { ALL_RECEIVED };
     let deadline = tokio::time::Instant::now() + patience;
     let mut hosts: BTreeMap<Uuid, HostNode> = BTreeMap::new();
-    // A name is answered as soon as it is heard: whoever has it has to be enrolled.
+    // A name is answered as soon as it is received: the host that has it has to be enrolled.
     while wanted.is_none_or(|wanted| choose(&hosts, Some(wanted), kinds).is_err()) {
         let event = tokio::select! {
             event = session.recv() => event.context("the session has ended")?,

@@ -107,7 +107,7 @@ impl Write {
                 Ok(self.arguments.no_wait)
             }
             (MessageKind::NBirth | MessageKind::DBirth | MessageKind::NData | MessageKind::DData, Some(_)) => {
-                Ok(self.hear(payload.metrics))
+                Ok(self.receive(payload.metrics))
             }
             _ => Ok(false),
         }
@@ -149,7 +149,7 @@ impl Write {
     }
 
     /// True when the node reports what was sent.
-    fn hear(&mut self, metrics: Vec<RawMetric>) -> bool {
+    fn receive(&mut self, metrics: Vec<RawMetric>) -> bool {
         let Some(sent) = &self.sent else { return false };
         for raw in metrics {
             let (name, _) = self.births.name_and_type(&self.node, self.device.as_ref(), &raw);
@@ -263,8 +263,8 @@ mod tests {
             (DataType::UInt8Array, "1,2"),
             (DataType::Uuid, "x"),
         ] {
-            let told = parse(datatype, text).unwrap_err().to_string();
-            assert!(told.contains(&format!("{datatype:?}")) && told.contains(text), "{told}");
+            let refusal = parse(datatype, text).unwrap_err().to_string();
+            assert!(refusal.contains(&format!("{datatype:?}")) && refusal.contains(text), "{refusal}");
         }
         assert!(parse(DataType::DataSet, "{}").is_err());
     }

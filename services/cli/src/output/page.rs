@@ -11,7 +11,7 @@ use crate::options::OutputForm;
 /// What changes within this time is shown at once.
 pub const PACE: Duration = Duration::from_millis(250);
 
-/// How often ages are counted anew on a terminal.
+/// How often ages are counted again on a terminal.
 pub const REDRAW: Duration = Duration::from_secs(1);
 
 /// Draws lines over those that were drawn before, as many as the terminal has room for.

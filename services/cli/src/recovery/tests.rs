@@ -1,4 +1,4 @@
-//! What an operator is told before anything is written.
+//! What an operator reads before anything is written.
 
 use edge_sync_contract::SyncNode;
 use fleet_view::bench::{Bench, CLUSTER, NAME, reported};
@@ -32,8 +32,8 @@ fn what_only_runs_at_the_edge_can_be_adopted_unless_its_name_is_taken() {
     assert_eq!(obstacle(&bench.fleet, &comparison), None);
     bench.deployment(HERE, "Oven_1", None);
     let comparison = compare(&bench.fleet, NAME).unwrap();
-    let told = obstacle(&bench.fleet, &comparison).unwrap();
-    assert!(told.ends_with("delete that one first: sparkfleet deployment delete Paint_Shop/Oven_1"), "{told}");
+    let reason = obstacle(&bench.fleet, &comparison).unwrap();
+    assert!(reason.ends_with("delete that one first: sparkfleet deployment delete Paint_Shop/Oven_1"), "{reason}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the births seen so far tell about later messages: names behind aliases, datatypes, and whether a message has its place in its session. Pure.
+//! What the births seen so far say about later messages: names behind aliases, datatypes, and whether a message has its place in its session. Pure.
 //!
 //! This is a reader's aid, not a replica: values are not kept, and a message that does not fit is shown with a note, not refused.
 
@@ -126,7 +126,7 @@ impl Births {
         notes
     }
 
-    /// Name and datatype of a metric, as far as message and births tell them.
+    /// Name and datatype of a metric, as far as message and births say them.
     #[must_use]
     pub fn name_and_type(
         &self,

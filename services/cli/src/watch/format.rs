@@ -110,7 +110,7 @@ impl ShownMetric {
         Self { name, alias, datatype, timestamp, historical, transient, properties, value }
     }
 
-    /// The name; `alias 17` where no birth tells it.
+    /// The name; `alias 17` where no birth says it.
     #[must_use]
     pub fn label(&self) -> String {
         match (&self.name, self.alias) {

@@ -1,4 +1,4 @@
-//! `sparkfleet watch`: prints every Sparkplug message as it passes, decoded. A pure listener: no will, no STATE, nobody notices it (unless it is asked to ask for rebirths).
+//! `sparkfleet watch`: prints every Sparkplug message as it passes, decoded. A pure listener: no will, no STATE, no other client notices it (unless it is asked to ask for rebirths).
 //!
 //! ```text
 //! listener, or recording -> births (names, places in the session) -> filters -> format, or tree -> standard output
@@ -38,7 +38,7 @@ use tree::Tree;
 /// Nodes asked for rebirth at most; each is asked once.
 const REBIRTHS_MAX: usize = 1_000;
 
-/// How often the tree is drawn anew on a terminal.
+/// How often the tree is drawn again on a terminal.
 const DRAW_EVERY: Duration = Duration::from_secs(1);
 
 /// `sparkfleet watch`.

@@ -155,7 +155,7 @@ fn read_header(reader: &mut impl BufRead) -> anyhow::Result<()> {
     let mut line = Vec::new();
     reader.take(256).read_until(b'\n', &mut line)?;
     let header: Header = serde_json::from_slice(&line)
-        .map_err(|_| anyhow!("is no recording: its first line should be {{\"sparkplugRecording\":{VERSION}}}"))?;
+        .map_err(|_| anyhow!("is not a recording: its first line should be {{\"sparkplugRecording\":{VERSION}}}"))?;
     if header.version != VERSION {
         bail!("is a recording of version {}; this program reads version {VERSION}", header.version);
     }
@@ -212,11 +212,11 @@ mod tests {
     fn another_file_is_neither_read_nor_added_to() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.jsonl");
-        for (text, rule) in [("password\n", "is no recording"), ("{\"sparkplugRecording\":2}\n", "of version 2")] {
+        for (text, rule) in [("password\n", "is not a recording"), ("{\"sparkplugRecording\":2}\n", "of version 2")] {
             std::fs::write(&path, text).unwrap();
             for error in [Recorder::open(&path).unwrap_err(), Recording::open(&path).unwrap_err()] {
-                let told = format!("{error:#}");
-                assert!(told.contains(rule) && told.contains("a.jsonl"), "{told}");
+                let text_of_error = format!("{error:#}");
+                assert!(text_of_error.contains(rule) && text_of_error.contains("a.jsonl"), "{text_of_error}");
                 assert_eq!(exit::code_of(&error), exit::CONFIG);
             }
             assert_eq!(std::fs::read_to_string(&path).unwrap(), text);

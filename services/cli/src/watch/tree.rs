@@ -1,4 +1,4 @@
-//! Edge Nodes and their devices as a tree: alive or not, how long ago they were heard, how often, and how many messages are missing. Pure.
+//! Edge Nodes and their devices as a tree: alive or not, how long ago they sent something, how often, and how many messages are missing. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -26,13 +26,13 @@ pub struct Tree {
 
 #[derive(Debug, Default)]
 struct Node {
-    own: Heard,
-    devices: BTreeMap<DeviceId, Heard>,
+    own: Received,
+    devices: BTreeMap<DeviceId, Received>,
 }
 
-/// What was heard of a node or a device.
+/// What was received of a node or a device.
 #[derive(Debug, Default)]
-struct Heard {
+struct Received {
     state: State,
     messages: u64,
     births: u64,
@@ -86,7 +86,7 @@ impl Rate {
     }
 }
 
-impl Heard {
+impl Received {
     fn take(&mut self, kind: MessageKind, notes: &[Note], metrics: usize, now_ms: u64) {
         self.messages += 1;
         self.last_ms = now_ms;
@@ -125,7 +125,7 @@ impl Heard {
 }
 
 impl Tree {
-    /// Takes notice of a message of a node or a device; commands to it are no sign of life.
+    /// Takes notice of a message of a node or a device; commands to it are not a sign of life.
     pub fn take(
         &mut self,
         node: &EdgeNodeDescriptor,
@@ -147,7 +147,7 @@ impl Tree {
             self.lines += 1;
         }
         let branch = nodes.entry(node.clone()).or_default();
-        let heard = match device {
+        let received = match device {
             None => &mut branch.own,
             Some(device) => {
                 if !branch.devices.contains_key(device) {
@@ -159,7 +159,7 @@ impl Tree {
                 branch.devices.entry(device.clone()).or_default()
             }
         };
-        heard.take(kind, notes, metrics, now_ms);
+        received.take(kind, notes, metrics, now_ms);
         if kind == MessageKind::NDeath && branch.own.state == State::Dead {
             // Devices do not outlive their node.
             branch.devices.values_mut().filter(|device| device.state == State::Alive).for_each(|device| {
@@ -183,8 +183,8 @@ impl Tree {
             lines.push((visible(group), String::new()));
             for (node, branch) in nodes {
                 lines.push((format!("  {}", visible(node.edge_node.as_str())), branch.own.line(now_ms)));
-                for (device, heard) in &mut branch.devices {
-                    lines.push((format!("    {}", visible(device.as_str())), heard.line(now_ms)));
+                for (device, received) in &mut branch.devices {
+                    lines.push((format!("    {}", visible(device.as_str())), received.line(now_ms)));
                 }
             }
         }
@@ -197,7 +197,7 @@ impl Tree {
             lines.push((format!("  {}", visible(host.as_str())), format!("{word:<8} {since:>9}")));
         }
         if lines.is_empty() {
-            return "nothing was heard yet\n".to_owned();
+            return "nothing was received yet\n".to_owned();
         }
         let width = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).min(60);
         let mut text = format!(
@@ -207,8 +207,8 @@ impl Tree {
         // The heading and the line that says what is missing.
         let room = lines_max.map_or(usize::MAX, |max| max.saturating_sub(2));
         let beyond = lines.len().saturating_sub(room) + self.left_out.len();
-        for (name, heard) in lines.iter().take(room) {
-            let _ = writeln!(text, "{}", format!("{name:width$}  {heard}").trim_end());
+        for (name, received) in lines.iter().take(room) {
+            let _ = writeln!(text, "{}", format!("{name:width$}  {received}").trim_end());
         }
         if beyond > 0 {
             let _ = writeln!(
@@ -252,8 +252,8 @@ mod tests {
         tree.take(&node("Lathe"), MessageKind::NData, None, &[Note::UnknownNode], 1, 4_000);
         tree.take(&node("Press"), MessageKind::NCmd, None, &[], 1, 11_000);
         tree.take_state(&HostId::new("Ignition").unwrap(), true, 0);
-        let told = tree.text(11_000, None);
-        let words: Vec<Vec<&str>> = told.lines().map(|line| line.split_whitespace().collect()).collect();
+        let shown = tree.text(11_000, None);
+        let words: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(words[0], ["STATE", "AGE", "RATE", "MESSAGES", "BIRTHS", "GAPS", "METRICS"]);
         assert_eq!(words[1], ["ACME-Plant"]);
         assert_eq!(words[2], ["Lathe", "unknown", "7", "s", "0.1/s", "1", "0", "0", "?"]);
@@ -281,13 +281,13 @@ mod tests {
         for number in 0..10 {
             tree.take(&node(&format!("N{number}")), MessageKind::NBirth, None, &[], 1, 0);
         }
-        let told = tree.text(0, Some(6));
-        assert_eq!(told.lines().count(), 6);
+        let shown = tree.text(0, Some(6));
+        assert_eq!(shown.lines().count(), 6);
         assert!(
-            told.ends_with("... 7 lines more: --group and --node show some, --count or --for all at the end\n"),
-            "{told}"
+            shown.ends_with("... 7 lines more: --group and --node show some, --count or --for all at the end\n"),
+            "{shown}"
         );
-        assert!(Tree::default().text(0, None).contains("nothing was heard"));
+        assert!(Tree::default().text(0, None).contains("nothing was received"));
     }
 
     #[test]

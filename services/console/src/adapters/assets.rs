@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_no_file_is_the_page() {
+    async fn every_other_path_is_the_page() {
         let assets = Assets::new(None).unwrap();
         let page = assets.get("/cluster/Paint_Shop", false).await.unwrap();
         assert_eq!(page, assets.get("/", false).await.unwrap());

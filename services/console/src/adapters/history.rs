@@ -29,7 +29,7 @@ const STEP: Duration = Duration::from_millis(20);
 /// Records on their way: the recorder sends one at a time, and a last one when the console stops.
 const RECORDS: usize = 2;
 
-/// Why nothing was heard before the first record of a process.
+/// Why nothing was received before the first record of a process.
 const NOT_RUNNING: &str = "the console was not running";
 
 /// The state's end of it.
@@ -89,7 +89,7 @@ impl History {
     /// Waits until what was sent is stored.
     pub async fn stop(self) {
         drop(self.records);
-        // Nobody takes its answers any more.
+        // No task takes its answers any more.
         drop(self.answers);
         if let Some(task) = self.task {
             let _ = task.await;

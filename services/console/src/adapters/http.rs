@@ -184,7 +184,7 @@ async fn table(
     let Ok(table) = site.hub.read(name).await else {
         return refused(StatusCode::SERVICE_UNAVAILABLE, "table", "the console is stopping");
     };
-    // What nobody follows has no revision of its own.
+    // What no client follows has no revision of its own.
     let tag = (!table.name.is_of_one()).then(|| format!("\"{}-{}\"", table.name, table.rev));
     if let Some(tag) = tag.as_deref().filter(|tag| is_known(&headers, tag)) {
         return ([(header::ETAG, tag)], StatusCode::NOT_MODIFIED).into_response();

@@ -32,7 +32,7 @@ pub enum Request {
         /// Where to.
         answer: oneshot::Sender<Outcome>,
     },
-    /// Somebody follows these.
+    /// A client follows these.
     Watch(Vec<TableName>),
     /// And does no more.
     Unwatch(Vec<TableName>),
@@ -66,7 +66,7 @@ impl Hub {
         self.changes.send_replace(rev);
     }
 
-    /// Nobody follows a table any more that is not there always.
+    /// No client follows a table any more that is not there always.
     pub fn retire(&self, table: &TableName) {
         self.tables.write().unwrap_or_else(PoisonError::into_inner).remove(table);
     }
@@ -119,7 +119,7 @@ impl Hub {
     }
 }
 
-/// Somebody follows tables.
+/// A client follows tables.
 #[derive(Debug)]
 pub struct Watching {
     hub: Hub,

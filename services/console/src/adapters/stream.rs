@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_table_is_told_once() {
+    fn an_empty_table_is_sent_once() {
         let table = Published::first(TableName::Clusters, 7, Table::new());
         assert_eq!(frames(&mut new(None), &table).len(), 1);
         assert!(new(Some(7)).next(&table).is_none());

@@ -1,4 +1,4 @@
-//! Decides what is recorded: when the tables can be trusted, what changed since the last record, and where nothing was heard.
+//! Decides what is recorded: when the tables can be trusted, what changed since the last record, and where nothing was received.
 //!
 //! One record is on its way at a time. What changes meanwhile is not queued: it is the difference that the next record finds. So a slow disk makes records coarser, and never many.
 
@@ -189,7 +189,7 @@ impl Recorder {
         Some(self.send(Record { at, ends_gap, transitions, snapshot, begins_gap: None }))
     }
 
-    /// The last record: from now on nothing is heard.
+    /// The last record: from now on nothing is received.
     #[must_use]
     pub fn farewell(&self, reason: &str, now: Now) -> Option<Record> {
         let is_gap = self.is_open() && self.listening;
@@ -262,7 +262,7 @@ impl Recorder {
 
     /// Says which write led to what.
     fn explain(&mut self, transitions: &mut [Transition], now: Now) {
-        self.causes.retain(|(_, _, heard)| now.mono.saturating_sub(*heard) < CAUSE_AGE);
+        self.causes.retain(|(_, _, received)| now.mono.saturating_sub(*received) < CAUSE_AGE);
         for transition in transitions {
             let Some(event) = &mut transition.event else { continue };
             let cause = self.causes.iter().position(|(key, ..)| *key == transition.key);

@@ -30,7 +30,7 @@ fn published(state: &mut State) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn a_table_that_nobody_looks_at_is_not_made() {
+fn a_table_that_no_client_looks_at_is_not_made() {
     let mut state = state();
     state.on_event(birth(vec![]), at(1));
     state.on_event(Event::DeadlineReached, at(5_000));
@@ -79,7 +79,7 @@ fn a_table_that_did_not_change_keeps_its_revision() {
 }
 
 #[test]
-fn metrics_that_nobody_follows_leave_nothing_behind() {
+fn metrics_that_no_client_follows_leave_nothing_behind() {
     let mut state = state();
     let table: TableName = "metrics:Foreign/Gateway".parse().unwrap();
     state.on_event(birth(vec![Metric::new("Speed", 1_u32)]), at(1));
@@ -108,9 +108,9 @@ fn the_console_says_whether_it_is_online_and_complete() {
     assert_eq!(online["since"], 1_000_500);
 }
 
-/// The state at a time needs what was there when nobody looked.
+/// The state at a time needs what was there when no client looked.
 #[test]
-fn a_table_that_is_recorded_is_made_although_nobody_looks_at_it() {
+fn a_table_that_is_recorded_is_made_although_no_client_looks_at_it() {
     let mut state = state();
     let service = || birth(vec![Metric::new("Properties/Service", "historian")]);
     let records = |state: &mut State| -> Vec<Arc<Record>> {

@@ -51,22 +51,22 @@ fn a_cluster_that_is_away_shows_its_alert() {
 }
 
 #[test]
-fn what_is_known_of_flux_is_told_and_where_to_look_when_nothing_is() {
+fn what_is_known_of_flux_is_shown_and_where_to_look_when_nothing_is() {
     let mut bench = Bench::new();
     bench.cluster(CLUSTER, NAME, |_| {});
-    let told = |bench: &Bench| flux(&look_up::cluster(&bench.fleet, NAME).unwrap(), "fplus-edge");
-    let never = told(&bench);
+    let shown = |bench: &Bench| flux(&look_up::cluster(&bench.fleet, NAME).unwrap(), "fplus-edge");
+    let never = shown(&bench);
     assert!(
         never.starts_with("not known: edge sync was never born; `sparkfleet cluster bootstrap Paint_Shop`"),
         "{never}"
     );
     bench.cluster(CLUSTER, NAME, |device| device.sync_since = Some(1));
-    let away = told(&bench);
+    let away = shown(&bench);
     assert!(away.starts_with("not known while edge sync is away; at the edge: kubectl get -n fplus-edge "), "{away}");
     let commit = "0123456789abcdef0123456789abcdef01234567";
     let node = SyncNode { source_ready: Some(true), source_applied: commit.parse().ok(), ..SyncNode::default() };
     bench.sync(NAME, &node, &[]);
-    assert_eq!(told(&bench), format!("ready at commit {commit}"));
+    assert_eq!(shown(&bench), format!("ready at commit {commit}"));
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn a_cluster_that_is_not_there_is_not_found_and_the_nearest_is_named() {
 }
 
 #[test]
-fn who_is_known_to_the_broker_by_a_name_is_told_what_it_needs() {
+fn a_cluster_that_the_broker_knows_by_a_name_is_shown_with_what_it_needs() {
     assert_eq!(broker_needs(&connection(None), "ACME-Paint_Shop"), None);
     let needed = broker_needs(&connection(Some("operator")), "ACME-Paint_Shop").unwrap();
     assert!(needed.contains("group ACME-Paint_Shop") && needed.contains("sparkfleet acl generate"), "{needed}");

@@ -86,7 +86,7 @@ fn a_deployment_is_gone_when_an_edge_that_is_alive_does_not_report_it() {
     bench.sync(NAME, &SyncNode::default(), &[]);
     assert!(is_gone(&bench.fleet, &row));
     bench.dies(NAME, configdb_schema::address::SYNC_NODE);
-    assert!(!is_gone(&bench.fleet, &row), "silence is no report");
+    assert!(!is_gone(&bench.fleet, &row), "silence is not a report");
     assert_eq!(standing(&bench.fleet, &row), "removing (its cluster is away)");
 }
 

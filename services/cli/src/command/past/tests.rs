@@ -27,7 +27,7 @@ fn events_and_gaps_stand_in_the_order_of_time() {
     let expected = [
         "TIME                  CLUSTER     EVENT",
         "1970-01-01T00:00:01Z  Paint_Shop  added, spec [request r-1]",
-        "1970-01-01T00:00:05Z  (gap)       nothing was heard until 1970-01-01T00:00:07Z: the console was stopped",
+        "1970-01-01T00:00:05Z  (gap)       nothing was received until 1970-01-01T00:00:07Z: the console was stopped",
         "1970-01-01T00:00:09Z  (central)   service a/b died",
     ];
     assert_eq!(event_lines(&events, &gaps, None, false), expected);
@@ -43,7 +43,7 @@ fn a_table_of_the_past_says_its_time_and_its_gap() {
     let rows = Rows::from([("u".to_owned(), row)]);
     let expected = [
         "state at 1970-01-01T00:00:09Z",
-        "nothing was heard from 1970-01-01T00:00:08Z on: this is what was known then",
+        "nothing was received from 1970-01-01T00:00:08Z on: this is what was known then",
         "CLUSTER     HEALTH  SETUP  EDGE  HOSTS  DEPLOYMENTS  ALERTS  REASON",
         "Paint_Shop  away    ready  away  1/3    0/0          1       why",
     ];
@@ -52,7 +52,7 @@ fn a_table_of_the_past_says_its_time_and_its_gap() {
 }
 
 #[test]
-fn the_difference_of_two_times_is_told_as_events_are() {
+fn the_difference_of_two_times_is_shown_as_events_are() {
     let row = |name: &str, state: &str, version: u64| {
         (
             name.to_owned(),

@@ -92,10 +92,10 @@ pub async fn put(arguments: PutArguments) -> anyhow::Result<()> {
 fn used_certificate(pem: &str, pinned: Option<&str>, cluster: &ClusterRow) -> anyhow::Result<String> {
     let name = &cluster.name;
     let used =
-        fingerprint(pem).ok_or_else(|| anyhow!("what the cluster manager gives for {name} is no certificate"))?;
+        fingerprint(pem).ok_or_else(|| anyhow!("what the cluster manager gives for {name} is not a certificate"))?;
     match pinned {
         Some(pinned) if pinned != used => {
-            let help = "nothing was sent; ask whoever runs the cluster which one is right";
+            let help = "nothing was sent; ask the administrator of the cluster which one is right";
             let error = anyhow!("the certificate of {name} is {used}, and --fingerprint asks for {pinned}: {help}");
             Err(exit::with_code(exit::REFUSED, error))
         }

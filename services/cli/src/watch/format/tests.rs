@@ -104,7 +104,7 @@ fn an_unreadable_value_is_marked_and_its_neighbours_are_shown() {
 }
 
 #[test]
-fn state_is_told_in_words() {
+fn state_is_said_in_words() {
     let mut message = shown(Body::State(HostState { online: true, timestamp: 0 }));
     message.topic = "spBv1.0/STATE/H".to_owned();
     assert!(text(&message, false).ends_with("spBv1.0/STATE/H  online since 1970-01-01T00:00:00.000Z"));

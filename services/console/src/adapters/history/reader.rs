@@ -182,10 +182,10 @@ async fn past(connection: &mut SqliteConnection, view: View, at: u64) -> Result<
     let gap = "SELECT since, until, reason FROM gap WHERE since <= $1 AND (until IS NULL OR until > $1) ORDER BY since DESC LIMIT 1";
     let gap = sqlx::query(gap).bind(number(at)).fetch_optional(&mut *connection).await?;
     let gap = gap.map(|row| store::gap(&row)).transpose()?;
-    let heard = sqlx::query("SELECT value FROM meta WHERE key = 'heard'").fetch_optional(connection).await?;
-    let heard: i64 = heard.map(|row| row.try_get(0)).transpose()?.unwrap_or_default();
+    let received = sqlx::query("SELECT value FROM meta WHERE key = 'received'").fetch_optional(connection).await?;
+    let received: i64 = received.map(|row| row.try_get(0)).transpose()?.unwrap_or_default();
     // Times of records never fall. While a gap lasts, its end is not known.
-    let is_final = number(at) < heard && gap.as_ref().is_none_or(|gap| gap.until.is_some());
+    let is_final = number(at) < received && gap.as_ref().is_none_or(|gap| gap.until.is_some());
     Ok(Past { rows, number: number_, gap, is_final })
 }
 

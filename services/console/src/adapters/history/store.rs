@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `transition` | what changed, in order; its number is never used again |
 //! | `snapshot`, `snapshot_table` | the tables after the transition of that number |
-//! | `gap` | spans in which nothing was heard; without an end, it lasts |
+//! | `gap` | spans in which nothing was received; without an end, it lasts |
 //! | `meta` | version of the schema, time of the last record |
 //!
 //! Numbers and times grow together. So the snapshots bound where a time is looked for, and no index by time is needed. What is forgotten ends at a snapshot: before the first one nothing is known.
@@ -43,7 +43,7 @@ const SCHEMA: [&str; 6] = [
     "CREATE TABLE IF NOT EXISTS gap (since INTEGER NOT NULL, until INTEGER, reason TEXT NOT NULL)",
 ];
 
-/// Events that a store tells of when it is opened.
+/// Events that a store gives when it is opened.
 const EVENTS: i64 = 500;
 
 /// Transitions that one step forgets: few enough that no record waits for long.
@@ -143,18 +143,18 @@ impl Store {
             return Err(HistoryError::Newer(version));
         }
         set_meta(&mut database, "version", VERSION).await?;
-        let heard = meta(&mut database, "heard").await?;
+        let received = meta(&mut database, "received").await?;
         let lasting = sqlx::query("SELECT 1 FROM gap WHERE until IS NULL").fetch_optional(&mut *database).await?;
         if lasting.is_none() {
             // In a store that holds nothing, nothing is missing.
-            if let Some(heard) = heard {
+            if let Some(received) = received {
                 let insert = sqlx::query("INSERT INTO gap (since, until, reason) VALUES ($1, NULL, $2)");
-                insert.bind(heard).bind(gap).execute(&mut *database).await?;
+                insert.bind(received).bind(gap).execute(&mut *database).await?;
             }
         }
         database.commit().await?;
         let last = last_number(&mut connection).await?;
-        let known = known(&mut connection, unsigned(heard.unwrap_or_default())).await?;
+        let known = known(&mut connection, unsigned(received.unwrap_or_default())).await?;
         Ok((Self { connection, last }, known))
     }
 
@@ -201,7 +201,7 @@ impl Store {
             let insert = sqlx::query("INSERT INTO gap (since, until, reason) VALUES ($1, NULL, $2)");
             insert.bind(number(record.at)).bind(reason).execute(&mut *database).await?;
         }
-        set_meta(&mut database, "heard", number(record.at)).await?;
+        set_meta(&mut database, "received", number(record.at)).await?;
         set_meta(&mut database, "last", number(last)).await?;
         database.commit().await?;
         self.last = last;

@@ -122,7 +122,7 @@ async fn events_are_read_page_by_page_and_by_cluster() {
     assert_eq!(some.events, expected);
 }
 
-/// A kill at any moment: what was committed is there although nobody was answered, and from then on there is a gap.
+/// A kill at any moment: what was committed is there although no answer was sent, and from then on there is a gap.
 #[tokio::test]
 async fn what_was_committed_before_a_kill_is_there_and_the_rest_is_a_gap() {
     let directory = tempfile::tempdir().unwrap();
@@ -224,7 +224,7 @@ async fn a_damaged_file_is_set_aside_and_a_new_history_begins() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("history");
     std::fs::create_dir(&path).unwrap();
-    std::fs::write(store::file(&path), "this is no database, and it is long enough to be taken for one".repeat(100))
+    std::fs::write(store::file(&path), "this is not a database, and it is long enough to be taken for one".repeat(100))
         .unwrap();
     let mut history = History::start(root.path(), Some(Retention { days: 1, bytes: 1 << 20 }), Clock::new());
     assert_eq!(history.recv().await, Answer::Opened(Box::default()));

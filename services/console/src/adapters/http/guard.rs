@@ -1,4 +1,4 @@
-//! What every request has to pass, and what every answer carries. A name in a `Host` field that is not ours means that somebody else's page was led here by its DNS.
+//! What every request has to pass, and what every answer carries. A name in a `Host` field that is not ours means that another site's page was led here by its DNS.
 
 use axum::extract::{FromRequestParts as _, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};

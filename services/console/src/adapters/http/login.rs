@@ -73,7 +73,7 @@ impl Failure {
         }
     }
 
-    /// Back to the page, which has the sentence. The code alone: a text in the address would let anybody put words into the page.
+    /// Back to the page, which has the sentence. The code alone: a text in the address would let any site put words into the page.
     fn response(self) -> Response {
         Redirect::to(&format!("/?sign-in={}", self.code())).into_response()
     }
@@ -152,7 +152,7 @@ pub async fn begin(State(site): State<Site>, caller: RequestContext, headers: He
     let address = match logins.login.address(&begun).await {
         Ok(address) => address,
         Err(error) => {
-            tracing::warn!(error = %error, "nobody can sign in at the identity provider");
+            tracing::warn!(error = %error, "no user can sign in at the identity provider");
             return Failure::Provider.response();
         }
     };

@@ -110,7 +110,7 @@ fn simulation() -> Value {
 fn events() -> Value {
     let parameter = |name: &str, schema: &str, description: &str| json!({ "name": name, "in": "query", "required": false, "schema": { "type": schema }, "description": description });
     let mut events = read(
-        "What happened, the latest first, and where nothing was heard",
+        "What happened, the latest first, and where nothing was received",
         json!({ "type": "object", "properties": {
             "rows": { "type": "array", "items": { "$ref": "#/components/schemas/Event" } },
             "next": { "type": ["integer", "null"], "description": "value of before for the earlier ones" },
@@ -146,7 +146,7 @@ fn event() -> Value {
         "required": ["key", "at", "kind", "subject", "text"],
         "properties": {
             "key": { "type": "string", "description": "number of the event" },
-            "at": { "type": "integer", "description": "when it was heard, UTC ms" },
+            "at": { "type": "integer", "description": "when it was received, UTC ms" },
             "cluster": { "type": ["string", "null"] },
             "kind": { "type": "string" }, "subject": { "type": "string" },
             "old": { "type": ["string", "null"] }, "new": { "type": ["string", "null"] },

@@ -192,7 +192,7 @@ fn who_may_not_is_refused_and_recorded_and_nothing_is_sent() {
 }
 
 #[test]
-fn nobody_acts_where_the_console_is_read_only_or_does_not_know_configdb() {
+fn no_user_acts_where_the_console_is_read_only_or_does_not_know_configdb() {
     let mut config = Config::default();
     config.web.read_only = true;
     let refused = World::new(config).act(1, "k", "cluster.wave", wave(CLUSTER, 2)).unwrap_err();

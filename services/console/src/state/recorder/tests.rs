@@ -83,7 +83,7 @@ fn a_lost_session_is_a_gap_that_ends_with_what_changed_in_it() {
     let nothing = clusters(&[]);
     let gap = recorder.poll(&nothing, &away, at(10)).unwrap();
     assert_eq!(gap.begins_gap.as_deref(), Some("no session with the broker: connection reset"));
-    assert!(gap.transitions.is_empty(), "what is shown while nothing is heard is not what is");
+    assert!(gap.transitions.is_empty(), "what is shown while nothing is received is not what is");
     recorder.on_answer(Answer::Stored { first: 2 });
     assert_eq!(recorder.poll(&nothing, &away, at(20)), None);
     assert!(recorder.farewell("stopped", at(20)).is_none(), "the gap lasts already");
@@ -119,7 +119,7 @@ fn hosts_whose_births_are_on_their_way_are_not_gone() {
 }
 
 #[test]
-fn while_the_centre_is_born_again_nothing_is_gone() {
+fn while_the_central_services_are_born_again_nothing_is_gone() {
     let full = clusters(&[("a", json!("ready"))]);
     let mut recorder = settled(&full);
     let reborn = Outlook { central: false, complete: false, ..well() };
