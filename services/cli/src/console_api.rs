@@ -225,7 +225,8 @@ mod tests {
     #[test]
     fn a_token_goes_to_this_machine_or_encrypted_and_a_file_holds_nothing_else() {
         let open = |address: &str, token: &str| {
-            ConsoleApi::with_token(address, None, Some(token), Duration::from_secs(1)).map(|api| api.address().to_owned())
+            ConsoleApi::with_token(address, None, Some(token), Duration::from_secs(1))
+                .map(|api| api.address().to_owned())
         };
         for good in ["http://127.0.0.1:8482", "http://localhost:8482/", "https://console.example"] {
             assert_eq!(open(good, "sfp_abc\n").unwrap(), good.trim_end_matches('/'));
@@ -234,7 +235,10 @@ mod tests {
         assert!(exit::code_of(&away) == exit::USAGE && !away.to_string().contains("sfp_"), "{away}");
         for bad in ["", "two words", "a\nb"] {
             let error = open("https://console.example", bad).unwrap_err();
-            assert!(exit::code_of(&error) == exit::CONFIG && error.to_string().contains("token create"), "{bad:?}: {error}");
+            assert!(
+                exit::code_of(&error) == exit::CONFIG && error.to_string().contains("token create"),
+                "{bad:?}: {error}"
+            );
         }
     }
 

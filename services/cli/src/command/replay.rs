@@ -312,7 +312,8 @@ mod tests {
 
     #[test]
     fn what_speaks_for_the_living_and_commands_that_were_not_asked_for_are_left_out() {
-        let of = |more: &str, topic: &str| target(&arguments(more), &recorded(topic)).map(|(topic, _)| topic.to_string());
+        let of =
+            |more: &str, topic: &str| target(&arguments(more), &recorded(topic)).map(|(topic, _)| topic.to_string());
         for topic in ["spBv1.0/Plant/NBIRTH/Press", "spBv1.0/Plant/DDATA/Press/Arm", "spBv1.0/Plant/NDEATH/Press"] {
             assert_eq!(of("", topic).as_deref(), Some(topic));
         }

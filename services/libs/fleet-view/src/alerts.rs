@@ -44,9 +44,16 @@ pub struct AlertRow {
     pub cluster: Option<String>,
     /// Which node it is about; None: the cluster as a whole.
     pub node: Option<String>,
-    /// `Offline`, `Will_Not_Reload`, `Held` (the edge waits for an operator's decision), `Identity` (someone should look at the cluster's certificates and tokens), `Locked_Out` (a member was refused its keys), `Moved_Disk` (a machine
-    /// has the state disk of another host), `Store` (ConfigDB's disk),
-    /// `Revocations` (a revocation list that is not renewed or cannot be written), or `Second_Speaker` (another process, or someone who forges births, speaks for a service's Edge Node).
+    /// Its kind.
+    ///
+    /// - `Offline` and `Will_Not_Reload`: of a node that a monitor watches.
+    /// - `Held`: the edge waits for an operator's decision.
+    /// - `Identity`: an operator should look at the cluster's certificates and tokens.
+    /// - `Locked_Out`: a member was refused its keys.
+    /// - `Moved_Disk`: a machine has the state disk of another host.
+    /// - `Store`: ConfigDB's disk.
+    /// - `Revocations`: a revocation list is not renewed, or cannot be written.
+    /// - `Second_Speaker`: another process, or someone who forges births, speaks for a service's Edge Node.
     #[serde(deserialize_with = "known_alert")]
     pub alert: AlertName,
     /// Since when, UTC ms; None: not known.

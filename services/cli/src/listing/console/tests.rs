@@ -1,8 +1,8 @@
 //! Frames, tables, and a console that answers as a test says.
 
 use clap::Parser as _;
-use fleet_view::{AlertRow, DeploymentRow};
 use fleet_view::bench::{Bench, NAME};
+use fleet_view::{AlertRow, DeploymentRow};
 use serde_json::json;
 
 use super::*;
@@ -93,6 +93,7 @@ fn answers(is_complete: bool) -> (Bench, Vec<Answer>) {
     let mut bench = Bench::with_cluster();
     bench.deployment(uuid::Uuid::from_u128(0x0E), "Oven", None);
     bench.cluster(uuid::Uuid::from_u128(0xB), "Body_Shop", |_| {});
+    bench.monitor(NAME, &["Oven_1", "Oven_2"]);
     let tables = fleet_view::tables::Rows::of(&bench.fleet);
     let console = json!({ "key": "console", "complete": is_complete, "reasons": ["births of Paint_Shop are missing"] });
     let answers = vec![
@@ -177,7 +178,9 @@ async fn alerts_are_read_the_oldest_first_and_a_check_ends_with_one() {
     let error = ended("--check").await.unwrap_err();
     assert_eq!(exit::code_of(&error), exit::FAILURE);
     assert_eq!(error.to_string(), format!("{} active alerts", bench.fleet.alerts().len()));
-    ended(&format!("--cluster {NAME} --check")).await.unwrap();
+    let of_one = ended(&format!("--cluster {NAME} --check")).await.unwrap_err();
+    assert_eq!(of_one.to_string(), "2 active alerts");
+    ended("--cluster Body_Shop --check").await.unwrap();
     let nowhere = ended("--cluster Nowhere --check").await.unwrap_err();
     assert_eq!(exit::code_of(&nowhere), exit::NOT_FOUND);
 }
