@@ -383,6 +383,7 @@ pub enum RolloutCommand {
 #[derive(Debug, Clone, Subcommand)]
 pub enum AlertCommand {
     /// List active alerts, the oldest first
+    #[command(visible_alias = "ls")]
     List {
         /// Only of this cluster (name or UUID)
         #[arg(long)]

@@ -76,6 +76,30 @@ mod tests {
     }
 
     #[test]
+    fn what_edges_would_delete_is_named_by_cluster_and_sorted() {
+        let mut bench = fleet_view::bench::Bench::with_cluster();
+        let (oven, press) = (Uuid::from_u128(0x10), Uuid::from_u128(0x11));
+        bench.deployment(press, "Press", None);
+        bench.deployment(oven, "Oven", None);
+        let writes = [
+            WriteRequest::put("a", press).delete_object(),
+            WriteRequest::put("b", oven).delete(EdgeDeployment::slug()),
+            WriteRequest::put("c", Uuid::from_u128(0x12)).delete_object(),
+        ];
+        let found = deletions(&bench.fleet, &writes);
+        let named: Vec<(&str, &str)> = found.iter().map(|one| (one.deployment.as_str(), one.reason.as_str())).collect();
+        assert_eq!(named, [("Oven", "its entry is deleted"), ("Press", "its object is deleted")]);
+        assert!(found.iter().all(|one| one.cluster == fleet_view::bench::NAME), "{found:?}");
+        assert_eq!(json!(found[0])["uuid"], oven.to_string(), "programs get the object");
+        let patched = WriteRequest::patch("d", oven).entry(EdgeDeployment::slug(), json!({ "hostname": "paint-1" }));
+        assert_eq!(
+            deletions(&bench.fleet, &[patched])[0].reason,
+            "its entry is patched",
+            "it is not known what comes of it"
+        );
+    }
+
+    #[test]
     fn a_deployment_that_moves_changes_its_chart_or_goes_is_deleted_where_it_is() {
         let (here, there, one, two) =
             (Uuid::from_u128(10), Uuid::from_u128(11), Uuid::from_u128(20), Uuid::from_u128(21));

@@ -22,6 +22,7 @@ pub mod action;
 pub mod adapters;
 pub mod config;
 pub mod event;
+pub mod event_marks;
 pub mod kept;
 pub mod question;
 pub mod reconcile;

@@ -12,6 +12,7 @@ use fleet_view::tables;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::event_marks::EventMarks;
 use crate::published::TableName;
 use crate::record::StoredEvent;
 
@@ -28,17 +29,18 @@ pub struct Sight {
     organisation: String,
     user: String,
     clusters: BTreeSet<Uuid>,
+    marks: EventMarks,
 }
 
 impl Sight {
     /// Of a user; None: of all clusters.
     #[must_use]
-    pub fn of(principal: &Principal, organisation: &str) -> Option<Self> {
+    pub fn of(principal: &Principal, organisation: &str, marks: EventMarks) -> Option<Self> {
         let mut clusters = BTreeSet::new();
         for grant in &principal.grants {
             clusters.extend(grant.clusters.as_ref()?);
         }
-        Some(Self { organisation: organisation.to_owned(), user: principal.name.clone(), clusters })
+        Some(Self { organisation: organisation.to_owned(), user: principal.name.clone(), clusters, marks })
     }
 
     /// They may look at that cluster.
@@ -98,8 +100,24 @@ impl Sight {
                     _ => Table::new(),
                 }
             }
+            TableName::Events => shown(name).into_iter().map(|(key, row)| self.marked(&key, row)).collect(),
             _ => shown(name),
         }
+    }
+
+    /// An event by its mark.
+    fn marked(&self, key: &str, mut row: Value) -> (String, Value) {
+        let mark = key.parse().map_or_else(|_| key.to_owned(), |number| self.marks.mark(number));
+        if let Some(fields) = row.as_object_mut() {
+            fields.insert("key".to_owned(), Value::from(mark.clone()));
+        }
+        (mark, row)
+    }
+
+    /// What stands for the number of an event.
+    #[must_use]
+    pub const fn marks(&self) -> &EventMarks {
+        &self.marks
     }
 
     /// Which names are those of this user's clusters, by table `clusters`.

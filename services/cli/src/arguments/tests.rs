@@ -127,6 +127,15 @@ fn what_is_missing_is_named() {
         ("token create ci", "--scope"),
         ("acl generate --cluster Paint", "--broker"),
         ("acl crl --ca ca.pem --out crl.pem", "--list"),
+        ("login", "<URL>"),
+        ("context use", "<NAME>"),
+        ("context rename hall", "<NEW>"),
+        ("alert ack", "<ABOUT>"),
+        ("at", "<TIME>"),
+        ("deployment edit", "<DEPLOYMENT>"),
+        ("rollout free Agent", "--cluster"),
+        ("replay", "<FILE>"),
+        ("write ACME-Paint/Press", "<NAME>"),
         ("status --key-file k.pem", "--cert-file"),
         ("status --cert-file c.pem", "--key-file"),
     ] {
@@ -142,6 +151,10 @@ fn options_that_exclude_each_other_are_refused_together() {
         "recover adopt Paint --all",
         "secret seal Paint --name a --from-file k=- --certificate c.pem",
         "trust issue Paint --purpose cluster-admin --renew --force",
+        "alert list --check --watch",
+        "alert ack Paint --note later --withdraw",
+        "events --export night.jsonl --cluster Paint",
+        "events --export night.jsonl --limit 5",
         "watch --read file --record other",
         "watch --read file --rebirth",
         "watch --read file --for 5s",
@@ -170,6 +183,14 @@ fn a_value_that_breaks_its_rule_is_refused_with_the_rule() {
         ("token create ci --scope root", "administrator"),
         ("acl generate --broker nanomq --cluster Paint", "vernemq"),
         ("watch --count 0", "1.."),
+        ("events --limit 0", "1..=100000"),
+        ("events --since yesterday", "how long ago"),
+        ("at tomorrow", "milliseconds since 1970"),
+        ("at 1h pods", "deployments"),
+        ("cluster list --from api", "console"),
+        ("alert list --from cache", "broker"),
+        ("context set hall --protocol 4", "3.1.1"),
+        ("replay night.jsonl --speed -1", "speed"),
         ("status -o xml", "yaml"),
     ] {
         let (kind, text) = refused(line);
@@ -359,9 +380,10 @@ fn a_list_is_printed_once_from_wherever_it_can_be_read_unless_it_is_said() {
     let reading = |line: &str| match taken(line) {
         Command::Cluster(ClusterCommand::List { reading, .. }) => reading,
         Command::Deployment(DeploymentCommand::List { reading, .. }) => reading,
+        Command::Alert(AlertCommand::List { reading, .. }) => reading,
         other => panic!("{other:?}"),
     };
-    for noun in ["cluster", "deployment"] {
+    for noun in ["cluster", "deployment", "alert"] {
         let plain = reading(&format!("{noun} ls"));
         assert!(!plain.watch && plain.from.is_none() && plain.access.token_file.is_none(), "{plain:?}");
         let line =

@@ -327,3 +327,38 @@ pub(super) fn described(entry: &HistoryEntry) -> Value {
         "value": value,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fleet_view::bench::Bench;
+
+    #[test]
+    fn an_application_is_named_by_slug_or_uuid_and_one_that_is_mistyped_is_suggested() {
+        let (info, cluster) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let applications = BTreeMap::from([("Info".to_owned(), info), ("EdgeCluster".to_owned(), cluster)]);
+        assert_eq!(slug_among(&applications, "Info").unwrap(), "Info");
+        assert_eq!(slug_among(&applications, &cluster.to_string()).unwrap(), "EdgeCluster");
+        for (wanted, part) in [("EdgeClustr", "did you mean \"EdgeCluster\"?"), ("x", "there are:")] {
+            let error = slug_among(&applications, wanted).unwrap_err();
+            assert!(exit::code_of(&error) == exit::NOT_FOUND && error.to_string().contains(part), "{wanted}: {error}");
+        }
+        let bench = Bench::with_cluster();
+        assert_eq!(slug(&bench.fleet, "EdgeCluster").unwrap(), "EdgeCluster");
+        let error = slug(&bench.fleet, &Uuid::from_u128(9).to_string()).unwrap_err();
+        assert_eq!(exit::code_of(&error), exit::NOT_FOUND, "{error}");
+    }
+
+    #[test]
+    fn what_a_load_writes_and_what_goes_by_it_is_said_in_lines() {
+        let object = Uuid::from_u128(7);
+        let write = WriteRequest::put("r", object).entry("Info", json!({})).entry("EdgeCluster", json!({}));
+        let lines = planned(&[write]);
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[1].starts_with(&object.to_string()) && lines[1].ends_with("EdgeCluster,Info"), "{lines:?}");
+        let reason = "its object is deleted".to_owned();
+        let deletion = Deletion { cluster: "Paint".to_owned(), deployment: "Oven".to_owned(), uuid: object, reason };
+        let line = format!("deleted at the edge of Paint: Oven ({object}), because its object is deleted");
+        assert_eq!(going(&[deletion]), [line]);
+    }
+}

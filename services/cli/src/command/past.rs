@@ -20,7 +20,8 @@ const PAGE: u32 = 1_000;
 #[derive(Debug, Deserialize)]
 struct Page {
     rows: Vec<EventRow>,
-    next: Option<u64>,
+    /// A number, or a text where the credential is for some clusters.
+    next: Option<Value>,
     gaps: Vec<Gap>,
     begins: Option<u64>,
 }
@@ -77,7 +78,11 @@ pub async fn events(arguments: &EventsArguments) -> anyhow::Result<()> {
         let limit = PAGE.min(u32::try_from(wanted).unwrap_or(PAGE));
         let mut query = vec![("since", since.to_string()), ("until", until.to_string()), ("limit", limit.to_string())];
         query.extend(arguments.cluster.clone().map(|cluster| ("cluster", cluster)));
-        query.extend(before.map(|before: u64| ("before", before.to_string())));
+        query.extend(
+            before
+                .as_ref()
+                .map(|before: &Value| ("before", before.as_str().map_or_else(|| before.to_string(), str::to_owned))),
+        );
         let page: Page = api.get("/api/v1/events", &query).await?;
         events.extend(page.rows);
         (gaps, begins, before) = (page.gaps, page.begins, page.next);

@@ -35,6 +35,7 @@ use super::history::Reader;
 use super::hub::Hub;
 use super::stream::{self, Narrowed};
 use crate::config::{Config, Role, Settings};
+use crate::event_marks::EventMarks;
 use crate::published::TableName;
 use crate::sight::Sight;
 use acting::RequestContext;
@@ -76,6 +77,7 @@ pub struct Site {
     hub: Hub,
     history: Reader,
     clock: Clock,
+    marks: EventMarks,
     streams: Arc<Semaphore>,
     exports: Arc<Semaphore>,
     /// None: people sign in with tokens only.
@@ -89,7 +91,7 @@ impl Site {
     /// A site.
     ///
     /// # Errors
-    /// `web.assets_dir` is not a directory, or `oidc.ca_file` cannot be read.
+    /// `web.assets_dir` is not a directory, `oidc.ca_file` cannot be read, or the system yields no random numbers.
     pub fn new(config: &Config, settings: &Settings, hub: Hub, history: Reader, clock: Clock) -> anyhow::Result<Self> {
         if let Some(directory) = config.web.assets_dir.as_ref().filter(|directory| !directory.is_dir()) {
             let error = anyhow::anyhow!("web.assets_dir: {} is not a directory", directory.display());
@@ -111,6 +113,7 @@ impl Site {
             hub,
             history,
             clock,
+            marks: EventMarks::new(acting::random().context("the system yields no random numbers")?),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             exports: Arc::new(Semaphore::new(export::EXPORTS_MAX)),
             logins: match settings.role {

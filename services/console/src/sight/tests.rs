@@ -6,6 +6,7 @@ use sparkplug::EdgeNodeDescriptor;
 
 use super::*;
 
+const MARKS: EventMarks = EventMarks::new([7; 16]);
 const OWN: Uuid = Uuid::from_u128(0xA);
 const OTHER: Uuid = Uuid::from_u128(0xB);
 const DEPLOYMENT: Uuid = Uuid::from_u128(0xDA);
@@ -20,7 +21,7 @@ fn principal(clusters: Option<&[Uuid]>) -> Principal {
 }
 
 fn sight() -> Sight {
-    Sight::of(&principal(Some(&[OWN])), "ACME").unwrap()
+    Sight::of(&principal(Some(&[OWN])), "ACME", MARKS).unwrap()
 }
 
 fn table<const N: usize>(rows: [(&str, Value); N]) -> Arc<Table> {
@@ -145,7 +146,7 @@ fn of_each_table_a_user_of_one_cluster_sees_the_rows_of_that_cluster() {
         (TableName::Alerts, vec!["1"]),
         (TableName::Rollout, vec!["agent"]),
         (TableName::Fleet, vec!["fleet"]),
-        (TableName::Events, vec!["7"]),
+        (TableName::Events, vec![&*MARKS.mark(7)]),
         (TableName::Services, vec!["ACME-Paint_Shop/Sync"]),
         (TableName::Nodes, vec!["ACME-Paint_Shop-Join/disk", "ACME-Paint_Shop/Sync"]),
         (node("ACME-Paint_Shop/Sync"), vec!["|A"]),
@@ -203,10 +204,10 @@ fn a_refused_cluster_does_not_lend_the_rows_of_the_one_whose_name_it_has() {
 
 #[test]
 fn who_has_a_credential_for_all_clusters_has_no_sight_that_is_limited() {
-    assert_eq!(Sight::of(&principal(None), "ACME"), None);
+    assert_eq!(Sight::of(&principal(None), "ACME", MARKS), None);
     let mut both = principal(Some(&[OWN]));
     both.grants.extend(principal(None).grants);
-    assert_eq!(Sight::of(&both, "ACME"), None);
+    assert_eq!(Sight::of(&both, "ACME", MARKS), None);
     let stranger = Principal { name: "oidc:eve".to_owned(), grants: Vec::new() };
-    assert!(Sight::of(&stranger, "ACME").unwrap().table(&TableName::Hosts, &fleet()).is_empty());
+    assert!(Sight::of(&stranger, "ACME", MARKS).unwrap().table(&TableName::Hosts, &fleet()).is_empty());
 }

@@ -3,7 +3,7 @@ import { stamp } from "./format.ts";
 import type { EventRow, Gap } from "./wire.ts";
 
 export function newestFirst(events: readonly EventRow[]): EventRow[] {
-  return [...events].sort((a, b) => b.at - a.at || Number(b.key) - Number(a.key));
+  return [...events].sort((a, b) => b.at - a.at || Number(b.key) - Number(a.key) || 0);
 }
 
 /** What an event is drawn as: how it ended and what kind it is, as a word of the stylesheet. */

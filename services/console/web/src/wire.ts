@@ -201,7 +201,7 @@ export interface Gap {
 /** What happened, the latest first. */
 export interface EventPage {
   rows: EventRow[];
-  next: number | null;
+  next: number | string | null;
   gaps: Gap[];
   /** When the history begins; null while it holds nothing. */
   begins: number | null;

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::acting::RequestContext;
 use super::{Site, VARY, answer, is_known, parameter, reading, refused};
 use crate::adapters::history::{EventPage, EventQuery, Past, ReadError};
+use crate::event_marks::EventMarks;
 use crate::published::TableName;
 use crate::sight::Sight;
 
@@ -27,13 +28,14 @@ const FINAL_S: u32 = 24 * 3_600;
 
 /// `GET /api/v1/events`
 pub async fn events(State(site): State<Site>, caller: RequestContext, query: RawQuery) -> Response {
-    let mut query = match event_query(&query, site.clock.now().wall) {
-        Ok(query) => query,
-        Err((field, rule)) => return refused(StatusCode::BAD_REQUEST, field, rule),
-    };
     let sight = match reading::sight(&site, &caller).await {
         Ok(sight) => sight,
         Err(response) => return response,
+    };
+    let marks = sight.as_ref().map(Sight::marks);
+    let mut query = match event_query(&query, site.clock.now().wall, marks) {
+        Ok(query) => query,
+        Err((field, rule)) => return refused(StatusCode::BAD_REQUEST, field, rule),
     };
     let clusters = match &sight {
         None => None,
@@ -53,7 +55,8 @@ pub async fn events(State(site): State<Site>, caller: RequestContext, query: Raw
                 None => Some(event),
                 Some(seen) => seen.event(event),
             });
-            let rows: Vec<Value> = shown.map(|event| event.to_row()).collect();
+            let rows: Vec<Value> = shown.map(|event| with_key(event.to_row(), event.number, marks)).collect();
+            let next = next.map(|next| marks.map_or_else(|| json!(next), |marks| json!(marks.mark(next))));
             let gaps: Vec<Value> = gaps.iter().map(gap_json).collect();
             answer(&json!({ "rows": rows, "next": next, "gaps": gaps, "begins": begins }), None)
         }
@@ -120,6 +123,14 @@ async fn at_of(
     answer(&json!({ "rev": null, "at": at, "rows": rows, "gaps": gaps }), Some(tag))
 }
 
+/// The row of an event, by its mark where the caller sees some clusters only.
+fn with_key(mut row: Value, number: u64, marks: Option<&EventMarks>) -> Value {
+    if let (Some(marks), Some(fields)) = (marks, row.as_object_mut()) {
+        fields.insert("key".to_owned(), json!(marks.mark(number)));
+    }
+    row
+}
+
 fn gap_json(gap: &Gap) -> Value {
     json!({ "since": gap.since, "until": gap.until, "reason": gap.reason })
 }
@@ -139,16 +150,15 @@ pub(super) fn failed(field: &str, error: &ReadError) -> Response {
 
 pub(super) type Refusal = (&'static str, String);
 
-fn event_query(query: &RawQuery, now: u64) -> Result<EventQuery, Refusal> {
+fn event_query(query: &RawQuery, now: u64, marks: Option<&EventMarks>) -> Result<EventQuery, Refusal> {
     let (since, until) = span(query, now)?;
     let before = match parameter(query, "before") {
         None => None,
-        Some(text) => Some(
-            text.parse()
-                .ok()
-                .filter(|number| *number > 0)
-                .ok_or_else(|| rule("before", "the field next of another answer"))?,
-        ),
+        Some(text) => {
+            let number = marks.map_or_else(|| text.parse().ok(), |marks| marks.number(&text));
+            let number = number.filter(|number| *number > 0);
+            Some(number.ok_or_else(|| rule("before", "the field next of another answer"))?)
+        }
     };
     let limit = match parameter(query, "limit") {
         None => EVENTS,
@@ -197,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_wrong_parameter_is_refused_by_its_name() {
-        let read = |query: &str| event_query(&RawQuery(Some(query.to_owned())), 1_000);
+        let read = |query: &str| event_query(&RawQuery(Some(query.to_owned())), 1_000, None);
         for (query, field) in [
             ("since=x", "since"),
             ("since=-1", "since"),
@@ -218,6 +228,18 @@ mod tests {
         let some = read("since=1&until=2000&cluster=Paint%5FShop&before=9&limit=5").unwrap();
         let clusters = Some(vec!["Paint_Shop".to_owned()]);
         assert_eq!(some, EventQuery { since: 1, until: 2_000, clusters, before: Some(9), limit: 5 });
+    }
+
+    #[test]
+    fn who_sees_some_clusters_pages_by_marks_and_not_by_numbers() {
+        let marks = EventMarks::new([7; 16]);
+        let read = |before: &str| event_query(&RawQuery(Some(format!("before={before}"))), 1_000, Some(&marks));
+        assert_eq!(read(&marks.mark(9)).unwrap().before, Some(9));
+        for wrong in ["9", "", &EventMarks::new([8; 16]).mark(9)] {
+            assert_eq!(read(wrong).unwrap_err().0, "before", "{wrong}");
+        }
+        assert_eq!(with_key(json!({ "key": "9" }), 9, Some(&marks)), json!({ "key": marks.mark(9) }));
+        assert_eq!(with_key(json!({ "key": "9" }), 9, None), json!({ "key": "9" }));
     }
 
     #[test]

@@ -113,7 +113,7 @@ fn events() -> Value {
         "What happened, the latest first, and where nothing was received",
         json!({ "type": "object", "properties": {
             "rows": { "type": "array", "items": { "$ref": "#/components/schemas/Event" } },
-            "next": { "type": ["integer", "null"], "description": "value of before for the earlier ones" },
+            "next": { "type": ["integer", "string", "null"], "description": "value of before for the earlier ones; a text for a credential that is for some clusters" },
             "gaps": { "type": "array", "items": { "type": "object", "properties": {
                 "since": { "type": "integer" }, "until": { "type": ["integer", "null"] }, "reason": { "type": "string" } } } },
             "begins": { "type": ["integer", "null"], "description": "when the history begins, UTC ms" } } }),
@@ -122,7 +122,7 @@ fn events() -> Value {
         parameter("since", "integer", "UTC ms"),
         parameter("until", "integer", "UTC ms"),
         parameter("cluster", "string", "name of a cluster"),
-        parameter("before", "integer", "the field next of another answer"),
+        parameter("before", "string", "the field next of another answer"),
         parameter("limit", "integer", "1 to 1000"),
     ]);
     events

@@ -28,7 +28,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// The answer: who they are is not known now, or reads are for who has signed in, and they have not.
 pub async fn sight(site: &Site, caller: &RequestContext) -> Result<Option<Sight>, Response> {
     let known = principal(site, caller).await.map_err(|refusal| acting::answer_refusal(&refusal))?;
-    Ok(known.and_then(|known| Sight::of(&known, &site.organisation)))
+    Ok(known.and_then(|known| Sight::of(&known, &site.organisation, site.marks)))
 }
 
 /// Who asks; None: a caller who has not signed in, and reads are open.

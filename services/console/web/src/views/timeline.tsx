@@ -67,7 +67,7 @@ export function TimelineView() {
   const from = to - length;
   const clusters = useTable("clusters", true).list.value;
   const past = useSignal(NOTHING);
-  const latest = table.list.value.reduce((most, event) => Math.max(most, Number(event.key)), 0);
+  const latest = newestFirst(table.list.value)[0]?.key;
   const recording = consoleRow.value?.history.recording ?? false;
   useEffect(() => {
     const abort = new AbortController();
