@@ -111,6 +111,7 @@ fn policy() -> &'static Policy {
             endorsement: EndorsementRules {
                 require: EndorsementProof::Certificate,
                 manufacturers: vec![ROOT.to_owned()],
+                device_manufacturers: Vec::new(),
                 enrolled: Vec::new(),
                 revoked: Vec::new(),
             },

@@ -145,6 +145,9 @@ pub struct EndorsementRules {
     /// Certificates of manufacturers' authorities, PEM; one text may hold several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub manufacturers: Vec<String>,
+    /// Certificates of authorities of makers of machines, PEM. Their certificate of an initial attestation key (IAK) counts as that of a manufacturer for a host that is enrolled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub device_manufacturers: Vec<String>,
     /// The hosts that are known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub enrolled: Vec<EnrolledHost>,
@@ -179,6 +182,9 @@ pub struct EnrolledHost {
     /// UUID of the state disk that it has to join with; None: that of its first join.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<Uuid>,
+    /// SHA-256 of the DER SubjectPublicKeyInfo of the initial attestation key (IAK) that has to vouch for it; None: any or none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iak: Option<String>,
     /// It may join the control plane.
     #[serde(default, skip_serializing_if = "is_false")]
     pub control_plane: bool,

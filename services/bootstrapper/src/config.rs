@@ -143,6 +143,8 @@ config_table! {
         lock_before: Option<String>;
         /// Certificates between that of the endorsement key and its manufacturer, PEM, if the TPM does not hold them; at most three are sent; better given as attestation.intermediates_file.
         intermediates: Option<String>;
+        /// The initial attestation key (IAK) that the machine's maker has put into the TPM vouches for the host, beside the endorsement key; its certificates are read from the TPM.
+        iak: bool;
         /// Event log of firmware, which is sent where the policy judges by events (boot).
         event_log: PathBuf = "/sys/kernel/security/tpm0/binary_bios_measurements".into();
     }

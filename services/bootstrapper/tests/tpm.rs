@@ -44,6 +44,8 @@ struct Machine {
     tpm: Swtpm,
     /// Certificates that its configuration has.
     intermediates: Option<String>,
+    /// Its configuration looks for the key of its maker.
+    has_iak: bool,
 }
 
 /// What firmware and kernel would measure.
@@ -72,7 +74,8 @@ impl Machine {
     fn booted(number: u8, log: &[u8]) -> Self {
         let (disk, directory) = (Uuid::from_u128(u128::from(number)), tempfile::tempdir().unwrap());
         let rest = SimulatedHost::new(directory.path(), disk, Secret::new([number; 32])).unwrap();
-        let machine = Self { disk, directory, rest, tpm: Swtpm::manufacture("sha256"), intermediates: None };
+        let machine =
+            Self { disk, directory, rest, tpm: Swtpm::manufacture("sha256"), intermediates: None, has_iak: false };
         machine.boot(log);
         machine
     }
@@ -91,7 +94,7 @@ impl Machine {
         let rest = SimulatedHost::new(directory.path(), disk, Secret::new([number; 32])).unwrap();
         let tpm = Swtpm::manufacture("sha1,sha256");
         measure(&tpm);
-        Self { disk, directory, rest, tpm, intermediates: None }
+        Self { disk, directory, rest, tpm, intermediates: None, has_iak: false }
     }
 
     fn attester(&self) -> TpmAttester {
@@ -99,6 +102,7 @@ impl Machine {
             tcti: format!("swtpm:host=127.0.0.1,port={}", self.tpm.port()),
             lock_register: 15,
             intermediates: self.intermediates.clone(),
+            iak: self.has_iak,
             event_log: self.event_log(),
             ..AttestationConfig::default()
         };
@@ -145,6 +149,44 @@ impl Machine {
         self.tpm.tool("tpm2_nvwrite", &[place, "-C", "o", "-i", "chain.der"]);
     }
 
+    /// As a maker of machines does: an IAK and an IDevID with their certificates, which this authority (key and certificate in the directory) issues. The IDevID comes first.
+    fn write_device_identity(&self, authority: &str) -> String {
+        let fixed = "fixedtpm|fixedparent|sensitivedataorigin|userwithauth|adminwithpolicy";
+        let policies = "2.23.133.11.1.1,2.23.133.11.1.2";
+        self.tpm.write("policy", &[0x5C; 32]);
+        for (place, name, attributes, policies) in [
+            (0, "idevid", format!("{fixed}|sign"), policies.to_owned()),
+            (1, "iak", format!("{fixed}|sign|restricted"), format!("{policies},2.23.133.11.1.3")),
+        ] {
+            // The template wants an administrator to fulfil a policy, which this host cannot.
+            let template = ["-G", "ecc256:ecdsa-sha256:null", "-L", "policy", "-a", &attributes, "-c", "made.ctx"];
+            self.tpm.tool("tpm2_createprimary", &[&["-C", "e"], template.as_slice()].concat());
+            self.tpm
+                .tool("tpm2_evictcontrol", &["-C", "o", "-c", "made.ctx", &format!("{:#x}", 0x8102_0000_u32 + place)]);
+            self.tpm.tool("tpm2_readpublic", &["-c", "made.ctx", "-f", "pem", "-o", &format!("{name}.pem")]);
+            self.tpm.write(
+                "extensions",
+                format!("[leaf]\nbasicConstraints=critical,CA:FALSE\ncertificatePolicies={policies}\n").as_bytes(),
+            );
+            openssl(&self.tpm, "ecparam -name prime256v1 -genkey -noout -out any.key");
+            openssl(&self.tpm, &format!("req -new -key any.key -subj /CN={name} -out any.csr"));
+            openssl(
+                &self.tpm,
+                &format!(
+                    "x509 -req -in any.csr -CA {authority}/maker.pem -CAkey {authority}/maker.key -set_serial {} -days 30 \
+                     -force_pubkey {name}.pem -extfile extensions -extensions leaf -outform der -out {name}.der",
+                    place + 1
+                ),
+            );
+            let (index, size) =
+                (format!("{:#x}", 0x01C9_0000_u32 + place), self.tpm.file(&format!("{name}.der")).len().to_string());
+            self.tpm.tool("tpm2_nvdefine", &[&index, "-C", "o", "-s", &size, "-a", "ownerwrite|ownerread|authread"]);
+            self.tpm.tool("tpm2_nvwrite", &[&index, "-C", "o", "-i", &format!("{name}.der")]);
+        }
+        self.tpm.tool("tpm2_readpublic", &["-c", "0x81010001", "-f", "der", "-o", "ek.spki"]);
+        hex::encode(Hash::Sha256.digest(&[&self.tpm.file("ek.spki")]))
+    }
+
     fn reboot(&mut self) {
         self.rest.reboot();
         self.tpm.reboot();
@@ -164,19 +206,23 @@ fn verifier(machines: &[&Machine]) -> TpmVerifier {
 
 /// The same where these authorities of each manufacturer are known.
 fn verifier_by(machines: &[&Machine], authorities: &[&str]) -> TpmVerifier {
-    let tpm = &machines[0].tpm;
+    let manufacturers: Vec<String> = machines
+        .iter()
+        .flat_map(|machine| authorities.iter().map(|file| String::from_utf8(machine.tpm.file(file)).unwrap()))
+        .collect();
+    verifier_of(machines[0], &json!({"require": "certificate", "manufacturers": manufacturers}))
+}
+
+/// What this machine measured, and these rules.
+fn verifier_of(machine: &Machine, endorsement: &Value) -> TpmVerifier {
+    let tpm = &machine.tpm;
     let values = join_attestation::pcr::parse_digests(&tpm.registers("sha256", &REGISTERS)).unwrap();
     let registers: serde_json::Map<String, Value> = REGISTERS
         .iter()
         .zip(values)
         .map(|(at, value)| (at.to_string(), json!({"expected": [hex::encode(value)]})))
         .collect();
-    let manufacturers: Vec<String> = machines
-        .iter()
-        .flat_map(|machine| authorities.iter().map(|file| String::from_utf8(machine.tpm.file(file)).unwrap()))
-        .collect();
-    let policy = json!({"bank": "sha256", "pcrs": registers, "lock": {"pcr": 15},
-        "endorsement": {"require": "certificate", "manufacturers": manufacturers}});
+    let policy = json!({"bank": "sha256", "pcrs": registers, "lock": {"pcr": 15}, "endorsement": endorsement});
     let policy = Policy::new(&serde_json::from_value(policy).unwrap(), 1);
     assert_eq!(policy.error(), None);
     TpmVerifier::new(policy)
@@ -216,6 +262,47 @@ async fn hosts_with_real_tpms_join_side_by_side_lock_themselves_and_come_back_af
     }
     let after: Vec<_> = machines.iter().map(|machine| machine.attester().keys().unwrap()).collect();
     assert_eq!(before, after, "a TPM has the same keys after every boot");
+}
+
+fn openssl(tpm: &Swtpm, arguments: &str) {
+    let words: Vec<&str> = arguments.split_ascii_whitespace().collect();
+    let output = std::process::Command::new("openssl").args(&words).current_dir(tpm.path("")).output().unwrap();
+    assert!(output.status.success(), "openssl {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[tokio::test]
+async fn hosts_whose_makers_put_an_identity_into_their_tpms_join_by_it_and_one_without_it_is_refused() {
+    let (broker, authority) = (Mosquitto::start(), tempfile::tempdir().unwrap());
+    let mut machines: Vec<Machine> = (1..=2).map(Machine::new).collect();
+    let at = authority.path().display().to_string();
+    openssl(&machines[0].tpm, &format!("ecparam -name prime256v1 -genkey -noout -out {at}/maker.key"));
+    openssl(&machines[0].tpm, &format!("req -x509 -key {at}/maker.key -subj /CN=maker -days 30 -out {at}/maker.pem"));
+    let enrolled: Vec<Value> =
+        machines.iter().map(|machine| json!({"ek": machine.write_device_identity(&at)})).collect();
+    // The second has the keys, and does not use them.
+    machines[0].has_iak = true;
+    let maker = std::fs::read_to_string(authority.path().join("maker.pem")).unwrap();
+    let endorsement = json!({"require": "both", "deviceManufacturers": [maker], "enrolled": enrolled});
+    let verifier = verifier_of(&machines[0], &endorsement);
+    let mut site = Site::start(&broker, vec![TestIssuer::join_service(Variant::Tpm2, Box::new(verifier))]);
+    let running: Vec<Running> = machines.iter().map(|machine| machine.start(&broker)).collect();
+    let disks: Vec<Uuid> = machines.iter().map(|machine| machine.disk).collect();
+    site.until("the member", |site| site.state(disks[0]) == "member").await;
+    site.until("the refusal", |site| site.node(disks[1]).is_some_and(|node| node.refusals > 0)).await;
+    let error = site.node(disks[1]).unwrap().last_error.clone().unwrap();
+    assert!(error.starts_with("join refused: endorsement-certificate"), "{error}");
+    for running in running {
+        running.stop().await;
+    }
+    let (with, without) = (machines[0].attester().keys().unwrap(), machines[1].attester().keys().unwrap());
+    assert!(with.attestation.len() > without.attestation.len(), "what the IAK says follows the attestation key");
+
+    machines[0].reboot();
+    assert_eq!(machines[0].attester().keys().unwrap().certificates, with.certificates);
+    let running = machines[0].start(&broker);
+    let is_back = |site: &Site| site.node(disks[0]).is_some_and(|node| node.kind == "rejoin" && node.state == "member");
+    site.until("the member to be back", is_back).await;
+    assert_eq!(running.stop().await, Ending::Member);
 }
 
 #[tokio::test]

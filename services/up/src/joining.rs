@@ -81,6 +81,7 @@ impl Joining {
             ek: machine.endorsement_key(),
             host: Some(machine.hostname.clone()),
             disk: Some(machine.disk),
+            iak: None,
             control_plane: false,
         });
         let lock = u8::try_from(LOCK_REGISTER).context("the lock register")?;
@@ -99,6 +100,7 @@ impl Joining {
             endorsement: EndorsementRules {
                 require: EndorsementProof::Enrolment,
                 manufacturers: Vec::new(),
+                device_manufacturers: Vec::new(),
                 enrolled: enrolled.collect(),
                 revoked: Vec::new(),
             },

@@ -7,6 +7,7 @@
 //! first parameter of each is encrypted, so a secret that the TPM gives out cannot be read on the wires. The salt uses the very key that is shown to the join service, so one
 //! that an attacker puts in between is refused there.
 
+mod device;
 mod sealed;
 
 use std::collections::BTreeMap;
@@ -16,7 +17,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
 
 use aws_lc_rs::digest;
-use join_protocol::limits::{ENDORSEMENT_CERTIFICATE_BYTES_MAX, ENDORSEMENT_CERTIFICATES_MAX, EVENT_LOG_BYTES_MAX};
+use join_protocol::limits::{
+    ENDORSEMENT_CERTIFICATE_BYTES_MAX, ENDORSEMENT_CERTIFICATES_MAX, EVENT_LOG_BYTES_MAX, PUBLIC_KEY_BYTES_MAX,
+};
 use join_protocol::secret::Secret;
 use join_protocol::selection::{Bank, Selection};
 use join_protocol::terms::Variant;
@@ -82,6 +85,8 @@ pub struct TpmAttester {
     lock_register: u8,
     lock_before: Vec<u8>,
     intermediates: Option<String>,
+    /// The key of the machine's maker is looked for.
+    has_iak: bool,
     event_log: PathBuf,
     /// Registers of the last quote, which is what an issuer judges.
     quoted: Option<(HashingAlgorithm, BTreeMap<u8, Vec<u8>>)>,
@@ -115,6 +120,7 @@ impl TpmAttester {
             lock_register: config.lock_register,
             lock_before: lock_before.unwrap_or_else(|| vec![0; bytes]),
             intermediates: config.intermediates.clone(),
+            has_iak: config.iak,
             event_log: config.event_log.clone(),
             quoted: None,
             open: None,
@@ -125,6 +131,9 @@ impl TpmAttester {
         if self.open.is_none() {
             let mut open = Open::new(&self.tcti)?;
             open.keys.lock_register = self.lock_register;
+            if self.has_iak {
+                open.ask_iak();
+            }
             if let Some(text) = &self.intermediates {
                 open.keys.certificates.extend(certificates_of(text)?);
             }
@@ -192,6 +201,25 @@ impl Open {
             }
         };
         Ok(Self { context, endorsement, attestation, session, keys: AttesterKeys { certificates, ..keys } })
+    }
+
+    /// Lets the key of the machine's maker say that it is in the same TPM. Without it a host is judged by its endorsement key alone, and the policy says whether that is enough.
+    fn ask_iak(&mut self) {
+        let found = match device::statement(&mut self.context, self.session, self.attestation) {
+            Ok(Some(found)) => found,
+            Ok(None) => return tracing::warn!("the TPM has no initial attestation key of the machine's maker"),
+            Err(error) => {
+                return tracing::warn!(%error, "the initial attestation key of the machine's maker cannot be used");
+            }
+        };
+        let bytes = self.keys.attestation.len() + found.statement.len();
+        if bytes > PUBLIC_KEY_BYTES_MAX {
+            return tracing::warn!(bytes, "the statement of the initial attestation key does not fit into a hello");
+        }
+        self.keys.attestation.extend(found.statement);
+        // Behind the certificate of the endorsement key, which is the first.
+        let behind = self.keys.certificates.len().min(1);
+        self.keys.certificates.splice(behind..behind, found.certificates);
     }
 
     /// What only this TPM gives out, and only if it holds the attestation key that the credential names.
@@ -324,21 +352,26 @@ fn certificates_in(mut bytes: &[u8]) -> Vec<Vec<u8>> {
 
 /// What the manufacturer has put between the certificate of the endorsement key and its own root. A certificate may begin in one place and end in the next.
 fn chain(context: &mut Context) -> Vec<Vec<u8>> {
-    let handles = context
-        .execute_without_session(|context| context.get_capability(CapabilityType::Handles, CHAIN_FIRST, CHAIN_PLACES));
+    certificates_in(&contents(context, CHAIN_FIRST, CHAIN_PLACES).concat())
+}
+
+/// What lies in the places from `first` on.
+fn contents(context: &mut Context, first: u32, places: u32) -> Vec<Vec<u8>> {
+    let handles =
+        context.execute_without_session(|context| context.get_capability(CapabilityType::Handles, first, places));
     let Ok((CapabilityData::Handles(handles), _)) = handles else { return Vec::new() };
-    let mut bytes = Vec::new();
+    let mut found = Vec::new();
     for handle in handles.as_ref() {
         let TpmHandle::NvIndex(index) = *handle else { continue };
-        if u32::from(index) >= CHAIN_FIRST + CHAIN_PLACES {
+        if u32::from(index) >= first + places {
             break;
         }
         match nv_content(context, index) {
-            Ok(content) => bytes.extend(content),
-            Err(error) => tracing::warn!(%error, "a certificate of the manufacturer cannot be read from the TPM"),
+            Ok(content) => found.push(content),
+            Err(error) => tracing::warn!(%error, "a certificate cannot be read from the TPM"),
         }
     }
-    certificates_in(&bytes)
+    found
 }
 
 fn nv_content(context: &mut Context, index: NvIndexTpmHandle) -> tss_esapi::Result<Vec<u8>> {

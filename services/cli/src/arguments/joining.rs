@@ -407,7 +407,7 @@ pub enum HostCommand {
     Enrol {
         /// Cluster name or UUID
         cluster: String,
-        /// A line for each host: `EK[,NAME[,DISK[,ROLE]]]`, # begins a comment; - for standard input
+        /// A line for each host: `EK[,NAME[,DISK[,ROLE[,IAK]]]]`, # begins a comment; - for standard input
         file: PathBuf,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]

@@ -94,10 +94,13 @@ pub fn to_sign(
     Ok((uuid, signer.checked(policy)?, etag, signer))
 }
 
-/// Enrols a host in a policy. False: it is enrolled so already.
+/// Enrols a host in a policy. A host that was enrolled with an initial attestation key keeps it unless another one is given. False: it is enrolled so already.
 pub(super) fn enrol(policy: &mut AttestationPolicy, host: EnrolledHost) -> bool {
     let enrolled = &mut policy.endorsement.enrolled;
-    match enrolled.iter_mut().find(|known| known.ek.eq_ignore_ascii_case(&host.ek)) {
+    let known = enrolled.iter_mut().find(|known| known.ek.eq_ignore_ascii_case(&host.ek));
+    let pinned = known.as_ref().and_then(|known| known.iak.clone());
+    let host = EnrolledHost { iak: host.iak.or(pinned), ..host };
+    match known {
         Some(known) if *known == host => false,
         Some(known) => {
             *known = host;
@@ -137,6 +140,7 @@ mod tests {
             endorsement: EndorsementRules {
                 require: EndorsementProof::Enrolment,
                 manufacturers: Vec::new(),
+                device_manufacturers: Vec::new(),
                 enrolled: Vec::new(),
                 revoked: Vec::new(),
             },
@@ -145,7 +149,7 @@ mod tests {
     }
 
     fn host(ek: &str, name: &str) -> EnrolledHost {
-        EnrolledHost { ek: ek.to_owned(), host: Some(name.to_owned()), disk: None, control_plane: false }
+        EnrolledHost { ek: ek.to_owned(), host: Some(name.to_owned()), disk: None, iak: None, control_plane: false }
     }
 
     #[test]
@@ -156,6 +160,10 @@ mod tests {
         assert!(enrol(&mut policy, EnrolledHost { control_plane: true, ..host("aa", "one") }));
         assert_eq!(policy.endorsement.enrolled.len(), 1);
         assert_eq!(listed(&policy, "AA"), (Some(&EnrolledHost { control_plane: true, ..host("aa", "one") }), false));
+        let pinned = EnrolledHost { iak: Some("cc".to_owned()), ..host("aa", "one") };
+        assert!(enrol(&mut policy, pinned.clone()));
+        assert!(!enrol(&mut policy, host("aa", "one")), "an approval does not take the pin away");
+        assert_eq!(listed(&policy, "aa").0, Some(&pinned));
     }
 
     #[test]

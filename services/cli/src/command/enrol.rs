@@ -53,7 +53,7 @@ pub async fn run(wanted: &str, file: &Path, signer: &SignerArguments, options: &
     printed
 }
 
-/// Reads a list: in each line `EK[,NAME[,DISK[,ROLE]]]`; empty lines and those that begin with `#` say nothing.
+/// Reads a list: in each line `EK[,NAME[,DISK[,ROLE[,IAK]]]]`; empty lines and those that begin with `#` say nothing.
 ///
 /// # Errors
 /// Line and rule.
@@ -75,20 +75,28 @@ fn parse(text: &str) -> anyhow::Result<Vec<EnrolledHost>> {
 fn host_of(line: &str) -> anyhow::Result<EnrolledHost> {
     let fields: Vec<&str> = line.split(',').map(str::trim).collect();
     let field = |index: usize| fields.get(index).copied().filter(|field| !field.is_empty());
-    if fields.len() > 4 {
-        return Err(anyhow!("a line has at most 4 fields: endorsement key, name, state disk, role"));
+    if fields.len() > 5 {
+        return Err(anyhow!(
+            "a line has at most 5 fields: endorsement key, name, state disk, role, initial attestation key"
+        ));
     }
-    let ek = field(0).unwrap_or_default().to_ascii_lowercase();
-    if ek.len() != 64 || !ek.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-        return Err(anyhow!("the endorsement key must be 64 hexadecimal digits, not {ek:?}"));
-    }
+    let ek = hash_of("endorsement key", field(0).unwrap_or_default())?;
     let disk = field(2).map(Uuid::try_parse).transpose().context("the state disk must be a UUID")?;
     let control_plane = match field(3) {
         None | Some("worker") => false,
         Some("control-plane") => true,
         Some(other) => return Err(anyhow!("the role must be worker or control-plane, not {other:?}")),
     };
-    Ok(EnrolledHost { ek, host: field(1).map(str::to_owned), disk, control_plane })
+    let iak = field(4).map(|text| hash_of("initial attestation key", text)).transpose()?;
+    Ok(EnrolledHost { ek, host: field(1).map(str::to_owned), disk, iak, control_plane })
+}
+
+fn hash_of(what: &str, text: &str) -> anyhow::Result<String> {
+    let hash = text.to_ascii_lowercase();
+    if hash.len() != 64 || !hash.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return Err(anyhow!("the {what} must be 64 hexadecimal digits, not {hash:?}"));
+    }
+    Ok(hash)
 }
 
 #[cfg(test)]
@@ -99,11 +107,19 @@ mod tests {
     fn a_list_has_keys_and_what_is_known_of_their_hosts() {
         let (first, second) = ("AB".repeat(32), "cd".repeat(32));
         let disk = Uuid::from_u128(5);
-        let text = format!("\u{feff}# delivery 7\r\n{first}\r\n\r\n {second} , press-2, {disk}, control-plane\r\n");
+        let text = format!(
+            "\u{feff}# delivery 7\r\n{first},,,,{second}\r\n\r\n {second} , press-2, {disk}, control-plane\r\n"
+        );
         let hosts = parse(&text).unwrap();
-        let plain = EnrolledHost { ek: first.to_lowercase(), host: None, disk: None, control_plane: false };
-        let named =
-            EnrolledHost { ek: second, host: Some("press-2".to_owned()), disk: Some(disk), control_plane: true };
+        let iak = Some(second.clone());
+        let plain = EnrolledHost { ek: first.to_lowercase(), host: None, disk: None, iak, control_plane: false };
+        let named = EnrolledHost {
+            ek: second,
+            host: Some("press-2".to_owned()),
+            disk: Some(disk),
+            iak: None,
+            control_plane: true,
+        };
         assert_eq!(hosts, [plain, named]);
     }
 
@@ -116,8 +132,11 @@ mod tests {
         assert!(error(&format!("{ek},press-1,disk")).starts_with("line 1: the state disk must be a UUID"));
         let role = error(&format!("{ek},,,server"));
         assert_eq!(role, "line 1: the role must be worker or control-plane, not \"server\"");
-        let many = error(&format!("{ek},,,worker,"));
-        assert_eq!(many, "line 1: a line has at most 4 fields: endorsement key, name, state disk, role");
+        let many = error(&format!("{ek},,,worker,,"));
+        assert_eq!(
+            many,
+            "line 1: a line has at most 5 fields: endorsement key, name, state disk, role, initial attestation key"
+        );
         let twice = error(&format!("{ek}\n{}\n", ek.to_uppercase()));
         assert_eq!(twice, "line 2: the endorsement key is that of line 1");
     }

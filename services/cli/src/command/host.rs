@@ -153,6 +153,7 @@ async fn approve(wanted: &str, wish: Approval, signer: &SignerArguments, options
         ek: row.endorsement_key.clone(),
         host: name.or_else(|| Some(row.name.clone()).filter(|name| !name.is_empty())),
         disk: Some(row.disk),
+        iak: None,
         control_plane,
     };
     let revision = if attestation_policy::enrol(&mut policy, host.clone()) {

@@ -105,6 +105,7 @@ fn first(pcr: &[u8], lock: u8) -> AttestationPolicy {
         endorsement: EndorsementRules {
             require: EndorsementProof::Enrolment,
             manufacturers: Vec::new(),
+            device_manufacturers: Vec::new(),
             enrolled: Vec::new(),
             revoked: Vec::new(),
         },

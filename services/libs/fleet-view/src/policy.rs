@@ -213,7 +213,14 @@ mod tests {
             endorsement: EndorsementRules {
                 require: EndorsementProof::Enrolment,
                 manufacturers: Vec::new(),
-                enrolled: vec![EnrolledHost { ek: "aa".to_owned(), host: None, disk: None, control_plane: false }],
+                device_manufacturers: Vec::new(),
+                enrolled: vec![EnrolledHost {
+                    ek: "aa".to_owned(),
+                    host: None,
+                    disk: None,
+                    iak: None,
+                    control_plane: false,
+                }],
                 revoked: Vec::new(),
             },
             signature: None,

@@ -19,6 +19,8 @@ pub const SIGNATURE_BYTES_MAX: usize = 1024;
 const GENERATED: u32 = 0xff54_4347;
 /// `TPM_ST_ATTEST_QUOTE`.
 const QUOTE: u16 = 0x8018;
+/// `TPM_ST_ATTEST_CERTIFY`.
+const CERTIFY: u16 = 0x8017;
 /// Longest qualified name: an identifier and a SHA-512 digest.
 const NAME_BYTES_MAX: usize = 66;
 
@@ -52,7 +54,16 @@ pub struct ClockInfo {
     pub safe: bool,
 }
 
-/// Why bytes are not a quote.
+/// What a key says of another that the same TPM holds (`TPM2_Certify`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Certification {
+    /// Qualified name of the key that signed.
+    pub qualified_signer: Vec<u8>,
+    /// Name of the other key: the hash of its whole public area.
+    pub name: Vec<u8>,
+}
+
+/// Why bytes are not a statement of the wanted kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AttestError {
     /// No TPM has made this.
@@ -61,6 +72,9 @@ pub enum AttestError {
     /// Another kind of attestation.
     #[error("type is {0:#06x}, not that of a quote")]
     NotQuote(u16),
+    /// Another kind of attestation.
+    #[error("type is {0:#06x}, not that of a certified key")]
+    NotCertification(u16),
     /// Anything else.
     #[error(transparent)]
     Malformed(#[from] Malformed),
@@ -72,17 +86,9 @@ impl Quote {
     /// # Errors
     /// What is too long, cut off, of another type, not made by a TPM, or has unknown identifiers.
     pub fn parse(bytes: &[u8]) -> Result<Self, AttestError> {
-        if bytes.len() > ATTEST_BYTES_MAX {
-            return Err(Malformed::long("TPMS_ATTEST", ATTEST_BYTES_MAX, bytes.len()).into());
-        }
-        let mut reader = Reader::new(bytes);
-        match reader.u32("magic")? {
-            GENERATED => {}
-            other => return Err(AttestError::NotGenerated(other)),
-        }
-        match reader.u16("type")? {
-            QUOTE => {}
-            other => return Err(AttestError::NotQuote(other)),
+        let (mut reader, kind) = statement(bytes)?;
+        if kind != QUOTE {
+            return Err(AttestError::NotQuote(kind));
         }
         let quote = Self {
             qualified_signer: reader.sized("qualifiedSigner", NAME_BYTES_MAX)?.to_vec(),
@@ -95,6 +101,41 @@ impl Quote {
         reader.finish("TPMS_ATTEST")?;
         Ok(quote)
     }
+}
+
+impl Certification {
+    /// From `TPMS_ATTEST`, with nothing behind it.
+    ///
+    /// # Errors
+    /// As [`Quote::parse`].
+    pub fn parse(bytes: &[u8]) -> Result<Self, AttestError> {
+        let (mut reader, kind) = statement(bytes)?;
+        if kind != CERTIFY {
+            return Err(AttestError::NotCertification(kind));
+        }
+        let qualified_signer = reader.sized("qualifiedSigner", NAME_BYTES_MAX)?.to_vec();
+        reader.sized("extraData", NAME_BYTES_MAX)?;
+        clock(&mut reader)?;
+        reader.u64("firmwareVersion")?;
+        let name = reader.sized("name", NAME_BYTES_MAX)?.to_vec();
+        reader.sized("qualifiedName", NAME_BYTES_MAX)?;
+        reader.finish("TPMS_ATTEST")?;
+        Ok(Self { qualified_signer, name })
+    }
+}
+
+/// The kind of a statement that a TPM made, and what follows it.
+fn statement(bytes: &[u8]) -> Result<(Reader<'_>, u16), AttestError> {
+    if bytes.len() > ATTEST_BYTES_MAX {
+        return Err(Malformed::long("TPMS_ATTEST", ATTEST_BYTES_MAX, bytes.len()).into());
+    }
+    let mut reader = Reader::new(bytes);
+    match reader.u32("magic")? {
+        GENERATED => {}
+        other => return Err(AttestError::NotGenerated(other)),
+    }
+    let kind = reader.u16("type")?;
+    Ok((reader, kind))
 }
 
 fn clock(reader: &mut Reader<'_>) -> Result<ClockInfo, Malformed> {

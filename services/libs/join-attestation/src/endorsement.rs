@@ -35,16 +35,7 @@ pub fn check_certificate(
     manufacturers: &[TrustAnchor<'_>],
     now: Duration,
 ) -> Result<(), Refusal> {
-    let too_large =
-        [certificate].into_iter().chain(intermediates.iter().copied()).find(|der| der.len() > CERTIFICATE_BYTES_MAX);
-    if let Some(der) = too_large {
-        let text = format!("a certificate has {} bytes, and {CERTIFICATE_BYTES_MAX} are allowed", der.len());
-        return Err(Refusal::new(RefusalCode::EvidenceTooLarge, text));
-    }
-    if intermediates.len() > INTERMEDIATES_MAX {
-        let text = format!("{} intermediate certificates, and {INTERMEDIATES_MAX} are allowed", intermediates.len());
-        return Err(Refusal::new(RefusalCode::EvidenceTooLarge, text));
-    }
+    check_sizes(certificate, intermediates)?;
     check_usage(certificate)?;
     let der = CertificateDer::from(certificate);
     let certificate = EndEntityCert::try_from(&der).map_err(|error| {
@@ -65,7 +56,25 @@ pub fn check_certificate(
         None,
         None,
     );
-    verified.map(|_| ()).map_err(|error| refusal(&error))
+    verified.map(|_| ()).map_err(|error| {
+        let (code, text) = reason(&error);
+        Refusal::new(code, format!("endorsement certificate: {text}"))
+    })
+}
+
+/// Refuses more, or larger, certificates than a host honestly has.
+pub(crate) fn check_sizes(certificate: &[u8], intermediates: &[&[u8]]) -> Result<(), Refusal> {
+    let too_large =
+        [certificate].into_iter().chain(intermediates.iter().copied()).find(|der| der.len() > CERTIFICATE_BYTES_MAX);
+    if let Some(der) = too_large {
+        let text = format!("a certificate has {} bytes, and {CERTIFICATE_BYTES_MAX} are allowed", der.len());
+        return Err(Refusal::new(RefusalCode::EvidenceTooLarge, text));
+    }
+    if intermediates.len() > INTERMEDIATES_MAX {
+        let text = format!("{} intermediate certificates, and {INTERMEDIATES_MAX} are allowed", intermediates.len());
+        return Err(Refusal::new(RefusalCode::EvidenceTooLarge, text));
+    }
+    Ok(())
 }
 
 /// The certificate says that it is one of an endorsement key. Serial numbers and times are read as they are: manufacturers are not strict with them.
@@ -84,8 +93,9 @@ fn check_usage(der: &[u8]) -> Result<(), Refusal> {
     }
 }
 
-fn refusal(error: &Error) -> Refusal {
-    let (code, text) = match error {
+/// Why a chain of certificates leads nowhere.
+pub(crate) fn reason(error: &Error) -> (RefusalCode, String) {
+    match error {
         Error::CertExpired { time, not_after } => (
             RefusalCode::EkCertificateTime,
             format!("expired: valid until {} s, and it is {} s (Unix time)", not_after.as_secs(), time.as_secs()),
@@ -97,12 +107,11 @@ fn refusal(error: &Error) -> Refusal {
         Error::InvalidCertValidity => (RefusalCode::EkCertificateTime, "ends before it begins".to_owned()),
         Error::RequiredEkuNotFoundContext(_) => (
             RefusalCode::EkCertificateUsage,
-            format!("an authority may not issue certificates with extended key usage {EK_CERTIFICATE}"),
+            "an authority may not issue certificates with this extended key usage".to_owned(),
         ),
         Error::BadDer | Error::BadDerTime => {
             (RefusalCode::EkCertificateMalformed, "a certificate of the chain cannot be read".to_owned())
         }
         other => (RefusalCode::EkCertificateUntrusted, format!("leads to no manufacturer of the policy ({other:?})")),
-    };
-    Refusal::new(code, format!("endorsement certificate: {text}"))
+    }
 }

@@ -71,12 +71,16 @@ pub fn check_attestation_key(key: &Public) -> Result<(), Refusal> {
 pub fn check_hierarchy(endorsement: &Public, attestation: &Public, qualified_signer: &[u8]) -> Result<(), Refusal> {
     let parent = endorsement.qualified_name(&ENDORSEMENT_HIERARCHY);
     let child = attestation.qualified_name(&parent);
-    let primary = attestation.qualified_name(&ENDORSEMENT_HIERARCHY);
-    if qualified_signer == child || qualified_signer == primary {
+    if qualified_signer == child || is_primary_of_endorsement(attestation, qualified_signer) {
         return Ok(());
     }
     Err(Refusal::new(
         RefusalCode::AkHierarchy,
         "the key that signed is neither below this endorsement key nor a primary key of the endorsement hierarchy",
     ))
+}
+
+/// True if that is the qualified name of this key as a primary key of the endorsement hierarchy.
+pub(crate) fn is_primary_of_endorsement(key: &Public, qualified_name: &[u8]) -> bool {
+    qualified_name == key.qualified_name(&ENDORSEMENT_HIERARCHY)
 }

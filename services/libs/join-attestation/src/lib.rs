@@ -10,6 +10,7 @@
 //! | [`public`], [`attest`], [`pcr`] | the TPM's structures: public areas and names, quotes and signatures, registers |
 //! | [`keys`] | what endorsement and attestation keys must be |
 //! | [`endorsement`] | certificates of endorsement keys |
+//! | [`device`] | initial attestation keys of makers of machines (IAK), and their certificates |
 //! | [`credential`] | MakeCredential in software |
 //! | [`quote`] | what makes a quote true |
 //! | [`event_log`] | what firmware says that it measured, and the registers that follow from it |
@@ -28,6 +29,7 @@
 
 pub mod attest;
 pub mod credential;
+pub mod device;
 pub mod endorsement;
 pub mod event_log;
 pub mod hash;
@@ -56,7 +58,7 @@ pub use hash::Hash;
 pub use host_verifier::{HostVerifier, check_clock, ek_hash};
 pub use image::{Image, ImageError};
 pub use keys::{check_attestation_key, check_endorsement_key};
-pub use policy::{EkHash, Enrolment, Policy, PolicyError};
+pub use policy::{EkHash, Enrolment, IakHash, Policy, PolicyError};
 pub use public::Public;
 pub use quote::{QuoteEvidence, verify_quote};
 pub use refusal::{PcrDifference, Refusal, RefusalCode};

@@ -23,6 +23,9 @@ use crate::refusal::PcrDifference;
 /// SHA-256 of an endorsement key's DER `SubjectPublicKeyInfo`.
 pub type EkHash = [u8; 32];
 
+/// SHA-256 of an initial attestation key's DER `SubjectPublicKeyInfo`.
+pub type IakHash = [u8; 32];
+
 /// The most authorities of manufacturers.
 const MANUFACTURERS_MAX: usize = 256;
 /// The most enrolled hosts, and the most revoked keys.
@@ -37,6 +40,8 @@ pub struct Enrolment {
     pub host: Option<String>,
     /// The state disk that it has to join with; None: that of its first join.
     pub disk: Option<Uuid>,
+    /// The initial attestation key that has to vouch for it; None: any or none.
+    pub iak: Option<IakHash>,
     /// It may join the control plane.
     pub control_plane: bool,
 }
@@ -76,6 +81,8 @@ impl Lock {
 pub(crate) struct Endorsement {
     pub(crate) require: EndorsementProof,
     pub(crate) manufacturers: Vec<TrustAnchor<'static>>,
+    /// Makers of machines, who vouch for initial attestation keys.
+    pub(crate) device_manufacturers: Vec<TrustAnchor<'static>>,
     pub(crate) enrolled: BTreeMap<EkHash, Enrolment>,
     pub(crate) revoked: BTreeSet<EkHash>,
 }
@@ -296,16 +303,18 @@ fn register(index: &str, rule: &PcrRule, bank: Hash, lock: u8) -> Result<(u8, Re
 }
 
 fn endorsement(entry: &EndorsementRules) -> Result<Endorsement, PolicyError> {
-    let manufacturers = manufacturers(&entry.manufacturers)?;
+    let device_manufacturers = authorities("endorsement.deviceManufacturers", &entry.device_manufacturers)?;
+    let manufacturers = authorities("endorsement.manufacturers", &entry.manufacturers)?;
     if entry.enrolled.len() > HOSTS_MAX || entry.revoked.len() > HOSTS_MAX {
         return error("endorsement", format!("lists more than {HOSTS_MAX} keys"));
     }
     let mut enrolled = BTreeMap::new();
-    let (mut names, mut disks) = (BTreeSet::new(), BTreeSet::new());
+    let (mut names, mut disks, mut iaks) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for (at, host) in entry.enrolled.iter().enumerate() {
         let field = format!("endorsement.enrolled[{at}]");
-        let enrolment = Enrolment { host: host.host.clone(), disk: host.disk, control_plane: host.control_plane };
-        if enrolled.insert(ek_hash(&format!("{field}.ek"), &host.ek)?, enrolment).is_some() {
+        let iak = host.iak.as_ref().map(|iak| key_hash(&format!("{field}.iak"), iak)).transpose()?;
+        let enrolment = Enrolment { host: host.host.clone(), disk: host.disk, iak, control_plane: host.control_plane };
+        if enrolled.insert(key_hash(&format!("{field}.ek"), &host.ek)?, enrolment).is_some() {
             return error(format!("{field}.ek"), "is enrolled twice");
         }
         if let Some(name) = &host.host
@@ -318,27 +327,36 @@ fn endorsement(entry: &EndorsementRules) -> Result<Endorsement, PolicyError> {
         {
             return error(format!("{field}.disk"), "is the disk of two endorsement keys");
         }
+        if let Some(iak) = iak
+            && !iaks.insert(iak)
+        {
+            return error(format!("{field}.iak"), "is the initial attestation key of two endorsement keys");
+        }
     }
     let revoked = entry.revoked.iter().enumerate();
     let revoked: Result<_, _> =
-        revoked.map(|(at, text)| ek_hash(&format!("endorsement.revoked[{at}]"), text)).collect();
+        revoked.map(|(at, text)| key_hash(&format!("endorsement.revoked[{at}]"), text)).collect();
     // No host may be enrolled yet; no approval of a host makes up for a manufacturer.
-    let needs_manufacturers = matches!(entry.require, EndorsementProof::Certificate | EndorsementProof::Both);
-    if needs_manufacturers && manufacturers.is_empty() {
+    let can_be_fulfilled = match entry.require {
+        EndorsementProof::Certificate => !manufacturers.is_empty(),
+        EndorsementProof::Both => !manufacturers.is_empty() || !device_manufacturers.is_empty(),
+        EndorsementProof::Enrolment | EndorsementProof::Either => true,
+    };
+    if !can_be_fulfilled {
         return error("endorsement.require", "no host can fulfil it: manufacturers must not be empty");
     }
-    Ok(Endorsement { require: entry.require, manufacturers, enrolled, revoked: revoked? })
+    Ok(Endorsement { require: entry.require, manufacturers, device_manufacturers, enrolled, revoked: revoked? })
 }
 
-fn ek_hash(field: &str, text: &str) -> Result<EkHash, PolicyError> {
+fn key_hash(field: &str, text: &str) -> Result<[u8; 32], PolicyError> {
     let value = measured(field, text, Hash::Sha256)?;
     value.try_into().or_else(|_| error(field, "is not a SHA-256"))
 }
 
-fn manufacturers(texts: &[String]) -> Result<Vec<TrustAnchor<'static>>, PolicyError> {
+fn authorities(list: &str, texts: &[String]) -> Result<Vec<TrustAnchor<'static>>, PolicyError> {
     let mut anchors = Vec::new();
     for (at, text) in texts.iter().enumerate() {
-        let field = format!("endorsement.manufacturers[{at}]");
+        let field = format!("{list}[{at}]");
         let before = anchors.len();
         for certificate in CertificateDer::pem_slice_iter(text.as_bytes()) {
             let Ok(certificate) = certificate else {
@@ -354,7 +372,7 @@ fn manufacturers(texts: &[String]) -> Result<Vec<TrustAnchor<'static>>, PolicyEr
         }
     }
     if anchors.len() > MANUFACTURERS_MAX {
-        return error("endorsement.manufacturers", format!("holds more than {MANUFACTURERS_MAX} certificates"));
+        return error(list, format!("holds more than {MANUFACTURERS_MAX} certificates"));
     }
     Ok(anchors)
 }

@@ -182,9 +182,14 @@ impl Public {
     /// What is neither an RSA key nor a key on a known curve, is cut off, too long, or has unknown identifiers.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
-        let area = reader.sized("TPM2B_PUBLIC", PUBLIC_BYTES_MAX)?;
+        let public = Self::read(&mut reader)?;
         reader.finish("TPM2B_PUBLIC")?;
-        Self::parse_area(area)
+        Ok(public)
+    }
+
+    /// The next `TPM2B_PUBLIC`.
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Self::parse_area(reader.sized("TPM2B_PUBLIC", PUBLIC_BYTES_MAX)?)
     }
 
     fn parse_area(area: &[u8]) -> Result<Self, Malformed> {

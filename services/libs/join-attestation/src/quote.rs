@@ -105,7 +105,9 @@ pub fn verify_quote(
 ) -> Result<QuoteFacts, Refusal> {
     let quote = Quote::parse(evidence.attest).map_err(|error| match error {
         AttestError::NotGenerated(_) => Refusal::new(RefusalCode::QuoteNotGenerated, format!("quote: {error}")),
-        AttestError::NotQuote(_) => Refusal::new(RefusalCode::QuoteType, format!("quote: {error}")),
+        AttestError::NotQuote(_) | AttestError::NotCertification(_) => {
+            Refusal::new(RefusalCode::QuoteType, format!("quote: {error}"))
+        }
         AttestError::Malformed(error) => malformed("quote", &error),
     })?;
     let signature =

@@ -33,6 +33,14 @@ pub enum RefusalCode {
     AkUnsuitable,
     /// The attestation key lies in another hierarchy than the endorsement key.
     AkHierarchy,
+    /// The initial attestation key is missing, or of a kind that is not accepted.
+    IakUnsuitable,
+    /// The initial attestation key does not say that its TPM holds the attestation key.
+    IakStatement,
+    /// The certificate of the initial attestation key is missing, not valid, or leads to no maker of machines.
+    IakCertificate,
+    /// The host is enrolled with another initial attestation key.
+    IakOther,
     /// There is no quote.
     QuoteMissing,
     /// The quote was not made by a TPM.
@@ -87,7 +95,7 @@ pub enum RefusalCode {
 
 impl RefusalCode {
     /// Every code.
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 43] = [
         Self::PolicyInvalid,
         Self::EvidenceTooLarge,
         Self::EvidenceMalformed,
@@ -102,6 +110,10 @@ impl RefusalCode {
         Self::EkCertificateUntrusted,
         Self::AkUnsuitable,
         Self::AkHierarchy,
+        Self::IakUnsuitable,
+        Self::IakStatement,
+        Self::IakCertificate,
+        Self::IakOther,
         Self::QuoteMissing,
         Self::QuoteNotGenerated,
         Self::QuoteType,
@@ -147,6 +159,10 @@ impl RefusalCode {
             Self::EkCertificateUntrusted => "ek-certificate-untrusted",
             Self::AkUnsuitable => "ak-unsuitable",
             Self::AkHierarchy => "ak-hierarchy",
+            Self::IakUnsuitable => "iak-unsuitable",
+            Self::IakStatement => "iak-statement",
+            Self::IakCertificate => "iak-certificate",
+            Self::IakOther => "iak-other",
             Self::QuoteMissing => "quote-missing",
             Self::QuoteNotGenerated => "quote-not-generated",
             Self::QuoteType => "quote-type",

@@ -7,6 +7,7 @@ use configdb_schema::document::EndorsementProof;
 
 use crate::attest::ClockInfo;
 use crate::credential::{Credential, CredentialError, Seed, make_credential};
+use crate::device::{attestation_of, check_device, check_pinned};
 use crate::endorsement::check_certificate;
 use crate::hash::Hash;
 use crate::keys::{check_attestation_key, check_endorsement_key, check_hierarchy};
@@ -23,9 +24,9 @@ pub struct KeyEvidence<'a> {
     pub endorsement: &'a [u8],
     /// DER certificate of the endorsement key, if the host has one.
     pub certificate: Option<&'a [u8]>,
-    /// DER certificates between it and a manufacturer's.
+    /// DER certificates between it and a manufacturer's, and those of an initial attestation key.
     pub intermediates: &'a [&'a [u8]],
-    /// `TPM2B_PUBLIC` of the attestation key.
+    /// `TPM2B_PUBLIC` of the attestation key, and behind it what an initial attestation key says of it, if there is one ([`crate::device`]).
     pub attestation: &'a [u8],
 }
 
@@ -53,7 +54,7 @@ pub struct Keys {
     pub endorsement: Public,
     /// Its hash, by which a host is enrolled.
     pub ek_hash: EkHash,
-    /// A manufacturer's certificate vouches for it.
+    /// A certificate of a manufacturer, or of the maker of the machine, vouches for it.
     pub certified: bool,
     /// Its enrolment, if it is enrolled.
     pub enrolment: Option<Enrolment>,
@@ -210,7 +211,7 @@ pub(crate) fn valid(policy: &Policy) -> Result<&Rules, Refusal> {
 fn keys(rules: &Rules, evidence: &KeyEvidence<'_>, now: Duration) -> Result<Keys, Refusal> {
     let endorsement = parse(evidence.endorsement, "endorsement key")?;
     check_endorsement_key(&endorsement)?;
-    let attestation = parse(evidence.attestation, "attestation key")?;
+    let (attestation, statement) = attestation_of(evidence.attestation)?;
     check_attestation_key(&attestation)?;
     let spki = endorsement.key.subject_public_key_info().map_err(|error| {
         Refusal::new(RefusalCode::EvidenceMalformed, format!("endorsement key: cannot be encoded ({error})"))
@@ -231,13 +232,25 @@ fn keys(rules: &Rules, evidence: &KeyEvidence<'_>, now: Duration) -> Result<Keys
         Some(der) => check_certificate(&spki, der, evidence.intermediates, &trust.manufacturers, now),
         None => Err(Refusal::new(RefusalCode::EkCertificateMissing, "there is no certificate of the endorsement key")),
     };
-    match trust.require {
-        EndorsementProof::Certificate => certified.clone()?,
-        EndorsementProof::Enrolment => enrolled.map(|_| ())?,
-        EndorsementProof::Both => enrolled.map(|_| ()).and(certified.clone())?,
-        EndorsementProof::Either => enrolled.map(|_| ()).or_else(|_| certified.clone())?,
+    if let Some(pinned) = enrolment.and_then(|enrolment| enrolment.iak) {
+        check_pinned(&attestation, statement.as_ref(), pinned)?;
     }
-    Ok(Keys { endorsement, ek_hash, certified: certified.is_ok(), enrolment: enrolment.cloned(), attestation })
+    // A manufacturer of TPMs, or else the maker of the machine. What an initial attestation key cannot say is whose endorsement key it is beside: that is known of enrolled hosts alone.
+    let vouched = || match &statement {
+        Some(statement) if certified.is_err() && !trust.device_manufacturers.is_empty() => {
+            let certificates: Vec<&[u8]> =
+                evidence.certificate.into_iter().chain(evidence.intermediates.iter().copied()).collect();
+            check_device(&attestation, statement, &certificates, &trust.device_manufacturers, now)
+        }
+        _ => certified.clone(),
+    };
+    let is_certified = match trust.require {
+        EndorsementProof::Certificate => certified.clone().map(|()| true)?,
+        EndorsementProof::Enrolment => enrolled.map(|_| certified.is_ok())?,
+        EndorsementProof::Both => enrolled.and_then(|_| vouched()).map(|()| true)?,
+        EndorsementProof::Either => enrolled.map(|_| ()).or_else(|_| certified.clone()).map(|()| certified.is_ok())?,
+    };
+    Ok(Keys { endorsement, ek_hash, certified: is_certified, enrolment: enrolment.cloned(), attestation })
 }
 
 pub(crate) fn parse(bytes: &[u8], what: &str) -> Result<Public, Refusal> {

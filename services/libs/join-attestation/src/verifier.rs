@@ -2,8 +2,8 @@
 //!
 //! | what travels | form |
 //! |---|---|
-//! | endorsement key, attestation key | `TPM2B_PUBLIC` |
-//! | certificates | DER, that of the endorsement key first |
+//! | endorsement key, attestation key | `TPM2B_PUBLIC`; the attestation key may be followed by what an initial attestation key says of it ([`crate::device`]) |
+//! | certificates | DER, that of the endorsement key first; that of an initial attestation key among the others |
 //! | credential | `TPM2B_ID_OBJECT`, `TPM2B_ENCRYPTED_SECRET` |
 //! | quote | `TPM2B_ATTEST`, `TPMT_SIGNATURE`, `TPML_DIGEST` with the values, as often as needed; the quote's `extraData` is the qualifying data |
 //! | the same in evidence of `tpm2-event-log` | before it the host's event log, and before that its size (`UINT32`); no bytes if the host has none |
@@ -20,6 +20,7 @@ use join_protocol::terms::{Kind, Role, Variant};
 
 use crate::attest::ClockInfo;
 use crate::credential::{Seed, make_credential};
+use crate::device::attestation_of;
 use crate::keys::{check_attestation_key, check_endorsement_key, check_hierarchy};
 use crate::policy::Policy;
 use crate::public::Public;
@@ -106,7 +107,7 @@ fn both_keys(keys: &HostKeys<'_>) -> Result<(Public, Public), Refusal> {
     }
     let endorsement = parse(keys.endorsement_key, "endorsement key")?;
     check_endorsement_key(&endorsement)?;
-    let attestation = parse(keys.attestation_key, "attestation key")?;
+    let (attestation, _) = attestation_of(keys.attestation_key)?;
     check_attestation_key(&attestation)?;
     Ok((endorsement, attestation))
 }
@@ -177,8 +178,13 @@ pub fn translated(refusal: &Refusal) -> protocol::Refusal {
         | RefusalCode::EkCertificateKey
         | RefusalCode::EkCertificateTime
         | RefusalCode::EkCertificateUsage
-        | RefusalCode::EkCertificateUntrusted => Code::EndorsementCertificate,
-        RefusalCode::AkUnsuitable | RefusalCode::AkHierarchy => Code::AttestationKey,
+        | RefusalCode::EkCertificateUntrusted
+        | RefusalCode::IakCertificate => Code::EndorsementCertificate,
+        RefusalCode::AkUnsuitable
+        | RefusalCode::AkHierarchy
+        | RefusalCode::IakUnsuitable
+        | RefusalCode::IakStatement
+        | RefusalCode::IakOther => Code::AttestationKey,
         RefusalCode::QuoteMissing | RefusalCode::EventLogMissing => Code::QuoteMissing,
         RefusalCode::EvidenceTooLarge
         | RefusalCode::EvidenceMalformed

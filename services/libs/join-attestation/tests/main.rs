@@ -3,6 +3,7 @@
 
 mod boot;
 mod certificates;
+mod device;
 mod event_log;
 mod forge;
 mod fuzz_seeds;

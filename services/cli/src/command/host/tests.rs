@@ -39,6 +39,7 @@ fn policy(revoked: &[String]) -> AttestationPolicy {
         endorsement: EndorsementRules {
             require: EndorsementProof::Enrolment,
             manufacturers: Vec::new(),
+            device_manufacturers: Vec::new(),
             enrolled: Vec::new(),
             revoked: revoked.to_vec(),
         },
