@@ -28,7 +28,7 @@ pub enum Machine {
     Host(Box<HostApplication>),
 }
 
-/// What a machine tells.
+/// What a machine gives out.
 #[derive(Debug)]
 pub enum EndpointOutput {
     /// For the network.
@@ -52,7 +52,7 @@ pub struct Endpoint {
     pub is_connected: bool,
     /// Events reach the program in order: not before this time.
     pub events_at: Duration,
-    /// What a Host Application was told, as a reader would keep it.
+    /// What the program of a Host Application has received, as a reader would keep it.
     pub replica: Replica,
     /// Address of an Edge Node.
     pub descriptor: Option<EdgeNodeDescriptor>,
@@ -107,7 +107,7 @@ impl Endpoint {
         }
     }
 
-    /// What the machine tells next.
+    /// What the machine gives out next.
     pub fn poll(&mut self) -> Option<EndpointOutput> {
         match &mut self.machine {
             Machine::Node(machine) => machine.poll_output().map(|output| match output {

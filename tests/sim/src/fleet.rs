@@ -399,7 +399,7 @@ impl Program for Listener {
     }
 }
 
-/// Name of the metric of an agent that counts up: whoever receives it falling was told things out of order.
+/// Name of the metric of an agent that counts up: a reader that receives a smaller value has received events out of order.
 pub const COUNTER: &str = "Counter";
 const COUNT_EVERY: Duration = Duration::from_secs(10);
 

@@ -181,10 +181,10 @@ impl Checks {
         self.born.remove(&id);
     }
 
-    /// A host machine tells its program something; `fault`: what cannot be, as far as a reader can see.
+    /// The program of a Host Application receives an event; `fault`: what cannot be, as far as a reader can see.
     pub fn on_host_event(&mut self, id: ProcessId, event: &HostEvent, fault: Option<&str>, mono: Duration) {
         if let Some(fault) = fault {
-            self.fail("alive-means-born", format!("{id:?} was told {fault}"));
+            self.fail("alive-means-born", format!("{id:?} received {fault}"));
         }
         self.follow(id, event, mono);
         match event {
@@ -192,7 +192,7 @@ impl Checks {
                 let bd_seq = u64::try_from(bd_seq.get()).unwrap_or_default();
                 if !self.is_born(id, node, Some(bd_seq)) {
                     let detail = format!(
-                        "{id:?} tells a birth of {node} with bdSeq {bd_seq} that it did not get, or that a death has ended, at {mono:?}"
+                        "{id:?} reports a birth of {node} with bdSeq {bd_seq} that it did not receive, or that a death has ended, at {mono:?}"
                     );
                     self.fail("alive-means-born", detail);
                 }
@@ -204,7 +204,7 @@ impl Checks {
                 if !self.is_born(id, node, None) =>
             {
                 let detail =
-                    format!("{id:?} tells data of {node}, which is not between a birth and its death, at {mono:?}");
+                    format!("{id:?} reports data of {node}, which is not between a birth and its death, at {mono:?}");
                 self.fail("alive-means-born", detail);
             }
             _ => {}
@@ -245,8 +245,10 @@ impl Checks {
             let (Some(cluster), Some(owner)) = (world.clusters.get(&site), owner) else { continue };
             let place = (cluster.uuid, owner);
             if &*key.kind.kind == "HelmRelease" && !world.checks.released.contains(&place) {
-                let detail =
-                    format!("{key} of deployment {owner} is deleted on {}, but nobody took it away", cluster.name);
+                let detail = format!(
+                    "{key} of deployment {owner} is deleted on {}, but was not taken away from it",
+                    cluster.name
+                );
                 return Err(Violation::new("no-prune-from-ignorance", detail));
             }
         }

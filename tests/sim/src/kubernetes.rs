@@ -43,7 +43,7 @@ pub fn kinds() -> Vec<Kind> {
 /// Something in the API server.
 #[derive(Debug, Clone)]
 pub struct Object {
-    /// Tells it from another of the same name.
+    /// Differs from that of another object of the same name.
     pub uid: String,
     /// Of its last change.
     pub version: u64,
@@ -72,7 +72,7 @@ pub struct Cluster {
     /// Its database has no room until then: everything can be read and deleted, nothing can be written.
     pub full_until: Option<Duration>,
     /// The commits that Flux was asked to fetch last.
-    pub flux_told: Option<Sources>,
+    pub flux_sources: Option<Sources>,
     nodes: BTreeMap<String, HostDevice>,
     sparkplug_nodes: BTreeMap<String, NodeResource>,
     secrets: BTreeMap<String, edge_monitor::config_freshness::SealedSecret>,
@@ -125,7 +125,7 @@ impl Cluster {
             full_until: None,
             sparkplug_nodes: BTreeMap::new(),
             secrets: BTreeMap::new(),
-            flux_told: None,
+            flux_sources: None,
             version: 1,
             news_at: Duration::ZERO,
         }
@@ -236,7 +236,7 @@ impl World {
                 let Some(known) = self.clusters.get_mut(&cluster) else { return };
                 if known.objects.get(&key).is_some_and(|object| object.uid == uid && object.is_deleting) {
                     let gone = known.objects.remove(&key);
-                    self.tell_object(cluster, &key, gone, true);
+                    self.notify_of_object(cluster, &key, gone, true);
                     self.pods_follow(cluster);
                 }
             }
@@ -285,7 +285,7 @@ impl World {
                 let uid = object.as_ref().map(|object| object.uid.clone()).unwrap_or_default();
                 self.after(lag, Happening::Kubernetes(cluster, Box::new(Work::Finalize(key.clone(), uid))));
             }
-            self.tell_object(cluster, &key, object, is_gone);
+            self.notify_of_object(cluster, &key, object, is_gone);
         }
         self.pods_follow(cluster);
         let lag = self.random.millis(1..60);
@@ -309,11 +309,11 @@ impl World {
             let work = Work::Flux(key.clone(), uid.to_owned());
             self.after(lag, Happening::Kubernetes(cluster, Box::new(work)));
         }
-        self.tell_object(cluster, key, Some(object), false);
+        self.notify_of_object(cluster, key, Some(object), false);
     }
 
-    /// Tells the watchers of a cluster that an object changed or is gone.
-    fn tell_object(&mut self, cluster: ClusterId, key: &ObjectKey, object: Option<Object>, is_gone: bool) {
+    /// Notifies the watchers of a cluster that an object changed or is gone.
+    fn notify_of_object(&mut self, cluster: ClusterId, key: &ObjectKey, object: Option<Object>, is_gone: bool) {
         let Some(object) = object else { return };
         if let Some(observed) = Cluster::observe(key, &object) {
             let observation = if is_gone { Observation::Gone(observed) } else { Observation::Changed(observed) };
@@ -421,7 +421,7 @@ impl World {
         trace!(self, "{key} is deleted by hand");
         let Some(known) = self.clusters.get_mut(&cluster) else { return };
         let gone = known.objects.remove(&key);
-        self.tell_object(cluster, &key, gone, true);
+        self.notify_of_object(cluster, &key, gone, true);
         self.pods_follow(cluster);
     }
 
@@ -487,12 +487,12 @@ impl World {
                     Role::Agent { cluster, uuid, name: name.clone(), obeys },
                     crate::disk::Disk::default(),
                 );
-                self.tell_node_resource(cluster, uuid, &name);
+                self.notify_of_node_resource(cluster, uuid, &name);
             }
         }
     }
 
-    fn tell_node_resource(&mut self, cluster: ClusterId, uuid: Uuid, name: &str) {
+    fn notify_of_node_resource(&mut self, cluster: ClusterId, uuid: Uuid, name: &str) {
         let Some(known) = self.clusters.get_mut(&cluster) else { return };
         let secret = format!("edge-agent-sensitive-information-{uuid}");
         let resource = NodeResource {
@@ -589,7 +589,7 @@ impl Cluster {
                 Event::Deleted { key, uid, result: result.map(|(deletion, _)| deletion) }
             }
             Effect::Annotate(sources) => {
-                self.flux_told = Some(sources);
+                self.flux_sources = Some(sources);
                 Event::Annotated(Ok(()))
             }
             Effect::LookAtFlux => Event::FluxSeen(Ok(FluxReport::default())),
@@ -642,7 +642,7 @@ impl Cluster {
             Some(object) => {
                 let is_marked = object.body["metadata"]["labels"][LABEL_MANAGED_BY] == MANAGER;
                 if !is_ours && !is_marked {
-                    let message = "somebody else's object".to_owned();
+                    let message = "object of another manager".to_owned();
                     return Err(KubernetesError { class: ErrorClass::Refused, message });
                 }
                 if object.body["spec"] != body["spec"] || object.body["data"] != body["data"] {

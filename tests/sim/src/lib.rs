@@ -8,7 +8,7 @@
 //! A run ([`run`]) lives through a list of [`transition`]s that the seed chooses; the checks of [`invariants`] are made after every step. Then everything is mended and no one wants
 //! anything new: within bounded virtual time every replica must equal its source and everything that people wanted must be applied or visibly refused.
 //!
-//! `cargo run -p sim -- --seed N` runs one seed; `--trace` prints what happened. A failing seed is told with exactly that command. [`mutation`] breaks one thing for each check and
+//! `cargo run -p sim -- --seed N` runs one seed; `--trace` prints what happened. A failing seed is reported with exactly that command. [`mutation`] breaks one thing for each check and
 //! so shows that it can fail.
 
 pub mod broker;

@@ -18,7 +18,7 @@ pub enum Mutation {
     LosesCommands,
     /// A cluster's record of the accepted index falls back.
     RecordRollsBack,
-    /// Sync is told that nothing is wanted, though it is.
+    /// Sync receives that nothing is wanted, though it is.
     PrunesFromIgnorance,
     /// The broker swallows deaths.
     SwallowsDeaths,
@@ -132,7 +132,7 @@ impl World {
         }
     }
 
-    /// What a Sync is told instead of an event; None: the event is lost.
+    /// What a Sync receives instead of an event; None: the event is lost.
     pub(crate) fn mislead(&mut self, role: &Role, event: NodeEvent) -> Option<NodeEvent> {
         let NodeEvent::Command { device, metrics, timestamp } = event else { return Some(event) };
         if !matches!(role, Role::Sync(_)) {

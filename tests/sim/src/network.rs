@@ -293,7 +293,7 @@ impl World {
         }
     }
 
-    /// The process behind a connection is gone. `silently`: nothing tells the server.
+    /// The process behind a connection is gone. `silently`: the server is not informed.
     pub fn network_gone(&mut self, session: SessionId, silently: bool) {
         if let Some(wire) = self.network.wires.get_mut(&session) {
             wire.is_open = false;
@@ -326,9 +326,9 @@ impl World {
             Machine::Node(node) => drop(node.update(NodeUpdate::Stop, now)),
             Machine::Host(host) => host.request(HostRequest::Stop, now),
         }
-        while let Some(told) = endpoint.poll() {
+        while let Some(output) = endpoint.poll() {
             let Some(session) = endpoint.session else { return };
-            match told {
+            match output {
                 EndpointOutput::Transport(TransportAction::Publish(publish)) => {
                     self.up(session, ToBroker::Publish(publish))
                 }

@@ -26,7 +26,7 @@ pub enum Fate {
     Applied,
     /// ConfigDB says why not.
     Refused(String),
-    /// No answer in time; the person was told.
+    /// No answer in time; the operator saw that.
     GaveUp,
 }
 

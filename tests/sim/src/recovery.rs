@@ -137,7 +137,7 @@ impl World {
         let (Some(store), Some(cluster)) = (disk.store(), self.clusters.get(&site)) else { return };
         let truth = Truth::of(&store.load_now());
         let (uuid, name) = (cluster.uuid, cluster.name.clone());
-        // Whoever deleted a cluster and has it again, because it waits for its edge, wants nothing of what runs there.
+        // An operator who deleted a cluster that is back, because it waits for its edge, wants nothing of what runs there.
         let is_deleted = |known: &&mut crate::operator::ScriptCluster| known.uuid == uuid && known.is_deleted;
         let deleted = self.script.clusters.iter_mut().find(is_deleted);
         let adopts = adopts && deleted.is_none();

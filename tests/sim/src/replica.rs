@@ -1,4 +1,4 @@
-//! What a Host Application was told, kept as any reader would: the values of every node and device. At the end it must equal what those nodes have.
+//! What the program of a Host Application has received, kept as any reader would: the values of every node and device. At the end it must equal what those nodes have.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use sparkplug::{BdSeq, DeviceId, EdgeNodeDescriptor, Metric, Value};
 /// Values by metric name.
 pub type Values = BTreeMap<Arc<str>, Option<Value>>;
 
-/// One node as it was told.
+/// One node as it was received.
 #[derive(Debug, Clone, Default)]
 pub struct NodeView {
     /// bdSeq of its birth.
@@ -22,7 +22,7 @@ pub struct NodeView {
     pub devices: BTreeMap<DeviceId, Values>,
 }
 
-/// All nodes as they were told.
+/// All nodes as they were received.
 #[derive(Debug, Default)]
 pub struct Replica {
     nodes: BTreeMap<EdgeNodeDescriptor, NodeView>,
@@ -87,8 +87,8 @@ impl Replica {
     /// Whether the program must come to know of a node: it expects it, or has received of it and did not forget it.
     #[must_use]
     pub fn must_know(&self, node: &EdgeNodeDescriptor) -> bool {
-        let has_heard = self.nodes.contains_key(node) && !self.forgotten.contains(node);
-        has_heard || self.expected.contains(node)
+        let has_received = self.nodes.contains_key(node) && !self.forgotten.contains(node);
+        has_received || self.expected.contains(node)
     }
 
     /// The program does not want to know of a node any more.
@@ -98,13 +98,13 @@ impl Replica {
         self.forgotten.insert(node.clone());
     }
 
-    /// A node as it was told.
+    /// A node as it was received.
     #[must_use]
     pub fn node(&self, node: &EdgeNodeDescriptor) -> Option<&NodeView> {
         self.nodes.get(node)
     }
 
-    /// All nodes that were told of.
+    /// All nodes that were received.
     pub fn nodes(&self) -> impl Iterator<Item = (&EdgeNodeDescriptor, &NodeView)> {
         self.nodes.iter()
     }

@@ -58,7 +58,7 @@ pub enum Transition {
     RotateSecret,
     /// A service is killed.
     Crash,
-    /// A service loses its power: no one tells the broker.
+    /// A service loses its power: the broker is not informed.
     PowerCut,
     /// Sockets of a process break.
     Cut,
@@ -524,7 +524,7 @@ impl World {
             Some(name) if self.random.chance(700) => format!("ACME-{name}"),
             _ => "ACME-Central".to_owned(),
         };
-        let node = ["Sync", "Monitor", "ConfigDB", "Cluster-Manager", "Nobody"];
+        let node = ["Sync", "Monitor", "ConfigDB", "Cluster-Manager", "No-Service"];
         let node = self.random.pick(&node).copied().unwrap_or_default();
         let kinds = ["NBIRTH", "NDATA", "NDEATH", "NCMD", "DBIRTH/x", "DDATA/x", "DDEATH/x", "DCMD/x", "XYZ", ""];
         let kind = self.random.pick(&kinds).copied().unwrap_or_default();

@@ -369,10 +369,7 @@ impl World {
             process.spins.1 += 1;
             if process.spins.1 > 1_000 {
                 let who = format!("{} ({side:?})", process.role);
-                return Err(Violation::new(
-                    "time-goes-on",
-                    format!("{who} is due again and again without time going on"),
-                ));
+                return Err(Violation::new("time-advances", format!("{who} is due again and again at the same time")));
             }
         } else {
             process.spins = (now.mono, 0);
@@ -389,15 +386,15 @@ impl World {
         Ok(())
     }
 
-    /// Carries out what a machine tells.
+    /// Carries out what a machine gives out.
     pub fn pump(&mut self, id: ProcessId, side: Side) {
         loop {
             let Some(process) = self.processes.get_mut(&id) else { return };
             process.due = None;
             let life = process.life;
             let Some(endpoint) = process.endpoints.get_mut(&side) else { return };
-            let Some(told) = endpoint.poll() else { return };
-            let input = match told {
+            let Some(output) = endpoint.poll() else { return };
+            let input = match output {
                 EndpointOutput::Transport(action) => {
                     self.on_action(id, side, action);
                     continue;
@@ -423,7 +420,7 @@ impl World {
         }
     }
 
-    /// Another process of its role goes on: this one ends, and is started again by who supervises it.
+    /// Another process of its role stays: this one ends, and its supervisor starts it again.
     fn displaced(&mut self, id: ProcessId, other: &OtherSpeaker) {
         trace!(self, "{} ends: {other}", self.processes[&id].role);
         self.stop(id, true);

@@ -15,7 +15,7 @@ const SOAK: u64 = 1_000;
 /// Things from outside in each of them; a soak has more.
 const STEPS: u32 = 12;
 const STEPS_SOAK: u32 = 40;
-/// Seeds among which a broken thing must be noticed. Most are within forty; that deaths are swallowed shows only where someone dies and nothing else tells it.
+/// Seeds among which a broken thing must be noticed. Most are within forty; that deaths are swallowed shows only where a process dies and nothing else reveals it.
 const SEEDS_MUTATED: u64 = 400;
 
 fn threads() -> usize {

@@ -30,7 +30,7 @@ pub fn unsettled(world: &World) -> Option<Violation> {
         clusters_are_set_up_or_gone,
         deployments_are_applied_or_refused,
         replicas_equal_their_sources,
-        monitors_tell_the_truth,
+        monitors_report_what_is_true,
         super::joins::hosts_are_in,
         super::enrolment::clusters_are_enrolled,
     ];
@@ -166,9 +166,9 @@ fn deployments_are_applied_or_refused(world: &World) -> Findings {
                 format!("cluster {} has not agreed to index version {}", cluster.name, device.desired.version)
             })?;
             let commits = world.git.repositories.get(&cluster.uuid).map_or(0, |repository| repository.commits);
-            let told = cluster.flux_told.as_ref().map(|told| told.repository.to_string());
-            unless(told.as_ref() == Some(&git::commit(commits)), "applied-or-visible", || {
-                format!("Flux of cluster {} was told of {told:?}, its repository has {commits} commits", cluster.name)
+            let announced = cluster.flux_sources.as_ref().map(|sources| sources.repository.to_string());
+            unless(announced.as_ref() == Some(&git::commit(commits)), "applied-or-visible", || {
+                format!("Flux of cluster {} was sent {announced:?}, its repository has {commits} commits", cluster.name)
             })?;
         }
         let wanted =
@@ -230,7 +230,7 @@ fn only_wanted_objects(world: &World, site: ClusterId, wanted: &BTreeSet<Uuid>) 
         let owner = object.body["metadata"]["labels"]["factoryplus.app.amrc.co.uk/uuid"].as_str();
         let owner = owner.and_then(|text| text.parse::<Uuid>().ok());
         unless(owner.is_some_and(|owner| wanted.contains(&owner)), "applied-or-visible", || {
-            format!("{key} of {owner:?} is still on {}, but nobody wants it there", cluster.name)
+            format!("{key} of {owner:?} is still on {}, but no deployment wants it there", cluster.name)
         })?;
     }
     Ok(())
@@ -251,7 +251,7 @@ fn replicas_equal_their_sources(world: &World) -> Findings {
         // What joining hosts publish are messages, which are passed on and not kept.
         let keeps = !matches!(process.role, Role::Join(..));
         let Some(endpoint) = process.endpoints.get(&Side::Host).filter(|_| keeps) else { continue };
-        let hears = |node: &EdgeNodeDescriptor| {
+        let subscribes = |node: &EdgeNodeDescriptor| {
             let topic = format!("spBv1.0/{}/NBIRTH/{}", node.group, node.edge_node);
             endpoint.filters.iter().any(|filter| matches(filter, &topic))
         };
@@ -261,7 +261,7 @@ fn replicas_equal_their_sources(world: &World) -> Findings {
                 format!("{} takes {descriptor} for alive, which does not run", process.role)
             })?;
         }
-        for (descriptor, (node, _)) in sources.iter().filter(|(descriptor, _)| hears(descriptor)) {
+        for (descriptor, (node, _)) in sources.iter().filter(|(descriptor, _)| subscribes(descriptor)) {
             if !endpoint.replica.must_know(descriptor) {
                 continue;
             }
@@ -304,7 +304,7 @@ fn same_values(
     })
 }
 
-fn monitors_tell_the_truth(world: &World) -> Findings {
+fn monitors_report_what_is_true(world: &World) -> Findings {
     for site in world.cluster_ids() {
         let Some(node) = node_of(world, &Role::Monitor(site)) else { continue };
         let cluster = &world.clusters[&site];
@@ -320,7 +320,7 @@ fn monitors_tell_the_truth(world: &World) -> Findings {
             let device = device.unwrap_or_else(|| unreachable!("it was just found right"));
             let is_current = device.config_wanted.is_none() || device.config_wanted == device.config_reported;
             unless(is_current || device.will_not_reload.active, "applied-or-visible", || {
-                format!("agent {name} on {} has not its configuration, and nobody says so: {device:?}", cluster.name)
+                format!("agent {name} on {} has not its configuration, and no alert says so: {device:?}", cluster.name)
             })?;
         }
     }
