@@ -13,7 +13,7 @@ use bootstrapper::adapters::k3s::K3s;
 use bootstrapper::adapters::kubeadm::Kubeadm;
 use bootstrapper::config::{Config, KubernetesConfig};
 use bootstrapper::platform::{Activity, Installer as _, JoinPlan};
-use bootstrapper_contract::InitParameters;
+use bootstrapper_contract::{InitParameters, Manifests};
 use join_protocol::message::grant::Membership;
 use join_protocol::terms::Role;
 use serde_json::Value;
@@ -35,7 +35,6 @@ impl Bench {
     fn new(kubeadm: &str, systemctl: &str) -> Self {
         let (sender, said) = mpsc::channel(64);
         let bench = Self { root: tempfile::tempdir().unwrap(), said, activity: Activity::new(sender) };
-        let root = bench.root.path().display().to_string();
         let keep = "for last; do :; done; case \"$*\" in *--config*) cp \"$last\" \"$ROOT/config.seen\"; stat -c %a \"$last\" > \"$ROOT/config.mode\" ;; esac";
         for folder in ["vm", "kernel/keys", "net/ipv4"] {
             fs::create_dir_all(bench.at("proc/sys").join(folder)).unwrap();
@@ -46,12 +45,17 @@ impl Bench {
             ("kubectl", String::new()),
         ];
         for (name, text) in programs {
-            let path = bench.at(name);
-            let script = format!("#!/bin/sh\nROOT={root}\necho \"{name} $*\" >> \"$ROOT/commands\"\n{text}\n");
-            fs::write(&path, script).unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+            bench.write_program(name, &text);
         }
         bench
+    }
+
+    /// A program that writes down how it was called, and does this.
+    fn write_program(&self, name: &str, text: &str) {
+        let (path, root) = (self.at(name), self.root.path().display());
+        let script = format!("#!/bin/sh\nROOT={root}\necho \"{name} $*\" >> \"$ROOT/commands\"\n{text}\n");
+        fs::write(&path, script).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -137,7 +141,7 @@ fn parameters() -> InitParameters {
         labels: Vec::new(),
         taints: Vec::new(),
         components: Vec::new(),
-        manifests: Vec::new(),
+        manifests: Manifests::None,
         ssh_authority: String::new(),
     }
 }
@@ -262,9 +266,10 @@ async fn a_first_member_is_made_by_a_configuration_as_documented_and_its_kubecon
 async fn the_network_of_pods_is_applied_once_the_api_answers_and_one_that_is_missing_is_named_before_anything_is_made()
 {
     let bench = Bench::new(INIT, "exit 0");
-    let network = InitParameters { manifests: vec!["/etc/sparkfleet/cni.yaml".to_owned()], ..parameters() };
+    let network =
+        InitParameters { manifests: Manifests::Files(vec!["/etc/sparkfleet/cni.yaml".to_owned()]), ..parameters() };
     let error = bench.kubeadm().init(&network, bench.activity.clone()).await.unwrap_err().0;
-    assert!(error.starts_with("manifests: ") && error.ends_with("cni.yaml is not a file of this host"), "{error}");
+    assert!(error.starts_with("manifests: ") && error.ends_with("cni.yaml is missing on this host"), "{error}");
     assert!(bench.commands().is_empty());
     fs::create_dir_all(bench.at("etc/sparkfleet")).unwrap();
     fs::write(bench.at("etc/sparkfleet/cni.yaml"), "kind: DaemonSet\n").unwrap();
@@ -274,6 +279,48 @@ async fn the_network_of_pods_is_applied_once_the_api_answers_and_one_that_is_mis
     assert_eq!(bench.commands().last().unwrap(), applied);
     let error = bench.k3s(Role::ControlPlane).init(&network, bench.activity.clone()).await.unwrap_err().0;
     assert!(error.starts_with("manifests: k3s applies"), "{error}");
+}
+
+#[tokio::test]
+async fn without_another_word_the_network_of_pods_is_that_of_the_package_with_the_addresses_of_the_cluster() {
+    let bench = Bench::new(INIT, "exit 0");
+    bench.write_program("kubectl", "for last; do :; done; cp \"$last\" \"$ROOT/applied.seen\"");
+    let unset = InitParameters { manifests: Manifests::Package, ..parameters() };
+    let refused = async |bench: &Bench, parameters: &InitParameters| {
+        bench.kubeadm().init(parameters, bench.activity.clone()).await.unwrap_err().0
+    };
+    let error = refused(&bench, &unset).await;
+    let missing = "flannel.yaml is missing on this host; name the network of pods in manifests, or write none";
+    assert!(error.ends_with(missing), "{error}");
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("network/flannel.yaml");
+    fs::create_dir_all(bench.at("usr/share/sparkfleet/network")).unwrap();
+    fs::copy(own, bench.at("usr/share/sparkfleet/network/flannel.yaml")).unwrap();
+    let error = refused(&bench, &unset).await;
+    assert!(error.contains("needs the plugin ") && error.contains("/opt/cni/bin/bridge"), "{error}");
+    fs::create_dir_all(bench.at("opt/cni/bin")).unwrap();
+    for plugin in ["bridge", "host-local", "loopback", "portmap"] {
+        fs::write(bench.at("opt/cni/bin").join(plugin), "").unwrap();
+    }
+    let two = InitParameters { pod_subnet: "10.42.0.0/16,fd00::/56".to_owned(), ..unset.clone() };
+    let error = refused(&bench, &two).await;
+    assert!(error.starts_with("podSubnet: ") && error.ends_with("or write none"), "{error}");
+    assert!(bench.commands().is_empty(), "what is missing is named before anything is made");
+
+    // Of the cluster's addresses, and of its own where the cluster names none.
+    for (given, subnet) in [("10.42.0.0/16", "10.42.0.0/16"), ("", "10.244.0.0/16")] {
+        let parameters = InitParameters { pod_subnet: given.to_owned(), ..unset.clone() };
+        bench.kubeadm().init(&parameters, bench.activity.clone()).await.unwrap();
+        let cluster = &documents(&bench.text("config.seen"))[1];
+        assert_eq!(cluster["networking"]["podSubnet"], subnet, "kubeadm gives nodes their part of it");
+        let applied = documents(&bench.text("applied.seen"));
+        let config = applied.iter().find(|document| document["kind"] == "ConfigMap").unwrap();
+        let network: Value = serde_json::from_str(config["data"]["net-conf.json"].as_str().unwrap()).unwrap();
+        assert_eq!(network["Network"], subnet);
+        assert!(bench.is_clean() && applied.iter().any(|document| document["kind"] == "DaemonSet"));
+    }
+    let bench = Bench::new("exit 1", ACCEPTED);
+    bench.k3s(Role::ControlPlane).init(&unset, bench.activity.clone()).await.unwrap();
+    assert!(!bench.text("commands").contains("kubectl"), "k3s brings a network");
 }
 
 /// What `kubeadm init` leaves, with a real authority.

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bootstrapper_contract::InitParameters;
+use bootstrapper_contract::{InitParameters, Manifests};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use join_protocol::message::grant::{Component, Membership};
@@ -106,7 +106,7 @@ impl K3s {
     }
 
     async fn make(&self, parameters: &InitParameters, activity: &Activity) -> Outcome<SecretBytes> {
-        if !parameters.manifests.is_empty() {
+        if matches!(parameters.manifests, Manifests::Files(_)) {
             let text = "manifests: k3s applies what lies in /var/lib/rancher/k3s/server/manifests; bring it there as components";
             return Err(PlatformError(text.to_owned()));
         }

@@ -2,6 +2,8 @@
 //!
 //! The units of the kubelet and of the container runtime are never enabled: after a reboot the host is attested first, and its state disk opened.
 
+mod etcd;
+mod network;
 pub mod render;
 mod serving;
 
@@ -25,6 +27,8 @@ use super::files::{Files, below, write};
 use super::systemctl::Systemctl;
 use crate::config::Config;
 use crate::platform::{Activity, Installer, JoinPlan, Outcome, PlatformError};
+use etcd::{CLIENT_PORT, Etcd};
+use network::PodNetwork;
 use render::Host;
 
 /// Where kubeadm is, unless the configuration says otherwise.
@@ -70,6 +74,8 @@ pub struct Kubeadm {
     host: Host,
     /// Wait after a failed try.
     pub retry_after: Duration,
+    /// Port on which members of etcd answer clients.
+    pub etcd_port: u16,
 }
 
 impl Kubeadm {
@@ -95,6 +101,7 @@ impl Kubeadm {
                 state: config.paths.state.clone(),
             },
             retry_after: RETRY_AFTER,
+            etcd_port: CLIENT_PORT,
         }
     }
 
@@ -153,10 +160,22 @@ impl Kubeadm {
         write(&below(&self.root, Path::new(AUDIT_POLICY)), render::AUDIT_POLICY.as_bytes(), 0o644)
     }
 
-    async fn try_join(&self, plan: &JoinPlan, server: Option<&str>) -> Outcome<()> {
+    async fn leave_etcd(&self, plan: &JoinPlan, activity: &Activity) -> Outcome<()> {
+        let (root, port) = (self.root.as_path(), self.etcd_port);
+        let (node_name, servers) = (plan.membership.node_name.as_str(), plan.membership.servers.as_slice());
+        let etcd = Etcd { root, node_name, addresses: &self.host.addresses, servers, port };
+        for member in etcd.remove_own().await? {
+            tracing::warn!(member, "what this host was in etcd before it lost its disk was removed");
+            activity.say(format!("etcd no longer counts {member}, which this host was before"));
+        }
+        Ok(())
+    }
+
+    async fn try_join(&self, plan: &JoinPlan, server: Option<&str>, activity: &Activity) -> Outcome<()> {
         self.empty_manifests()?;
         if is_control_plane(plan.role) {
             self.write_audit_policy()?;
+            self.leave_etcd(plan, activity).await?;
         }
         let text = render::join(plan, server, &self.host)?;
         let file = self.configuration(&text)?;
@@ -172,7 +191,9 @@ impl Kubeadm {
         let mut attempt = 1;
         loop {
             activity.say(format!("kubeadm join, try {attempt} of {}", self.attempts_max));
-            let Err(error) = self.try_join(plan, servers.next().map(String::as_str)).await else { return Ok(()) };
+            let Err(error) = self.try_join(plan, servers.next().map(String::as_str), activity).await else {
+                return Ok(());
+            };
             tracing::warn!(%error, attempt, "kubeadm join failed, and is reset");
             activity.say(format!("kubeadm reset after try {attempt}"));
             // After the last one too: it takes a control plane out of etcd again, which would count it for its quorum.
@@ -190,20 +211,11 @@ impl Kubeadm {
         }
     }
 
-    /// Where the manifests of an init are; all of them, before anything is made.
-    fn manifests(&self, parameters: &InitParameters) -> Outcome<Vec<PathBuf>> {
-        let paths = parameters.manifests.iter().map(|path| below(&self.root, Path::new(path)));
-        let there = |path: PathBuf| {
-            let is_there = path.is_file();
-            let missing = || PlatformError(format!("manifests: {} is not a file of this host", path.display()));
-            if is_there { Ok(path) } else { Err(missing()) }
-        };
-        paths.map(there).collect()
-    }
-
-    async fn apply(&self, manifests: &[PathBuf], activity: &Activity) -> Outcome<()> {
+    async fn apply(&self, network: &PodNetwork, activity: &Activity) -> Outcome<()> {
         let config = below(&self.root, Path::new(ADMIN_CONFIG));
-        for manifest in manifests {
+        let rendered = network.rendered.as_ref().map(|text| self.configuration(text.as_bytes())).transpose()?;
+        let rendered = rendered.as_ref().map(|file| &file.0);
+        for manifest in network.files.iter().chain(rendered) {
             activity.say(format!("applying {}", manifest.display()));
             let apply = Command::new(&self.kubectl, self.timeout).arguments(["apply", "--server-side", "--kubeconfig"]);
             apply.arguments([&config]).arguments(["--filename"]).arguments([manifest]).succeed().await?;
@@ -212,7 +224,9 @@ impl Kubeadm {
     }
 
     async fn make(&self, parameters: &InitParameters, activity: &Activity) -> Outcome<SecretBytes> {
-        let manifests = self.manifests(parameters)?;
+        // Before anything is made: what is missing is named while the host can still be given it.
+        let network = PodNetwork::of(parameters, &self.root)?;
+        let parameters = &InitParameters { pod_subnet: network.subnet.clone(), ..parameters.clone() };
         self.prepare_host(activity).await?;
         self.empty_manifests()?;
         self.write_audit_policy()?;
@@ -222,7 +236,7 @@ impl Kubeadm {
         serving::issue(&self.root, &self.files, &parameters.node_name, &self.host.addresses)?;
         activity.say("kubeadm init");
         self.kubeadm().arguments(["init", "--skip-token-print", "--config"]).arguments([&file.0]).succeed().await?;
-        self.apply(&manifests, activity).await?;
+        self.apply(&network, activity).await?;
         read_secret(&below(&self.root, Path::new(ADMIN_CONFIG)), ADMIN_CONFIG_BYTES_MAX)
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bootstrapper_contract::InitParameters;
+use bootstrapper_contract::{InitParameters, Manifests};
 use join_protocol::attestation::Verifier;
 use join_protocol::certificate::{IssuerCertificate, SigningKey, TrustAnchor};
 use join_protocol::issuer::{
@@ -121,7 +121,7 @@ impl TestIssuer {
                 labels: Vec::new(),
                 taints: Vec::new(),
                 components: Vec::new(),
-                manifests: Vec::new(),
+                manifests: Manifests::None,
                 ssh_authority: String::new(),
             },
             change: None,

@@ -14,4 +14,4 @@ pub mod node;
 pub mod parameters;
 
 pub use node::HostNode;
-pub use parameters::{InitComponent, InitParameters, ParametersError};
+pub use parameters::{InitComponent, InitParameters, Manifests, ParametersError};

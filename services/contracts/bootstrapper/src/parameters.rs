@@ -1,6 +1,7 @@
 //! What an administrator gives to the first member of a cluster: JSON in the field `parameters` of the grant of an `init`.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Parameters of an init. Names in camel case; unknown ones are refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,13 +35,56 @@ pub struct InitParameters {
     /// What to install.
     #[serde(default)]
     pub components: Vec<InitComponent>,
-    /// Manifests on the host, by absolute path, that are applied once the API answers: the network of pods. They are in its image or come as components. For kubeadm; k3s brings a
-    /// network.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub manifests: Vec<String>,
+    /// What is applied once the API answers: the network of pods. For kubeadm; k3s brings a network.
+    #[serde(default, skip_serializing_if = "Manifests::is_package")]
+    pub manifests: Manifests,
     /// SSH authority whose users may log in, an authorized_keys line. Empty: none.
     #[serde(default)]
     pub ssh_authority: String,
+}
+
+/// The network of pods: a list of paths, the text `none`, or not given.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Value", into = "Value")]
+pub enum Manifests {
+    /// Not given: the network of pods in the bootstrapper's package.
+    #[default]
+    Package,
+    /// `none`: the site brings a network by other means.
+    None,
+    /// Files on the host, by absolute path. They are in its image or come as components.
+    Files(Vec<String>),
+}
+
+/// The text for [`Manifests::None`].
+const NONE: &str = "none";
+
+impl Manifests {
+    const fn is_package(&self) -> bool {
+        matches!(self, Self::Package)
+    }
+}
+
+impl TryFrom<Value> for Manifests {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
+        if value == NONE {
+            return Ok(Self::None);
+        }
+        let error = |_| format!("manifests is neither a list of paths nor {NONE:?}");
+        serde_json::from_value(value).map(Self::Files).map_err(error)
+    }
+}
+
+impl From<Manifests> for Value {
+    fn from(manifests: Manifests) -> Self {
+        match manifests {
+            Manifests::Package => Self::Null,
+            Manifests::None => NONE.into(),
+            Manifests::Files(paths) => paths.into(),
+        }
+    }
 }
 
 /// A thing to install. The hash is mandatory.
@@ -77,7 +121,9 @@ impl InitParameters {
         for component in &parameters.components {
             component.hash()?;
         }
-        if let Some(path) = parameters.manifests.iter().find(|path| !path.starts_with('/') || path.contains("..")) {
+        if let Manifests::Files(paths) = &parameters.manifests
+            && let Some(path) = paths.iter().find(|path| !path.starts_with('/') || path.contains(".."))
+        {
             return Err(ParametersError(format!("manifests: {path:?} is not an absolute path without ..")));
         }
         Ok(parameters)
@@ -114,6 +160,30 @@ mod tests {
         let relative = br#"{"nodeName": "a", "clusterName": "b", "manifests": ["cni.yaml"]}"#;
         let error = InitParameters::from_bytes(relative).unwrap_err().to_string();
         assert_eq!(error, "parameters of the init: manifests: \"cni.yaml\" is not an absolute path without ..");
+        let error = InitParameters::from_bytes(br#"{"nodeName": "a", "clusterName": "b", "x": 1}"#).unwrap_err();
+        assert!(error.to_string().contains("unknown field `x`"), "{error}");
+    }
+
+    #[test]
+    fn the_network_of_pods_is_that_of_the_package_or_none_or_a_list_of_files() {
+        let read = |manifests: &str| {
+            InitParameters::from_bytes(format!(r#"{{"nodeName": "a", "clusterName": "b"{manifests}}}"#).as_bytes())
+        };
+        let given = |manifests: &str| read(&format!(r#", "manifests": {manifests}"#));
+        let files = Manifests::Files(vec!["/a.yaml".to_owned()]);
+        for (parameters, manifests) in
+            [(read(""), Manifests::Package), (given("\"none\""), Manifests::None), (given(r#"["/a.yaml"]"#), files)]
+        {
+            let parameters = parameters.unwrap();
+            assert_eq!(parameters.manifests, manifests);
+            assert_eq!(InitParameters::from_bytes(&parameters.to_bytes()), Ok(parameters));
+        }
+        let error = given("\"all\"").unwrap_err();
+        assert!(error.to_string().contains("neither a list of paths nor \"none\""), "{error}");
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
         let error = InitParameters::from_bytes(br#"{"nodeName": "a", "clusterName": "b", "x": 1}"#).unwrap_err();
         assert!(error.to_string().contains("unknown field `x`"), "{error}");
     }

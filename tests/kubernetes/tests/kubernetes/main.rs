@@ -5,6 +5,7 @@ mod attack;
 mod charts;
 mod control_plane;
 mod edge_chart;
+mod etcd;
 mod flux;
 mod journey;
 mod pods;
