@@ -9,7 +9,7 @@ use crate::image::{Image, Uki};
 use crate::tpm::{Manufacturer, Tpm};
 
 /// Longest wait for what a machine does. It takes seconds to a minute; the machine that simulates it may be busy.
-pub const PATIENCE: Duration = Duration::from_secs(300);
+pub const PATIENCE: Duration = Duration::from_secs(900);
 /// How often a state that sends no events is polled.
 const LOOK: Duration = Duration::from_millis(250);
 /// Bytes of the state disk: small, because dm-integrity writes every sector of a new disk.
@@ -169,16 +169,23 @@ impl Machine {
     /// # Panics
     /// It does not end.
     pub fn shut_down(&mut self) {
-        // The connection ends with the system.
-        let _ = self.try_ssh("systemctl poweroff");
-        let name = self.name.clone();
-        let power = self.power.as_mut().expect("the machine is on");
         let deadline = Instant::now() + PATIENCE;
-        while power.qemu.try_wait().expect("a child").is_none() {
-            assert!(Instant::now() < deadline, "{name} does not shut down\n{}", tail(self.directory.path()));
+        // The connection ends with the system, or is refused while the SSH server reads its certificates again. So the command is repeated until the machine is off.
+        let mut is_accepted = false;
+        while self.is_running() {
+            if !is_accepted {
+                is_accepted = self.try_ssh("systemctl poweroff").status.success();
+            }
+            let (name, directory) = (&self.name, self.directory.path());
+            assert!(Instant::now() < deadline, "{name} does not shut down\n{}", tail(directory));
             std::thread::sleep(LOOK);
         }
         self.power = None;
+    }
+
+    fn is_running(&mut self) -> bool {
+        let power = self.power.as_mut().expect("the machine is on");
+        power.qemu.try_wait().expect("a child").is_none()
     }
 
     /// Runs a command as root; exit code and output.
@@ -190,7 +197,7 @@ impl Machine {
         let mut ssh = Command::new("ssh");
         ssh.arg("-i").arg(&self.ssh_key).args(["-p", &self.ssh_port.to_string()]);
         for option in
-            ["StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "ConnectTimeout=20", "LogLevel=ERROR"]
+            ["StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "ConnectTimeout=60", "LogLevel=ERROR"]
         {
             ssh.args(["-o", option]);
         }

@@ -16,7 +16,7 @@ const IMAGE: u8 = 11;
 pub const LOCK: u8 = 15;
 pub const ZERO: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 /// Longest wait for what a host and its operator do together. A host that was refused asks again after a minute; Argon2 takes some seconds without hardware virtualisation.
-const PATIENCE: Duration = Duration::from_secs(420);
+const PATIENCE: Duration = Duration::from_secs(1200);
 /// How often an operator looks. A command line that is started all the time takes from the machines what they need.
 const INTERVAL: Duration = Duration::from_secs(2);
 /// Where Kubernetes keeps its state, by default.
