@@ -30,6 +30,16 @@ fn every_message_begins_the_quiet_time_again() {
 }
 
 #[test]
+fn what_sends_nothing_leaves_the_quiet_time_as_it_is() {
+    let mut bench = Bench::born(quiet());
+    bench.pass(Duration::from_secs(20));
+    bench.set(None, vec![Metric::new("Temperature", 20.0f64)]);
+    bench.expect(&[]);
+    bench.pass(Duration::from_secs(10));
+    bench.expect(&[&format!("NDATA E 1 {BEAT}")]);
+}
+
+#[test]
 fn a_node_that_is_not_born_has_no_heartbeat() {
     let mut bench = Bench::new(quiet(), vec![Metric::new("Temperature", 20.0f64)]);
     bench.outputs();

@@ -448,6 +448,49 @@ fn a_device_that_dies_and_returns_during_births_is_born_after_its_death() {
 }
 
 #[test]
+fn a_device_with_two_turns_in_the_births_is_born_once_and_not_before_a_death_that_waits() {
+    let x = |n: u8| vec![Metric::new("x", n)];
+    let begun = || {
+        let mut bench = Bench::new(EdgeNodeConfig { birth_burst: 1, ..config() }, vec![]);
+        bench.birth("A", x(1));
+        bench.birth("B", x(1));
+        bench.go_online();
+        bench.outputs();
+        // B is not born yet, so its death is no message, and its return is another turn.
+        bench.death("B");
+        bench.birth("B", x(2));
+        bench.pass(Duration::from_millis(20));
+        bench.expect(&["DBIRTH E/B 2 x=UInt8(2)"]);
+        bench
+    };
+    let mut bench = begun();
+    bench.pass(Duration::from_secs(1));
+    bench.expect(&["born 0 false"]);
+    let mut bench = begun();
+    bench.death("B");
+    bench.birth("B", x(3));
+    bench.pass(Duration::from_secs(1));
+    bench.expect(&["born 0 false", "DDEATH E/B 3", "DBIRTH E/B 4 x=UInt8(3)"]);
+}
+
+#[test]
+fn as_many_changes_as_may_wait_follow_the_births_as_data() {
+    let mut bench = Bench::new(EdgeNodeConfig { birth_burst: 1, data_waiting_max: 3, ..config() }, vec![]);
+    bench.birth("A", vec![Metric::new("x", 0u8)]);
+    bench.birth("B", vec![Metric::new("x", 0u8)]);
+    bench.go_online();
+    bench.outputs();
+    for n in 1..=3u8 {
+        bench.set(Some("A"), vec![Metric::new("x", n)]);
+    }
+    bench.pass(Duration::from_secs(1));
+    let data = (1..=3).map(|n| format!("DDATA E/A {} x=Int32({n})", n + 2));
+    let expected: Vec<String> =
+        ["DBIRTH E/B 2 x=UInt8(0)", "born 0 false"].map(str::to_owned).into_iter().chain(data).collect();
+    assert_eq!(bench.lines(), expected);
+}
+
+#[test]
 fn more_changes_than_may_wait_become_one_further_rebirth() {
     let mut bench =
         Bench::new(EdgeNodeConfig { birth_burst: 1, data_waiting_max: 3, ..config() }, vec![Metric::new("n", 0u8)]);
