@@ -8,6 +8,7 @@ use crate::state::HostState;
 use crate::topic::{MessageKind, Topic};
 
 mod commands;
+#[cfg(feature = "compression")]
 mod compression;
 mod forward;
 mod heartbeat;

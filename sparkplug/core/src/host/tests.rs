@@ -9,6 +9,7 @@ use crate::session::Publish;
 use crate::state::HostState;
 
 mod births;
+#[cfg(feature = "compression")]
 mod compressed;
 mod growth;
 mod invariants;

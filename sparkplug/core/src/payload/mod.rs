@@ -28,6 +28,7 @@ mod decode;
 mod dialect;
 mod display;
 mod encode;
+mod flate;
 mod limits;
 mod nested;
 pub(crate) mod number;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::metric::{DataType, Template, Value};
 
+#[cfg(feature = "compression")]
 mod compressed;
 mod prost_reader;
 mod round_trips;

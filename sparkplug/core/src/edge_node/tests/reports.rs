@@ -215,6 +215,26 @@ fn historical_values_survive_a_session_and_follow_the_births() {
 }
 
 #[test]
+fn historical_values_of_a_new_name_follow_the_rebirth_that_announces_it() {
+    let mut bench = Bench::born(config());
+    let historical = |name: &str| {
+        let metrics = vec![Metric::new(name, 0.5f64).at(1)];
+        NodeUpdate::Historical { device: None, metrics }
+    };
+    bench.set(None, vec![Metric::new("New", 1.0f64)]);
+    bench.update(historical("Temperature"));
+    bench.expect(&["NDATA E 1 ~Temperature=Double(0.5)"]);
+    bench.update(historical("New"));
+    bench.expect(&[]);
+    bench.pass(Duration::from_secs(1));
+    bench.expect(&[
+        "NBIRTH E 0 bdSeq=Int64(0) Node Control/Rebirth=Boolean(false) Temperature=Double(20.0) New=Double(1.0)",
+        "born 0 true",
+        "NDATA E 1 ~New=Double(0.5)",
+    ]);
+}
+
+#[test]
 fn historical_values_are_split_into_messages_and_the_oldest_are_dropped_when_too_many_wait() {
     let mut bench = Bench::new(
         EdgeNodeConfig { message_bytes_max: 400, data_waiting_max: 2, ..config() },

@@ -154,6 +154,7 @@ proptest! {
     }
 
     /// Compressed or not, the reader says the same. The zeros make it shrink, whatever else there is.
+    #[cfg(feature = "compression")]
     #[test]
     fn every_payload_comes_back_from_compression(payload in payload(), gzip in any::<bool>()) {
         let mut payload = payload;
@@ -167,6 +168,7 @@ proptest! {
     }
 
     /// Damage to compressed bytes never panics.
+    #[cfg(feature = "compression")]
     #[test]
     fn damaged_compressed_payloads_never_panic(at in any::<proptest::sample::Index>(), byte in any::<u8>(), gzip in any::<bool>()) {
         let metrics = vec![Metric::new("zeros", Value::Bytes(vec![0; 2_000].into()))];
