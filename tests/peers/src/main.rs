@@ -9,6 +9,7 @@ mod codecs;
 mod content;
 mod instructions;
 mod visitor;
+mod walk;
 
 use std::hint::black_box;
 use std::rc::Rc;

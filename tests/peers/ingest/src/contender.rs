@@ -3,6 +3,7 @@
 mod ours;
 mod raw;
 mod srad;
+mod visitor;
 
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ pub fn run(arguments: &[String]) {
         Kind::Raw => runtime.block_on(raw::run(port, tally)),
         Kind::Ours => runtime.block_on(ours::run(port, tally)),
         Kind::OursMachine => ours::machine(tally),
+        Kind::Visitor => visitor::run(port, tally),
         Kind::SradNoStore => runtime.block_on(srad::run(port, false, tally)),
         Kind::SradStore => runtime.block_on(srad::run(port, true, tally)),
     }

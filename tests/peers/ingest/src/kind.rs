@@ -4,6 +4,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Raw,
+    Visitor,
     Ours,
     OursMachine,
     SradNoStore,
@@ -11,11 +12,13 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 5] = [Self::Raw, Self::Ours, Self::OursMachine, Self::SradNoStore, Self::SradStore];
+    pub const ALL: [Self; 6] =
+        [Self::Raw, Self::Visitor, Self::Ours, Self::OursMachine, Self::SradNoStore, Self::SradStore];
 
     pub const fn name(self) -> &'static str {
         match self {
             Self::Raw => "raw rumqttc",
+            Self::Visitor => "TCP and visitor",
             Self::Ours => "ours",
             Self::OursMachine => "ours, machine",
             Self::SradNoStore => "srad, no store",
@@ -26,6 +29,7 @@ impl Kind {
     pub const fn argument(self) -> &'static str {
         match self {
             Self::Raw => "raw",
+            Self::Visitor => "visitor",
             Self::Ours => "ours",
             Self::OursMachine => "ours-machine",
             Self::SradNoStore => "srad-no-store",

@@ -7,6 +7,7 @@
 //! | contender | does |
 //! |---|---|
 //! | raw rumqttc | takes packets off the connection and counts them: nothing of Sparkplug |
+//! | TCP and visitor | takes packets off a plain socket and walks over every field of them: builds and keeps nothing |
 //! | ours | `sparkplug-mqtt`: decodes, orders, replicates, hands every event to an application that counts metrics |
 //! | ours, machine | the machine alone, without a connection, on the same payloads |
 //! | srad, no store | decodes, orders, hands to a store that counts metrics and keeps nothing |
@@ -18,6 +19,8 @@ mod contender;
 mod kind;
 mod report;
 mod stream;
+#[path = "../../src/walk.rs"]
+mod walk;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -61,7 +64,7 @@ fn main() {
 fn ingest(kinds: &[Kind]) {
     println!("Process CPU time, one thread each; {ROUNDS} rounds in turn; load average {}\n", load());
     let ingest = |nodes, metrics, cycles| Fleet { nodes, metrics, names: Names::OfKind, cycles };
-    for (fleet, rounds) in [(ingest(100, 50, 40), ROUNDS), (ingest(2_000, 50, 1), ROUNDS)] {
+    for (fleet, rounds) in [(ingest(100, 50, 40), ROUNDS), (ingest(2_000, 50, 1), ROUNDS), (ingest(5_000, 50, 1), ROUNDS)] {
         let table = rounds_of(kinds, fleet, rounds);
         println!("**Ingest: {} nodes of {} metrics, NDATA of 10 Doubles by alias**\n", fleet.nodes, fleet.metrics + 2);
         println!("{}", table.ingest());

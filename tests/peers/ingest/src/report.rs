@@ -80,7 +80,7 @@ impl Table {
 
     pub fn ingest(&self) -> String {
         let mut text = String::from(
-            "| | ns CPU a message, median (min) | messages/s | M metrics/s | allocations a message | × raw rumqttc | × srad, store |\n|---|---|---|---|---|---|---|\n",
+            "| | ns CPU a message, median (min) | messages/s | M metrics/s | allocations a message | × TCP and visitor | × raw rumqttc | × srad, store |\n|---|---|---|---|---|---|---|---|\n",
         );
         for (kind, runs) in &self.rows {
             let kind = *kind;
@@ -91,9 +91,10 @@ impl Table {
                 if kind == Kind::Raw { "–".to_owned() } else { format!("{:.1}", CHANGED as f64 * 1e3 / ns) };
             let _ = writeln!(
                 text,
-                "| {} | {ns:.0} ({least:.0}) | {:.0} | {metrics} | {allocations:.1} | {:.2} | {:.2} |",
+                "| {} | {ns:.0} ({least:.0}) | {:.0} | {metrics} | {allocations:.1} | {:.2} | {:.2} | {:.2} |",
                 kind.name(),
                 1e9 / ns,
+                self.ratio(kind, Kind::Visitor),
                 self.ratio(kind, Kind::Raw),
                 self.ratio(kind, Kind::SradStore),
             );

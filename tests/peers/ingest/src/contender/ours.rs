@@ -6,7 +6,7 @@ use std::time::Duration;
 use sparkplug::host::{HostApplication, HostConfig, HostEvent, HostOutput};
 use sparkplug::session::TransportEvent;
 use sparkplug::{HostId, Now};
-use sparkplug_mqtt::{Clock, MqttConfig, spawn_host};
+use sparkplug_mqtt::{Clock, MqttConfig, Protocol, spawn_host};
 
 use super::Tally;
 use crate::stream;
@@ -16,7 +16,12 @@ fn config() -> HostConfig {
 }
 
 pub async fn run(port: u16, mut tally: Tally) {
-    let mqtt = MqttConfig { servers: vec![format!("mqtt://127.0.0.1:{port}")], ..MqttConfig::default() };
+    // The packets are those of 3.1.1.
+    let mqtt = MqttConfig {
+        servers: vec![format!("mqtt://127.0.0.1:{port}")],
+        protocol: Protocol::V311,
+        ..MqttConfig::default()
+    };
     let mut host = spawn_host(config(), &mqtt, Clock::new()).expect("a configuration that fits");
     while let Some(event) = host.recv().await {
         count(&event, &mut tally);
