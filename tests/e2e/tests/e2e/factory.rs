@@ -53,9 +53,10 @@ impl Up {
         Self::start(directory, &[&["--broker", &url, "--load", &load], more].concat()).await
     }
 
-    /// Starts it on a server that runs, with the built-in content.
-    pub async fn filled_on(broker: SocketAddr) -> Self {
-        Self::start(tempfile::tempdir().unwrap(), &["--broker", &format!("mqtt://{broker}")]).await
+    /// Starts it on a server that runs, with the built-in content. `protocol`: the version of MQTT that its services speak.
+    pub async fn filled_on(broker: SocketAddr, protocol: &str) -> Self {
+        let url = format!("mqtt://{broker}");
+        Self::start(tempfile::tempdir().unwrap(), &["--broker", &url, "--protocol", protocol]).await
     }
 
     /// Starts it with its own broker and the built-in content.

@@ -160,14 +160,14 @@ impl Server {
         Self { broker: AnyBroker::Embedded(embedded), protocol }
     }
 
-    async fn both() -> [Self; 2] {
-        [Self::mosquitto(Protocol::V311), Self::embedded(Protocol::V311).await]
-    }
-
     /// Both servers, over both versions of MQTT.
     async fn all() -> [Self; 4] {
-        let [mosquitto, embedded] = Self::both().await;
-        [mosquitto, embedded, Self::mosquitto(Protocol::V5), Self::embedded(Protocol::V5).await]
+        [
+            Self::mosquitto(Protocol::V311),
+            Self::embedded(Protocol::V311).await,
+            Self::mosquitto(Protocol::V5),
+            Self::embedded(Protocol::V5).await,
+        ]
     }
 
     fn address(&self) -> SocketAddr {
@@ -175,6 +175,11 @@ impl Server {
             AnyBroker::Mosquitto(server) => server.address(),
             AnyBroker::Embedded(server) => server.local_addr(),
         }
+    }
+
+    /// The version as the option `--protocol` has it.
+    fn version(&self) -> &'static str {
+        if self.protocol == Protocol::V5 { "5" } else { "3.1.1" }
     }
 
     /// The version's number in CONNECT.
@@ -238,7 +243,7 @@ struct Known {
 /// Everything that a factory publishes, births, data and commands alike, from its start to its end.
 async fn recorded(server: &Server) -> Vec<Arc<Message>> {
     let recorder = Recorder::start(server.address()).await;
-    let mut up = Up::filled_on(server.address()).await;
+    let mut up = Up::filled_on(server.address(), server.version()).await;
     for name in ["Body_Shop/Robot_Cell_1", "Body_Shop/Robot_Cell_2", "Press_Shop/Press_Line_1", "Press_Shop/Stacker_1"]
     {
         up.process.says(&format!("deployment {name}: applied, ready")).await;
@@ -315,8 +320,13 @@ fn assert_same_metrics(theirs: &Value, ours: &Known) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_factory_publishes_is_read_alike_by_every_client() {
-    for server in Server::both().await {
-        is_read_alike(&recorded(&server).await).await;
+    for server in Server::all().await {
+        let messages = recorded(&server).await;
+        is_read_alike(&messages).await;
+        // The payloads do not depend on the server.
+        if matches!((&server.broker, server.protocol), (AnyBroker::Mosquitto(_), Protocol::V5)) {
+            is_read_alike_by_node_red(&messages).await;
+        }
     }
 }
 
@@ -549,6 +559,100 @@ fn node_red(server: &Server, directory: &Path) -> Option<Command> {
     let address = server.address();
     command.env("MQTT_HOST", address.ip().to_string()).env("MQTT_PORT", address.port().to_string());
     Some(command)
+}
+
+/// Every metric of these births and data, in order, as the example flow of Node-RED publishes it.
+async fn is_read_alike_by_node_red(messages: &[Arc<Message>]) {
+    let server = Server::mosquitto(Protocol::V311);
+    let directory = tempfile::tempdir().unwrap();
+    let Some(mut command) = node_red(&server, directory.path()) else { return };
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let recorder = Recorder::start(server.address()).await;
+    let _runs = tokio::process::Command::from(command).kill_on_drop(true).spawn().unwrap();
+    flow_answers(&recorder).await;
+    let (_, ours) = known(messages);
+    let carried = messages.iter().filter(|message| !matches!(Topic::parse(&message.topic), Ok(Topic::State { .. })));
+    let mut compared = 0;
+    for (message, ours) in carried.zip(&ours) {
+        use MessageKind as Kind;
+        if !matches!(ours.kind, Kind::NBirth | Kind::DBirth | Kind::NData | Kind::DData) {
+            continue;
+        }
+        let place = recorder.count();
+        recorder.publish(&message.topic, message.payload.clone()).await;
+        let mut levels = message.topic.split('/').skip(1);
+        let group = levels.next().unwrap();
+        let prefix = format!("readable/{group}/{}/", levels.skip(1).collect::<Vec<_>>().join("/"));
+        let mut metrics = Vec::new();
+        let what = format!("what Node-RED makes of {}", message.topic);
+        let all = |theirs: &Message| {
+            if let Some(name) = theirs.topic.strip_prefix(&prefix) {
+                metrics.push(in_node_red(name, &serde_json::from_slice(&theirs.payload).unwrap()));
+            }
+            (metrics.len() == ours.metrics.len()).then_some(())
+        };
+        recorder.wait_for(&what, place, all).await;
+        compared += metrics.len();
+        assert_same_metrics(&json!({ "topic": message.topic, "metrics": metrics }), ours);
+    }
+    assert!(compared > 2_000, "a whole factory: {compared}");
+}
+
+/// Returns when the flow publishes what it reads.
+async fn flow_answers(recorder: &Recorder) {
+    let payload = Payload { metrics: vec![Metric::new("Ready", true)], ..Payload::default() };
+    let bytes = encode(&payload, &EncodeOptions { dialect: Dialect::Tahu, ..EncodeOptions::new(Form::Data) }).to_vec();
+    let mut again = tokio::time::interval(std::time::Duration::from_secs(1));
+    let is_answer = |message: &Message| (message.topic == "readable/ACME-Interop/Probe/Ready").then_some(());
+    let answered = recorder.wait_for("Node-RED", 0, is_answer);
+    tokio::pin!(answered);
+    loop {
+        tokio::select! {
+            () = &mut answered => return,
+            _ = again.tick() => recorder.publish("spBv1.0/ACME-Interop/NDATA/Probe", bytes.clone()).await,
+        }
+    }
+}
+
+/// A metric in the form of the scripts, from what the flow publishes of it.
+fn in_node_red(name: &str, published: &Value) -> Value {
+    json!({
+        "name": name,
+        "type": published["type"],
+        "value": node_red_text(&published["value"]),
+        "timestamp": node_red_text(&published["timestamp"]),
+    })
+}
+
+fn node_red_text(value: &Value) -> Option<String> {
+    let byte = |value: &Value| u8::try_from(value.as_u64().unwrap()).unwrap();
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        Value::Object(fields) if fields.contains_key("rows") => {
+            let (columns, rows) = (fields["columns"].as_array().unwrap(), fields["rows"].as_array().unwrap());
+            let cells = |at: usize| rows.iter().map(|row| node_red_text(&row[at])).collect::<Vec<_>>();
+            let columns = columns.iter().enumerate();
+            let columns = columns.map(|(at, name)| (name.as_str().unwrap().to_owned(), json!(cells(at))));
+            Some(Value::Object(columns.collect()).to_string())
+        }
+        // A number of 64 bits within a table.
+        Value::Object(fields) if fields.contains_key("unsigned") => {
+            let (low, high) = (fields["low"].as_i64().unwrap(), fields["high"].as_i64().unwrap());
+            let number = high << 32 | (low & 0xffff_ffff);
+            let is_unsigned = fields["unsigned"].as_bool().unwrap();
+            Some(if is_unsigned { number.cast_unsigned().to_string() } else { number.to_string() })
+        }
+        // Bytes: of a Buffer, or of an array with numbered fields.
+        Value::Object(fields) => {
+            let bytes: Vec<u8> = match fields.get("data") {
+                Some(data) => data.as_array().unwrap().iter().map(byte).collect(),
+                None => (0..fields.len()).map(|at| byte(&fields[&at.to_string()])).collect(),
+            };
+            Some(hex::encode(bytes))
+        }
+        other => Some(other.to_string()),
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
