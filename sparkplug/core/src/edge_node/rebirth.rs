@@ -28,12 +28,6 @@ impl RebirthPacer {
         self.last_start = Some(mono);
     }
 
-    /// The next session begins with births of its own.
-    pub(super) const fn session_ended(&mut self) {
-        self.requested = false;
-        self.last_start = None;
-    }
-
     pub(super) fn due(&self) -> Option<Duration> {
         self.requested.then(|| self.last_start.map_or(Duration::ZERO, |last| last + self.interval_min))
     }

@@ -90,7 +90,6 @@ impl EdgeNode {
         drop(self.drop_waiting_state());
         self.folded = false;
         self.births = BirthRun::default();
-        self.rebirth.session_ended();
         if let Some(own) = &mut self.speaker {
             own.session_ended(now.mono);
         }
