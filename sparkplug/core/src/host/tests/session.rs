@@ -176,7 +176,10 @@ fn the_own_session_lost_makes_every_replica_stale_and_asks_for_rebirth_on_return
     bench.expect(&["offline cut"]);
     assert_eq!(bench.machine.liveness(&e()), Some(Liveness::Stale));
     assert_eq!(bench.machine.node(&e()).and_then(|n| n.metric("T")).and_then(|m| m.stale_at), Some(WALL));
-    bench.pass(Duration::from_millis(500));
+    // It does not connect again at once.
+    bench.pass(Duration::from_millis(100));
+    bench.expect(&[]);
+    bench.pass(Duration::from_millis(400));
     bench.go_online();
     bench.pass(Duration::from_millis(100));
     let lines = bench.lines();
