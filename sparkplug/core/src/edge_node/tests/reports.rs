@@ -476,7 +476,7 @@ fn a_device_with_two_turns_in_the_births_is_born_once_and_not_before_a_death_tha
         bench.birth("B", x(1));
         bench.go_online();
         bench.outputs();
-        // B is not born yet, so its death is no message, and its return is another turn.
+        // B is not born yet, so its death is not published, and its return is another turn.
         bench.death("B");
         bench.birth("B", x(2));
         bench.pass(Duration::from_millis(20));
