@@ -86,6 +86,34 @@ fn a_node_that_never_answers_and_that_the_application_does_not_expect_is_left_al
 }
 
 #[test]
+fn a_request_waits_a_random_time_that_has_a_bound() {
+    let mut bench = Bench::online(HostConfig { rebirth_jitter: Duration::from_secs(5), ..config() });
+    bench.ndata(5, 1.0);
+    bench.expect(&["E stale: a message came before the birth"]);
+    bench.pass(Duration::from_secs(5));
+    bench.expect(&[ASK, "E asked: a message came before the birth"]);
+}
+
+#[test]
+fn data_of_a_node_that_was_asked_in_vain_have_it_asked_after_its_interval() {
+    let mut bench = Bench::with_node(config());
+    let unknown = |bench: &mut Bench, seq| bench.send("NDATA", None, Some(seq), 2000, vec![Metric::new("new", 1u8)]);
+    unknown(&mut bench, 1);
+    let mut asked = bench.lines().iter().filter(|line| *line == ASK).count();
+    while asked < 8 {
+        bench.pass(Duration::from_secs(1));
+        asked += bench.lines().iter().filter(|line| *line == ASK).count();
+    }
+    // Sooner than the longest interval, 60 s, after the last request.
+    bench.pass(Duration::from_secs(40));
+    unknown(&mut bench, 2);
+    bench.pass(Duration::from_secs(15));
+    bench.expect(&[]);
+    bench.pass(Duration::from_secs(6));
+    assert!(bench.lines().iter().any(|line| line == ASK));
+}
+
+#[test]
 fn an_expected_node_is_asked_until_it_is_born() {
     let mut bench = Bench::online(config());
     bench.request(HostRequest::Expect { node: e() });
