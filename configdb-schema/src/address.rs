@@ -15,6 +15,8 @@ use crate::known::special::FACTORY_PLUS;
 pub const CONFIGDB_NODE: &str = "ConfigDB";
 /// Edge node id of the cluster manager in the central group.
 pub const CLUSTER_MANAGER_NODE: &str = "Cluster-Manager";
+/// Edge node id of Identity in the central group, and of the node by which a cluster renews its certificate in its own.
+pub const IDENTITY_NODE: &str = "Identity";
 /// Edge node id of edge sync in a cluster's group.
 pub const SYNC_NODE: &str = "Sync";
 /// Edge node id of the monitor, in the central group and in a cluster's group.
@@ -31,6 +33,7 @@ pub const SERVICES: &[&str] = &[
     "configdb",
     "cluster-manager",
     "console",
+    "identity",
     "edge-sync",
     "edge-monitor",
     "join-service",

@@ -7,6 +7,7 @@
 //! | [`document`] | a Rust type for the entries of each application |
 //! | [`address`] | groups, nodes, cluster names, derived UUIDs, safe names |
 //! | [`defaults`] | the entries that a fresh store starts with |
+//! | [`timestamp`] | times in entries, to and from UTC ms |
 //!
 //! A JSON Schema says what may be written; the Rust type of the same name says what a reader gets. Closed schemas have closed types.
 //! Free-form objects (chart values, manifests) stay [`serde_json::Value`], so that reading and writing back loses nothing.
@@ -19,6 +20,7 @@ pub mod application;
 pub mod defaults;
 pub mod document;
 pub mod known;
+pub mod timestamp;
 
 pub use address::{ClusterName, NameRule, Organisation};
 pub use application::{APPLICATIONS, Application, by_slug, by_uuid};

@@ -155,6 +155,22 @@ pub struct EdgeClusterSetup {
     pub extra: JsonObject,
 }
 
+/// Key of [`EdgeClusterSetup::extra`]: the tear-down has begun.
+const DELETING: &str = "deleting";
+
+impl EdgeClusterSetup {
+    /// Whether the tear-down has begun. Nothing but its end ends it.
+    #[must_use]
+    pub fn is_deleting(&self) -> bool {
+        self.extra.get(DELETING).and_then(serde_json::Value::as_bool) == Some(true)
+    }
+
+    /// The tear-down has begun.
+    pub fn mark_deleting(&mut self) {
+        self.extra.insert(DELETING.to_owned(), serde_json::Value::Bool(true));
+    }
+}
+
 /// An account made for a cluster, in the present form or as the bare UUID of old stores.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]

@@ -34,7 +34,7 @@ pub struct EnrolmentToken {
     pub by: String,
 }
 
-/// What the cluster manager has done about the identities of a cluster. Closed.
+/// What the service Identity has done about the identities of a cluster. Closed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EdgeClusterIdentity {

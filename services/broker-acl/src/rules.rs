@@ -1,6 +1,8 @@
 //! The one table: who may publish and who may receive what.
 
-use configdb_schema::address::{CLUSTER_MANAGER_NODE, CONSOLE_NODE, JOIN_NODE, MONITOR_NODE, SYNC_NODE};
+use configdb_schema::address::{
+    CLUSTER_MANAGER_NODE, CONFIGDB_NODE, CONSOLE_NODE, IDENTITY_NODE, JOIN_NODE, MONITOR_NODE, SYNC_NODE,
+};
 
 use uuid::Uuid;
 
@@ -45,9 +47,12 @@ pub fn grants(site: &Site, principal: &Principal) -> Vec<Grant> {
     match principal {
         Principal::ControlPlane => {
             table.follows("spBv1.0/#");
-            table.reports(&own, &DEVICE_REPORTS);
+            // Console and Identity are users of their own.
+            for node in [CONFIGDB_NODE, CLUSTER_MANAGER_NODE, MONITOR_NODE] {
+                NODE_REPORTS.into_iter().for_each(|kind| table.says(format!("spBv1.0/{own}/{kind}/{node}")));
+                DEVICE_REPORTS.into_iter().for_each(|kind| table.says(format!("spBv1.0/{own}/{kind}/{node}/+")));
+            }
             table.commands(&own);
-            table.commands(&organisation.enrol_group());
             for cluster in site.clusters() {
                 table.commands(&organisation.cluster_group(cluster));
             }
@@ -81,6 +86,26 @@ pub fn grants(site: &Site, principal: &Principal) -> Vec<Grant> {
                 table.says(format!("spBv1.0/{central}/{kind}/{CONSOLE_NODE}"));
             }
             table.state(&format!("{central}.{CONSOLE_NODE}"));
+        }
+        Principal::Identity => {
+            let central = organisation.central_group();
+            // Whom it reads, and whom it answers: its filters as a Host Application, and no others.
+            for node in [CONFIGDB_NODE, CLUSTER_MANAGER_NODE] {
+                table.follows(&format!("spBv1.0/{central}/+/{node}/#"));
+                table.says(format!("spBv1.0/{central}/NCMD/{node}"));
+            }
+            table.follows(&format!("spBv1.0/{}/+/+/#", organisation.enrol_group()));
+            table.follows(&format!("spBv1.0/+/+/{IDENTITY_NODE}/#"));
+            table.subscribes(STATES);
+            for kind in NODE_REPORTS {
+                table.says(format!("spBv1.0/{central}/{kind}/{IDENTITY_NODE}"));
+            }
+            table.says(format!("spBv1.0/{central}/DCMD/{CONFIGDB_NODE}/+"));
+            table.says(format!("spBv1.0/{}/NCMD/+", organisation.enrol_group()));
+            for cluster in site.clusters() {
+                table.says(format!("spBv1.0/{}/NCMD/{IDENTITY_NODE}", organisation.cluster_group(cluster)));
+            }
+            table.state(&format!("{central}.{IDENTITY_NODE}"));
         }
         Principal::Viewer => {
             table.follows("spBv1.0/#");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use configdb_schema::address::{CONSOLE_NODE, ClusterName, Organisation};
+use configdb_schema::address::{CONSOLE_NODE, ClusterName, IDENTITY_NODE, Organisation};
 use sparkplug::HostId;
 use uuid::Uuid;
 
@@ -20,7 +20,7 @@ pub struct Site {
 /// Who connects to the broker.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Principal {
-    /// ConfigDB, cluster manager and central monitor.
+    /// ConfigDB, cluster manager and central monitor. They are not Identity.
     ControlPlane,
     /// The command line, and Host Applications that may command.
     Operator,
@@ -34,6 +34,8 @@ pub enum Principal {
     JoiningHosts(ClusterName),
     /// The host with this state disk, by credentials of its own. Which cluster takes it in is the clusters' to say, so it may ask each.
     JoiningHost(Uuid),
+    /// Identity, which certifies clusters: it answers those that enrol or renew, and writes to ConfigDB what it did.
+    Identity,
     /// Clusters that are not in yet.
     EnrollingClusters,
 }
@@ -124,6 +126,7 @@ impl Site {
             Principal::Operator,
             Principal::Console,
             Principal::Viewer,
+            Principal::Identity,
             Principal::EnrollingClusters,
         ];
         let shares = !self.has_own_hosts;
@@ -142,6 +145,7 @@ impl Site {
             Principal::ControlPlane => organisation.central_group(),
             Principal::Operator => format!("{}-Operator", organisation.central_group()),
             Principal::Console => format!("{}-{CONSOLE_NODE}", organisation.central_group()),
+            Principal::Identity => format!("{}-{IDENTITY_NODE}", organisation.central_group()),
             Principal::Viewer => format!("{}-Viewer", organisation.central_group()),
             Principal::Cluster(name) => organisation.cluster_group(name),
             Principal::JoiningHosts(name) => organisation.join_group(name),

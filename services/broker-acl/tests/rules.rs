@@ -25,7 +25,8 @@ fn site() -> Site {
 }
 
 fn groups(site: &Site) -> Vec<String> {
-    let people = [Principal::Operator, Principal::Console, Principal::Viewer].map(|of| site.user(&of));
+    let people = [Principal::Operator, Principal::Console, Principal::Viewer, Principal::Identity];
+    let people = people.map(|of| site.user(&of));
     let own = site.principals().into_iter().map(|principal| site.user(&principal));
     own.filter(|group| !people.contains(group)).chain(OTHER_GROUPS.map(str::to_owned)).collect()
 }
@@ -36,7 +37,18 @@ fn topics() -> impl Strategy<Value = String> {
     let level = |names: Vec<String>| prop_oneof![9 => prop::sample::select(names), 1 => Just("+".to_owned())];
     let group = level(groups(&site));
     let kind = level(KINDS.map(str::to_owned).to_vec());
-    let nodes = ["Sync", "Monitor", "Join", "Console", "Press", "ACME-Paint", &HOST.to_string(), OTHER_HOST];
+    let nodes = [
+        "Sync",
+        "Monitor",
+        "Join",
+        "Console",
+        "Identity",
+        "ConfigDB",
+        "Press",
+        "ACME-Paint",
+        &HOST.to_string(),
+        OTHER_HOST,
+    ];
     let id = level(nodes.map(str::to_owned).to_vec());
     let below_group =
         (group, kind, prop::collection::vec(id, 0..4), any::<bool>()).prop_map(|(group, kind, ids, all)| {
@@ -66,6 +78,7 @@ fn topics() -> impl Strategy<Value = String> {
 }
 
 /// What a wall keeps out, by the user's kind: true if no one of that kind may do it.
+// long: one table, an arm for each kind of principal and each action.
 fn is_walled_off(site: &Site, principal: &Principal, action: Action, topic: &str) -> bool {
     let group = |name: &str| format!("spBv1.0/{name}/#");
     let own = site.user(principal);
@@ -114,7 +127,35 @@ fn is_walled_off(site: &Site, principal: &Principal, action: Action, topic: &str
         }
         (Principal::ControlPlane, Action::Publish) => {
             let reports = overlap(&group(&own), topic) || topic.starts_with("spBv1.0/STATE/ACME-Central.");
-            !reports && !topic.contains("/NCMD/") && !topic.contains("/DCMD/")
+            // It is neither Identity nor the console, and in the quarantine group no one is answered by it.
+            let of_others = ["NBIRTH", "NDATA", "NDEATH", "DBIRTH", "DDATA", "DDEATH"].iter().any(|kind| {
+                touches_only(&["Identity", "Console"].map(|node| format!("spBv1.0/{own}/{kind}/{node}/#")))
+            });
+            of_others
+                || touches_only(&[group("ACME-Enrol")])
+                || !reports && !topic.contains("/NCMD/") && !topic.contains("/DCMD/")
+        }
+        (Principal::Identity, Action::Publish) => {
+            let own = ["NBIRTH", "NDATA", "NDEATH"].map(|kind| format!("spBv1.0/ACME-Central/{kind}/Identity"));
+            let answers = CLUSTERS.map(|cluster| format!("spBv1.0/ACME-{cluster}/NCMD/Identity"));
+            let others = [
+                "spBv1.0/STATE/ACME-Central.Identity",
+                "spBv1.0/ACME-Enrol/NCMD/+",
+                "spBv1.0/ACME-Central/NCMD/ConfigDB",
+                "spBv1.0/ACME-Central/NCMD/Cluster-Manager",
+                "spBv1.0/ACME-Central/DCMD/ConfigDB/+",
+            ];
+            !touches_only(&[&own[..], &answers, &others.map(str::to_owned)].concat())
+        }
+        (Principal::Identity, Action::Subscribe) => {
+            let filters = [
+                "spBv1.0/ACME-Central/+/ConfigDB/#",
+                "spBv1.0/ACME-Central/+/Cluster-Manager/#",
+                "spBv1.0/ACME-Enrol/+/+/#",
+                "spBv1.0/+/+/Identity/#",
+            ];
+            let certificates = filters.map(|filter| format!("$sparkplug/certificates/{filter}"));
+            !touches_only(&[&filters.map(str::to_owned)[..], &certificates, &["spBv1.0/STATE/+".to_owned()]].concat())
         }
         (Principal::ControlPlane | Principal::Operator | Principal::Console | Principal::Viewer, Action::Subscribe) => {
             !covers("spBv1.0/#", topic) && !covers("$sparkplug/certificates/spBv1.0/#", topic)
@@ -183,7 +224,15 @@ fn every_user_can_do_its_work() {
         ("ACME-Central", Publish, "spBv1.0/STATE/ACME-Central.Cluster-Manager"),
         ("ACME-Central", Publish, "spBv1.0/ACME-Paint/DCMD/Sync/d"),
         ("ACME-Central", Publish, "spBv1.0/ACME-Central/NCMD/ConfigDB"),
-        ("ACME-Central", Publish, "spBv1.0/ACME-Enrol/NCMD/c"),
+        ("ACME-Central-Identity", Publish, "spBv1.0/ACME-Enrol/NCMD/c"),
+        ("ACME-Central-Identity", Publish, "spBv1.0/ACME-Central/NBIRTH/Identity"),
+        ("ACME-Central-Identity", Publish, "spBv1.0/ACME-Central/DCMD/ConfigDB/d"),
+        ("ACME-Central-Identity", Publish, "spBv1.0/ACME-Paint/NCMD/Identity"),
+        ("ACME-Central-Identity", Publish, "spBv1.0/STATE/ACME-Central.Identity"),
+        ("ACME-Central-Identity", Subscribe, "spBv1.0/ACME-Central/+/Cluster-Manager/#"),
+        ("ACME-Central-Identity", Subscribe, "spBv1.0/ACME-Enrol/+/+/#"),
+        ("ACME-Central-Identity", Subscribe, "spBv1.0/+/+/Identity/#"),
+        ("ACME-Central-Identity", Subscribe, "spBv1.0/ACME-Central/NCMD/Identity"),
         ("ACME-Central", Subscribe, "spBv1.0/ACME-Central/+/ConfigDB/#"),
         ("ACME-Central", Subscribe, "spBv1.0/+/+/Sync/#"),
         ("ACME-Central", Subscribe, "spBv1.0/STATE/ACME-Central.Cluster-Manager"),

@@ -44,7 +44,7 @@ pub enum Scope {
     Config,
     /// ConfigDB, cluster manager and every join service.
     Joining,
-    /// ConfigDB, cluster manager, every Sync, every join service and every monitor.
+    /// ConfigDB, cluster manager, Identity, every Sync, every join service and every monitor.
     Fleet,
 }
 
@@ -99,6 +99,7 @@ pub fn filters(organisation: &Organisation, scope: Scope) -> Vec<(String, QoS)> 
         topics.extend(node("+", address::JOIN_NODE));
     }
     if scope == Scope::Fleet {
+        topics.extend(node(&central, address::IDENTITY_NODE));
         topics.extend(node("+", address::SYNC_NODE));
         topics.extend(node("+", address::MONITOR_NODE));
     }
@@ -220,7 +221,7 @@ impl Client {
     /// What the monitors say of these clusters, and of those whose edge sync is away while their monitor is not: the central monitor knows them.
     async fn receive_monitors(&mut self, mut names: BTreeSet<String>) -> anyhow::Result<()> {
         let wait = self.deadline.min(Instant::now() + MONITORS_WAIT);
-        let is_known = |fleet: &Fleet| fleet.is_central_monitor_complete().then_some(());
+        let is_known = |fleet: &Fleet| (fleet.is_central_monitor_complete() && fleet.identity.is_alive()).then_some(());
         let _: Option<()> = self.until_at(wait, "", is_known).await?;
         names.extend(self.fleet.edge_monitors_online());
         for name in &names {
@@ -232,7 +233,7 @@ impl Client {
         Ok(())
     }
 
-    /// Asks for the births of the central monitor, and of Sync and monitor of each cluster whose Sync is alive; the names of those.
+    /// Asks for the births of the central monitor and of Identity, and of Sync and monitor of each cluster whose Sync is alive; the names of those.
     async fn expect_edges(&mut self) -> anyhow::Result<BTreeSet<String>> {
         let alive = self.fleet.manager.clusters().filter(|(_, cluster)| cluster.sync_alive);
         let names: BTreeSet<String> = alive.map(|(_, cluster)| cluster.name.clone()).collect();
@@ -241,6 +242,7 @@ impl Client {
         }
         let central = self.fleet.organisation().central_group();
         self.expect(EdgeNodeDescriptor::parse(&central, address::MONITOR_NODE)?).await?;
+        self.expect(self.fleet.identity.node().clone()).await?;
         Ok(names)
     }
 

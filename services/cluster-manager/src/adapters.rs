@@ -1,6 +1,5 @@
 //! Outside things, one file each: they translate and execute, and never decide.
 
-pub mod authority;
 pub mod bootstrap_http;
 pub mod gatekeeper;
 pub mod git_work;

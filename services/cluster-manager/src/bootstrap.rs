@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use configdb_schema::document::EnrolmentToken;
+use configdb_schema::timestamp;
 use enrolment_protocol::bootstrap::shell_word;
 use enrolment_protocol::token::Token;
 use serde_json::{Value, json};
 use service_runtime::config::{ExposeSecret, Secret};
 use uuid::Uuid;
 
-use crate::authority;
 use site::SiteScript;
 
 /// The script that is shipped.
@@ -54,7 +54,7 @@ impl OfferedToken {
     /// As it is in the entry; None if its end cannot be read.
     #[must_use]
     pub fn of(token: &EnrolmentToken) -> Option<Self> {
-        Some(Self { hash: token.hash.clone(), expires: authority::from_text(&token.expires)? })
+        Some(Self { hash: token.hash.clone(), expires: timestamp::from_text(&token.expires)? })
     }
 }
 
@@ -112,7 +112,7 @@ pub enum Credentials {
 pub struct Enrolment {
     /// Its one-time token.
     pub token: Token,
-    /// Public key of the cluster manager, base64url: only the manager can read the request.
+    /// Public enrolment key, base64url: only Identity can read the request.
     pub manager_key: String,
     /// Image with the program `sparkfleet`.
     pub image: String,

@@ -38,8 +38,8 @@ config_table! {
         edge: EdgeConfig;
         /// The script that bootstraps a cluster.
         bootstrap: BootstrapConfig;
-        /// Who clusters are known by.
-        identity: IdentityConfig;
+        /// The site's KDC.
+        kerberos: KerberosConfig;
         /// Waiting times.
         timing: TimingConfig;
     }
@@ -162,24 +162,6 @@ config_table! {
 }
 
 config_table! {
-    /// Who clusters are known by.
-    pub struct IdentityConfig {
-        /// PEM file with the certificate of the authority that signs the clusters' certificates, and those that lead to its root; absent: the manager makes its own.
-        authority_cert_file: Option<PathBuf>;
-        /// PEM file with that authority's private key; given together with its certificate.
-        authority_key_file: Option<PathBuf>;
-        /// Seconds that a cluster's certificate lives.
-        lifetime_s: u64 = 30 * 24 * 3600, in 60..=31_622_400;
-        /// PEM files of revocation lists that MQTT servers read, such as the one of `sparkfleet acl crl`; an alert is active when one is past half of its validity. The manager's own list is watched without it.
-        crl_files: Vec<PathBuf>;
-    }
-    tables {
-        /// The site's KDC.
-        kerberos: KerberosConfig;
-    }
-}
-
-config_table! {
     /// The site's KDC, in which the clusters' accounts have principals.
     pub struct KerberosConfig {
         /// Realm of the site's KDC, in which the clusters' accounts get principals (feature kerberos); absent: none do.
@@ -259,6 +241,16 @@ impl OidcConfig {
     }
 }
 
+/// Where a key is that the cluster manager had when it was the certificate authority; None: it had no such key. `key`: dotted.
+#[must_use]
+pub fn moved(key: &str) -> Option<String> {
+    let rest = key.strip_prefix("identity.")?;
+    Some(match rest.strip_prefix("kerberos.") {
+        Some(rest) => format!("{key} is now kerberos.{rest}"),
+        None => format!("{key} is now {rest} of the service Identity (sparkfleet identity --config FILE)"),
+    })
+}
+
 /// What is wrong with a configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -283,23 +275,20 @@ impl KerberosConfig {
         let fault = |key, rule| Err(ConfigError::Key { key, rule });
         let Some(realm) = &self.realm else {
             return match self.admin_principal.is_some() || self.keytab_file.is_some() {
-                true => fault("identity.kerberos.realm", "is missing; admin_principal and keytab_file need it"),
+                true => fault("kerberos.realm", "is missing; admin_principal and keytab_file need it"),
                 false => Ok(()),
             };
         };
         let is_word = realm.starts_with(|c: char| c.is_ascii_alphanumeric())
             && realm.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'));
         if !is_word {
-            return fault("identity.kerberos.realm", "must consist of letters, digits, `.`, `-` and `_`");
+            return fault("kerberos.realm", "must consist of letters, digits, `.`, `-` and `_`");
         }
         if self.admin_principal.is_none() || self.keytab_file.is_none() {
-            return fault(
-                "identity.kerberos.admin_principal",
-                "and identity.kerberos.keytab_file are needed with the realm",
-            );
+            return fault("kerberos.admin_principal", "and kerberos.keytab_file are needed with the realm");
         }
         if !cfg!(feature = "kerberos") {
-            return fault("identity.kerberos.realm", "needs a program that is built with the cargo feature kerberos");
+            return fault("kerberos.realm", "needs a program that is built with the cargo feature kerberos");
         }
         Ok(())
     }
@@ -367,10 +356,7 @@ impl Config {
             return fault("api.oidc.audience", "is empty; then tokens for any audience would be accepted");
         }
         self.api.oidc.rules()?;
-        if self.identity.authority_cert_file.is_some() != self.identity.authority_key_file.is_some() {
-            return fault("identity.authority_cert_file", "and identity.authority_key_file must be given together");
-        }
-        self.identity.kerberos.validate()?;
+        self.kerberos.validate()?;
         if self.timing.retry_max_ms < self.timing.retry_first_ms {
             return fault("timing.retry_first_ms", "must be at most timing.retry_max_ms");
         }
@@ -380,7 +366,7 @@ impl Config {
     /// Realm of the site's KDC, if it has one.
     #[must_use]
     pub fn realm(&self) -> Option<&str> {
-        self.identity.kerberos.realm.as_deref()
+        self.kerberos.realm.as_deref()
     }
 
     /// First layer of every deployment's values.
@@ -415,13 +401,24 @@ mod tests {
     }
 
     #[test]
+    fn a_key_that_is_elsewhere_now_says_where() {
+        assert_eq!(moved("identity.kerberos.realm").as_deref(), Some("identity.kerberos.realm is now kerberos.realm"));
+        assert!(
+            moved("identity.lifetime_s")
+                .unwrap()
+                .starts_with("identity.lifetime_s is now lifetime_s of the service Identity")
+        );
+        assert_eq!(moved("git.listen"), None);
+    }
+
+    #[test]
     fn a_bad_value_is_named_by_its_key() {
         type Change = fn(&mut Config);
         fn enrolling(config: &mut Config, server: &str) {
             config.bootstrap.image = Some("sparkfleet:1".to_owned());
             config.edge.mqtt_servers = vec![server.to_owned()];
         }
-        let cases: [(&str, Change); 26] = [
+        let cases: [(&str, Change); 24] = [
             ("api.oidc.clusters", |c| c.api.oidc.clusters = vec!["night-shift=Paint_Shop".to_owned()]),
             ("api.oidc.clusters", |c| c.api.oidc.clusters = vec![format!("no-cluster={}", Uuid::nil())]),
             ("git.pull_timeout_s", |c| c.git.pull_timeout_s = 0),
@@ -457,8 +454,6 @@ mod tests {
                 c.bootstrap.mqtt_username = Some("ACME-Enrol".to_owned());
             }),
             ("edge.manifests_bytes_max", |c| c.edge.manifests_bytes_max = 0),
-            ("identity.authority_cert_file", |c| c.identity.authority_key_file = Some("ca.key".into())),
-            ("identity.lifetime_s", |c| c.identity.lifetime_s = 5),
             ("timing.retry_first_ms", |c| c.timing.retry_first_ms = 100_000),
         ];
         for (key, change) in cases {

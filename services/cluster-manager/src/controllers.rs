@@ -9,10 +9,9 @@
 //! | [`bootstrap_grants`] | to which tokens each cluster's bootstrap script is offered |
 //! | [`cluster_repositories`] | what each cluster's repository shall hold, and whether it may change and has settled |
 //! | [`deployments`] | what each cluster shall run: rendered, held by waves, sent to its Sync |
-//! | [`enrolment`] | which certificates clusters are issued, and which are revoked |
 //! | [`flux_sources`] | which commits each cluster's Sync is sent |
+//! | [`logins`] | which logins of repositories are sealed to Identity |
 //! | [`principals`] | which principals of the clusters' own accounts the KDC knows |
-//! | [`revocation_lists`] | when the watched revocation lists are read, and whether one is an alert |
 //! | [`setups`] | which step of its set-up or tear-down each cluster takes next, and its status entry |
 //! | [`shared_repositories`] | which shared repositories are served, and pulled from elsewhere |
 
@@ -22,10 +21,9 @@ pub mod attestation_policy;
 pub mod bootstrap_grants;
 pub mod cluster_repositories;
 pub mod deployments;
-pub mod enrolment;
 pub mod flux_sources;
+pub mod logins;
 pub mod principals;
-pub mod revocation_lists;
 pub mod setups;
 pub mod shared_repositories;
 

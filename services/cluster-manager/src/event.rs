@@ -1,12 +1,8 @@
 //! All that can come in, all that can go out.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use configdb_schema::document::IssuedCertificate;
-use enrolment_protocol::manager::Opened;
-use enrolment_protocol::refusal::Refusal;
-use sparkplug::EdgeNodeDescriptor;
+use cluster_manager_contract::SealedLogin;
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::host::{HostEvent, HostRequest};
 use uuid::Uuid;
@@ -22,7 +18,7 @@ use git_hosting::repositories::RepositoryFiles;
 /// What comes in to the manager.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// By its Host Application: ConfigDB, and Sync and Join of every cluster, and clusters that enrol.
+    /// By its Host Application: ConfigDB and Identity, and Sync and Join of every cluster.
     Host(HostEvent),
     /// By its own Edge Node.
     Node(NodeEvent),
@@ -38,8 +34,8 @@ pub enum Event {
     Principals(PrincipalsResult),
     /// By the git server: the Flux of this cluster has asked for a repository.
     Polled(Uuid),
-    /// By the authority: how writing the list of what is void ended, or what the watched lists contain.
-    Revocations(RevocationsReport),
+    /// By the disk: the sealed login of a repository.
+    LoginSealed(LoginResult),
     /// By the clock: a deadline has passed.
     DeadlineReached,
 }
@@ -72,52 +68,24 @@ pub enum Effect {
     },
     /// By the HTTP server: scripts are made of the site's own; None: of the shipped one.
     Script(Option<Arc<SiteScript>>),
-    /// By the authority, and then by the Host Application: the answer to a cluster that enrols.
-    Enrol(Box<IssueCertificate>),
-    /// By the authority: read the watched revocation lists; answered by one [`Event::Revocations`].
-    ReadRevocations,
-    /// By the authority: the list of certificates that are void; answered by one [`Event::Revocations`].
-    Revocations {
-        /// Serial numbers, with the ends of the certificates.
-        void: BTreeMap<String, String>,
-        /// UTC ms.
-        at: u64,
+    /// On the disk: seal the login of a cluster's repository; each is answered by one [`Event::LoginSealed`].
+    SealLogin {
+        /// The cluster.
+        cluster: Uuid,
+        /// Identity's enrolment key, base64url.
+        key: String,
     },
 }
 
-/// How the revocation lists stand on the disk.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct RevocationsReport {
-    /// The manager's own list was written; Err: why not, for people. None: only read.
-    pub written: Option<Result<(), String>>,
-    /// The watched lists.
-    pub lists: Vec<Result<RevocationList, String>>,
-}
-
-/// A revocation list that MQTT servers judge certificates by.
+/// How sealing the login of a repository ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RevocationList {
-    /// Where it stands.
-    pub file: String,
-    /// Whose it is.
-    pub issuer: String,
-    /// UTC ms from which it counts.
-    pub begins: u64,
-    /// UTC ms at which it ends; None: it does not say.
-    pub ends: Option<u64>,
-}
-
-/// What to answer to a cluster that enrols.
-#[derive(Debug, Clone, PartialEq)]
-pub struct IssueCertificate {
-    /// Who asks.
-    pub node: EdgeNodeDescriptor,
-    /// The cluster's Sparkplug group: whom the certificate is for.
-    pub group: String,
-    /// What it asked.
-    pub opened: Arc<Opened>,
-    /// The recorded certificate to sign, or why there is none.
-    pub answer: Result<IssuedCertificate, Refusal>,
+pub struct LoginResult {
+    /// The cluster.
+    pub cluster: Uuid,
+    /// As in the effect.
+    pub key: String,
+    /// Err: why not, for people, without secrets.
+    pub sealed: Result<SealedLogin, String>,
 }
 
 /// Work on the principals of one cluster. Doing it twice is doing it once.

@@ -1,4 +1,4 @@
-//! What the cluster manager knows of the fleet, and does not decide: replicas of ConfigDB and of every cluster's Sync, Join and Keys, and who claims which name.
+//! What the cluster manager knows of the fleet, and does not decide: replicas of ConfigDB, of Identity and of every cluster's Sync, Join and Keys, and who claims which name.
 //!
 //! Events change it ([`FleetView::on_host_event`], [`FleetView::poll_change`]) and say whom they concern; controllers read it.
 
@@ -7,16 +7,18 @@ use std::time::Duration;
 
 use configdb_contract::Entry;
 use configdb_contract::{Change, ConfigReplica, configdb_node};
+use configdb_schema::address::IDENTITY_NODE;
 use configdb_schema::document::{EdgeClusterRecovery, EdgeClusterStatus, EdgeDeployment, GitRef, JsonObject};
 use configdb_schema::{ClusterName, Organisation};
 use edge_sync_contract::{DesiredIndex, Digest, SyncReplica};
+use identity_contract::IdentityReplica;
 use join_service_contract::JoinReplica;
 use krb_keys_contract::KeysReplica;
 use krb_keys_contract::names::account::WISH;
 use serde_json::Value;
 use sparkplug::host::HostEvent;
 use sparkplug::replication::{Origin, ReplicaChange};
-use sparkplug::{EdgeNodeDescriptor, GroupId, Now};
+use sparkplug::{EdgeNodeDescriptor, EdgeNodeId, GroupId, Now};
 use uuid::Uuid;
 
 use crate::catalog::{self, Catalog};
@@ -138,6 +140,7 @@ pub struct FleetView {
     syncs: BTreeMap<String, Sync>,
     joins: BTreeMap<String, JoinReplica>,
     keys: BTreeMap<String, KeysReplica>,
+    identity: IdentityReplica,
     /// The Host Application's session is up since then.
     online_since: Option<Duration>,
 }
@@ -146,6 +149,8 @@ impl FleetView {
     /// Nothing is known. `away`: how long a Sync must be away before it counts as gone.
     pub fn new(organisation: Organisation, away: Duration) -> Self {
         let config = ConfigReplica::new(configdb_node(&organisation));
+        let edge_node = EdgeNodeId::new(IDENTITY_NODE).expect("a constant without forbidden characters is an id");
+        let identity = IdentityReplica::new(EdgeNodeDescriptor { edge_node, ..config.node().clone() });
         Self {
             organisation,
             away,
@@ -161,6 +166,7 @@ impl FleetView {
             syncs: BTreeMap::new(),
             joins: BTreeMap::new(),
             keys: BTreeMap::new(),
+            identity,
             online_since: None,
         }
     }
@@ -173,6 +179,18 @@ impl FleetView {
     /// ConfigDB's objects and entries.
     pub const fn config(&self) -> &ConfigReplica {
         &self.config
+    }
+
+    /// Identity, as last known.
+    pub const fn identity(&self) -> &IdentityReplica {
+        &self.identity
+    }
+
+    /// Takes an event of Identity over; true if logins have to be sealed to another key from here on.
+    pub fn on_identity_event(&mut self, event: &HostEvent) -> bool {
+        let before = self.identity.key().map(str::to_owned);
+        self.identity.on_event(event);
+        self.identity.key().map(str::to_owned) != before
     }
 
     /// Templates and repositories, read.

@@ -3,16 +3,17 @@
 //! ```text
 //!  ConfigDB (births, data) ──────────────┐                    ┌─> setup::decide ─────> steps: DCMD to ConfigDB, git work
 //!  every */Sync (births, data) ──────────┼─> fleet::FleetView ├─> reconcile::plan ───> NCMD index, DCMD manifests to Sync
-//!  every */Join, */Keys (births, data) ──┘     (read only)    ├─> controllers ───────> NCMD policy to Join, commits to Sync; accounts; certificates
-//!  clusters in the quarantine group ─────┐          │         └─> a Device per cluster, totals of the node
-//!  git results, deadlines, Setup/Retry ──┼───────> state
+//!  every */Join, */Keys (births, data) ──┤     (read only)    ├─> controllers ───────> NCMD policy to Join, commits to Sync; accounts
+//!  Identity (its enrolment key) ─────────┘          │         └─> a Device per cluster, totals of the node
+//!  git results, deadlines, Setup/Retry ──┬───────> state
 //!  questions over HTTP ──────────────────┘          └───────────> answers, work on secrets
 //! ```
 //!
 //! One cluster's way:
 //! 1. An `EdgeCluster` entry appears. [`setup`] decides the next step from what ConfigDB holds; the step is a write to ConfigDB, or work on the cluster's
 //!    repository ([`cluster_repo`] says what is in it). Its effect comes back as data, and the next step is decided. The last one makes the cluster `ready`.
-//! 2. The edge enrols, and later renews: [`authority`] judges its token or certificate, the use is recorded in `EdgeClusterIdentity`, and only then [`adapters::authority`] signs its certificate.
+//! 2. The edge enrols, and later renews, at the service Identity. What that needs of the manager is the login of the cluster's repository, sealed, in the cluster's Device
+//!    ([`controllers::logins`]); what it has done is in the `EdgeClusterIdentity` entry ([`mod@identity`]).
 //! 3. The edge is bootstrapped: an operator with one of the cluster's tokens fetches its script ([`bootstrap`], [`adapters::bootstrap_http`]) and runs it. Its Flux clones the
 //!    repository over HTTP ([`git_hosting::http`]), its Sync is born. [`status`] turns what Sync reports into the `EdgeClusterStatus` entry.
 //! 4. An `EdgeDeployment` entry appears. [`mod@render`] makes manifests of it and its chart template ([`template`], [`merge`], [`names`]); [`reconcile`] compares what the cluster shall
@@ -24,13 +25,12 @@
 //! People ask over HTTP ([`adapters::http`]); who may do what is in [`access`], what is done to secrets in [`secrets`].
 //!
 //! Nothing is stored here for the state: what is wanted and how far it is are in ConfigDB, what an edge has is reported by the edge. So the effects of a turn
-//! never wait for a commit, and there is no ledger. The disk holds only repositories, their passwords, the keys of the authority, the bdSeq and the record of writes.
+//! never wait for a commit, and there is no ledger. The disk holds only repositories, their passwords, the bdSeq and the record of writes.
 #![warn(missing_docs)]
 
 pub mod accounts;
 pub mod adapters;
 pub mod api;
-pub mod authority;
 pub mod bootstrap;
 pub mod catalog;
 pub mod cluster_repo;
@@ -40,6 +40,7 @@ pub mod devices;
 pub mod event;
 pub mod fleet;
 pub mod git_address;
+pub mod identity;
 pub mod merge;
 pub mod names;
 pub mod reconcile;
@@ -54,16 +55,18 @@ pub mod status;
 pub mod template;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use cluster_manager_contract::NodeMetrics;
+use cluster_manager_contract::{NodeMetrics, SealedLogin};
+use enrolment_protocol::login::Login;
+use enrolment_protocol::manager::ManagerKey;
 use git_hosting::client::Credentials;
 use git_hosting::external::External;
 use git_hosting::pulls::{Pull, Pulled, Pulls};
 use git_hosting::push::Hooks;
 use git_hosting::repositories::{Kind, Place, Repositories};
+use service_runtime::config::ExposeSecret as _;
 use service_runtime::exit;
 use service_runtime::health::Health;
 use service_runtime::http::server;
@@ -79,7 +82,6 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use access::rate::Rate;
-use adapters::authority::Authority;
 use adapters::bootstrap_http::{self, ScriptStore};
 use adapters::gatekeeper::StateGatekeeper;
 use adapters::git_work;
@@ -93,7 +95,7 @@ use adapters::quarantine::QuarantineFiles;
 use adapters::sparkplug::Sessions;
 use api::Asked;
 use bootstrap::FluxSource;
-use event::{Effect, Event, RevocationsReport, SharedAction, SharedOutcome, SharedResult, SharedWork};
+use event::{Effect, Event, LoginResult, SharedAction, SharedOutcome, SharedResult, SharedWork};
 use git_address::GitAddress;
 use identity_provider::{Limits, Provider};
 use state::{ClusterManager, PersistedRepositories, PersistedRepository, Settings};
@@ -132,6 +134,14 @@ pub async fn run_with_charts(
     let organisation = config.validate().map_err(|error| exit::with_code(exit::CONFIG, error))?;
     config.mqtt.validate().map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let state_dir = config.state_dir.clone();
+    let left = state_dir.join("identity").join("enrolment.key");
+    if left.exists() {
+        let error = anyhow::anyhow!(
+            "{} is a private key of Identity, which is a service of its own: move the directory identity into the state directory of `sparkfleet identity`",
+            left.display()
+        );
+        return Err(exit::with_code(exit::CONFIG, error));
+    }
     let charts_dir = config.git.charts_dir.clone();
     let (repositories, passwords, (charts_commit, charts)) = tokio::task::spawn_blocking(move || {
         state_dir.create().with_context(|| format!("state_dir {} cannot be made", state_dir.display()))?;
@@ -151,18 +161,8 @@ pub async fn run_with_charts(
     // They are read again for each script; what is wrong with them is to be seen at the start.
     login.read().map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let clock = Clock::new();
-    let (state_dir, organisation_name, identity) =
-        (config.state_dir.clone(), organisation.clone(), config.identity.clone());
-    let now_ms = clock.now().wall;
-    let authority =
-        tokio::task::spawn_blocking(move || Authority::load(&state_dir, &organisation_name, &identity, now_ms))
-            .await?
-            .context("identity")
-            .map_err(|error| exit::with_code(exit::CONFIG, error))?;
-    let authority = Arc::new(authority);
-
-    let realm = Realm::open(&config.identity.kerberos, &config.state_dir)
-        .map_err(|error| exit::with_code(exit::CONFIG, error))?;
+    let realm =
+        Realm::open(&config.kerberos, &config.state_dir).map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let addr = config.git.listen;
     let listener = TcpListener::bind(addr).await.with_context(|| format!("git.listen: cannot listen on {addr}"))?;
     let local = listener.local_addr().context("git.listen")?;
@@ -175,7 +175,7 @@ pub async fn run_with_charts(
     // Charts that the site keeps on its own server are not to be seen here.
     let charts = Some(charts).filter(|_| config.git.external.url.is_none() || config.git.charts_dir.is_some());
     let charts_commit = Some(charts_commit);
-    let settings = Settings { charts_commit, charts, ..settings(&config, organisation.clone(), git_url, &authority) };
+    let settings = Settings { charts_commit, charts, ..settings(&config, organisation.clone(), git_url) };
     let mut manager = ClusterManager::new(settings, persisted(&repositories), random()?, clock.now());
     let sessions = Sessions::start(&organisation, manager.node_metrics(), &config.mqtt, &config.state_dir, clock)?;
     let identities = identities(&config.api.oidc)?;
@@ -217,7 +217,6 @@ pub async fn run_with_charts(
     let mut io = Io {
         sessions,
         passwords,
-        authority,
         realm,
         pulls,
         board,
@@ -281,7 +280,6 @@ async fn hosted(
 struct Io {
     sessions: Sessions,
     passwords: ClusterPasswords,
-    authority: Arc<Authority>,
     realm: Realm,
     pulls: Pulls,
     board: ScriptStore,
@@ -374,15 +372,6 @@ impl ServiceIo for Io {
     }
 
     async fn execute(&mut self, effect: Effect) -> anyhow::Result<()> {
-        let effect = match certify(&self.authority, &self.passwords, effect).await {
-            Certified::Other(effect) => effect,
-            Certified::Done => return Ok(()),
-            Certified::Lists { written } => {
-                let authority = Arc::clone(&self.authority);
-                drop(self.calls.spawn(async move { Event::Revocations(report_lists(authority, written).await) }));
-                return Ok(());
-            }
-        };
         match self.sessions.execute(effect).await.context("Sparkplug session")? {
             Some(Effect::Git(git)) => self.waiting.push_back(git_work::Work::Git(git)),
             Some(Effect::Secret(secret)) => self.waiting.push_back(git_work::Work::Secret(secret)),
@@ -395,6 +384,13 @@ impl ServiceIo for Io {
             Some(Effect::Record(record)) => self.desk.record(*record),
             Some(Effect::BootstrapGrant { cluster, offer }) => self.board.set(cluster, offer),
             Some(Effect::Script(script)) => self.board.set_script(script),
+            Some(Effect::SealLogin { cluster, key }) => {
+                let passwords = self.passwords.clone();
+                let sealed = tokio::task::spawn_blocking(move || seal_login(&passwords, cluster, key));
+                drop(
+                    self.calls.spawn(async move { Event::LoginSealed(sealed.await.expect("sealing does not panic")) }),
+                );
+            }
             _ => {}
         }
         Ok(())
@@ -426,51 +422,19 @@ async fn carry_out_pull(pulls: Pulls, repository: Uuid, branch: String, pull: Pu
     Event::Shared(SharedResult { repository, branch: Some(branch), outcome })
 }
 
-/// What is left of an effect after the authority's part.
-enum Certified {
-    /// All of it; or the command that carries an answer.
-    Other(Effect),
-    /// Nothing.
-    Done,
-    /// The revocation lists are to be read.
-    Lists {
-        /// How the own one was written; None: it was not to be.
-        written: Option<Result<(), String>>,
-    },
-}
-
-/// The authority's part of an effect: an answer becomes the command that carries it.
-async fn certify(authority: &Arc<Authority>, passwords: &ClusterPasswords, effect: Effect) -> Certified {
-    match effect {
-        Effect::Enrol(order) => match authority.answer(&order, passwords) {
-            Ok(command) => Certified::Other(Effect::Host(command)),
-            Err(error) => {
-                let error = format!("{:#}", anyhow::Error::new(error));
-                tracing::warn!(cluster_id = %order.opened.cluster, error, "a cluster that enrols cannot be answered");
-                Certified::Done
-            }
-        },
-        Effect::Revocations { void, at } => {
-            let authority = Arc::clone(authority);
-            // One list after the other, and none is left out; only a panic in it would not come back.
-            let Ok(written) = tokio::task::spawn_blocking(move || authority.revoke(void, at)).await else {
-                return Certified::Done;
-            };
-            let written = written.map_err(|error| format!("{:#}", anyhow::Error::new(error)));
-            if let Err(error) = &written {
-                tracing::error!(error, "the list of void certificates cannot be written");
-            }
-            Certified::Lists { written: Some(written) }
-        }
-        Effect::ReadRevocations => Certified::Lists { written: None },
-        other => Certified::Other(other),
-    }
-}
-
-async fn report_lists(authority: Arc<Authority>, written: Option<Result<(), String>>) -> RevocationsReport {
-    let lists = tokio::task::spawn_blocking(move || authority.lists()).await;
-    let lists = lists.unwrap_or_else(|error| vec![Err(format!("revocation lists cannot be read: {error}"))]);
-    RevocationsReport { written, lists }
+/// Seals the login of a cluster's repository to Identity's key.
+fn seal_login(passwords: &ClusterPasswords, cluster: Uuid, key: String) -> LoginResult {
+    let seal = || {
+        let (username, password) = passwords.login(cluster).ok_or("the cluster's repository is not open")?;
+        let recipient = key.parse::<ManagerKey>().map_err(|error| error.to_string())?;
+        let mut randomness = [0; 32];
+        aws_lc_rs::rand::fill(&mut randomness).map_err(|_| "the system yields no random numbers")?;
+        let login = Login { username, password: password.expose_secret().into() };
+        let sealed = login.seal(&recipient, cluster, randomness).map_err(|error| error.to_string())?;
+        Ok(SealedLogin(sealed.into()))
+    };
+    let sealed = seal();
+    LoginResult { cluster, key, sealed }
 }
 
 /// The same numbers for Prometheus as on the wire.
@@ -487,11 +451,6 @@ fn count(totals: &NodeMetrics) {
     for (state, number) in [("all", totals.deployments_total), ("refused", totals.deployments_refused)] {
         metrics::gauge!("sparkfleet_deployments", "state" => state).set(f64::from(number));
     }
-    let alert = totals.revocations_alert.is_some();
-    metrics::gauge!("sparkfleet_revocation_lists_alert").set(f64::from(u8::from(alert)));
-    if let Some(ends) = totals.revocations_next_update.and_then(|ends| u32::try_from(ends / 1000).ok()) {
-        metrics::gauge!("sparkfleet_revocation_lists_next_update_seconds").set(f64::from(ends));
-    }
 }
 
 /// What a script leaves for the way back, if it enrols at all.
@@ -501,12 +460,7 @@ fn quarantine(config: &config::BootstrapConfig) -> Option<cluster_repo::Quaranti
     leaves.then_some(cluster_repo::Quarantine { certificate, username })
 }
 
-fn settings(
-    config: &Config,
-    organisation: configdb_schema::Organisation,
-    git_url: String,
-    authority: &Authority,
-) -> Settings {
+fn settings(config: &Config, organisation: configdb_schema::Organisation, git_url: String) -> Settings {
     let git = GitAddress { own: git_url, external: config.git.external.url.clone() };
     Settings {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -527,7 +481,6 @@ fn settings(
         flux_away: Duration::from_secs(config.timing.flux_away_s),
         rate: Rate::per_minute(config.api.requests_per_minute),
         retry: (Duration::from_millis(config.timing.retry_first_ms), Duration::from_millis(config.timing.retry_max_ms)),
-        identity: Some(authority.identity()),
         realm: config.realm().map(str::to_owned),
         charts_commit: None,
         charts: None,

@@ -29,9 +29,6 @@ const FLUX_VERSION: &str = "2.7.5";
 /// Key of the record: last step.
 const STEP: &str = "step";
 
-/// Key of the record: the tear-down has begun, and nothing but its end ends it.
-const DELETING: &str = "deleting";
-
 /// Key of the record: where the cluster stays in repositories of charts, as its repository was set up with.
 const PINS: &str = "pins";
 
@@ -187,6 +184,8 @@ pub struct Facts<'a> {
     pub repository: Repository,
     /// What its principals are.
     pub principals: Principals,
+    /// It has a certificate that Identity has not revoked.
+    pub has_certificate: bool,
     /// What is left at its edge.
     pub edge: Edge,
 }
@@ -228,16 +227,10 @@ pub fn step(record: &EdgeClusterSetup) -> SetupStep {
     }
 }
 
-/// Whether the tear-down of a record has begun.
-#[must_use]
-pub fn is_deleting(record: &EdgeClusterSetup) -> bool {
-    record.extra.get(DELETING).and_then(Value::as_bool) == Some(true)
-}
-
 /// Whether the repository was set up for exactly this configuration: nothing else has been wanted on this cluster since.
 #[must_use]
 pub fn is_set_up_for(record: &EdgeClusterSetup, config: &EdgeCluster, pins: &BTreeMap<Uuid, GitRef>) -> bool {
-    !is_deleting(record) && record.ready == Some(true) && is_recorded(record, config, pins)
+    !record.is_deleting() && record.ready == Some(true) && is_recorded(record, config, pins)
 }
 
 fn is_recorded(record: &EdgeClusterSetup, config: &EdgeCluster, pins: &BTreeMap<Uuid, GitRef>) -> bool {
@@ -247,11 +240,6 @@ fn is_recorded(record: &EdgeClusterSetup, config: &EdgeCluster, pins: &BTreeMap<
 /// None: there are none.
 fn pins_json(pins: &BTreeMap<Uuid, GitRef>) -> Option<Value> {
     (!pins.is_empty()).then(|| serde_json::to_value(pins).unwrap_or_default())
-}
-
-/// Marks a record: its tear-down has begun.
-pub fn mark_deleting(record: &mut EdgeClusterSetup) {
-    record.extra.insert(DELETING.to_owned(), Value::Bool(true));
 }
 
 /// Decides.
@@ -272,7 +260,7 @@ pub fn decide(facts: &Facts<'_>) -> Decision {
         None => None,
     };
     match (&facts.config, record) {
-        (Some(config), record) if !record.is_some_and(is_deleting) => set_up(facts, config, record),
+        (Some(config), record) if !record.is_some_and(EdgeClusterSetup::is_deleting) => set_up(facts, config, record),
         (None, None) if facts.object_exists => {
             Decision { state: None, step: SetupStep::None, reason: None, action: None }
         }
@@ -422,11 +410,11 @@ fn next_step(
 /// `config_is_back`: the cluster was created again and waits for the end of this.
 fn tear_down(facts: &Facts<'_>, config_is_back: bool, record: Option<&EdgeClusterSetup>) -> Decision {
     let tear_down = TearDown { facts, config_is_back, record, recorded: record.map(step).unwrap_or_default() };
-    if let Some(record) = record.filter(|record| !is_deleting(record) && facts.object_exists) {
+    if let Some(record) = record.filter(|record| !record.is_deleting() && facts.object_exists) {
         let mut next = at(record, SetupStep::TearDown);
         next.ready = Some(false);
         next.error = None;
-        mark_deleting(&mut next);
+        next.mark_deleting();
         return tear_down.go_on(record_only(facts, &next));
     }
     let stages = [
@@ -438,6 +426,10 @@ fn tear_down(facts: &Facts<'_>, config_is_back: bool, record: Option<&EdgeCluste
     ];
     if let Some(decision) = stages.into_iter().find_map(|stage| stage(&tear_down)) {
         return decision;
+    }
+    if facts.object_exists && record.is_some() && facts.has_certificate {
+        // By the record Identity sees that the cluster is being torn down. A cluster that is created again must not have the certificates of the former one.
+        return tear_down.wait("waiting for Identity to revoke the cluster's certificates".to_owned());
     }
     if facts.object_exists && (record.is_some() || facts.has_status) {
         let write = if_unchanged(facts, request(facts.cluster));

@@ -24,7 +24,7 @@ use configdb_contract::configdb_node;
 use configdb_schema::{Organisation, known};
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::host::{HostEvent, HostRequest};
-use sparkplug::{EdgeNodeDescriptor, Metric, Now, TypedMetrics};
+use sparkplug::{Metric, Now, TypedMetrics};
 use uuid::Uuid;
 
 use crate::controllers::Pacing;
@@ -34,10 +34,9 @@ use crate::controllers::attestation_policy::AttestationPolicyController;
 use crate::controllers::bootstrap_grants::BootstrapGrantsController;
 use crate::controllers::cluster_repositories::{self, ClusterRepositoriesController};
 use crate::controllers::deployments::DeploymentsController;
-use crate::controllers::enrolment::EnrolmentController;
 use crate::controllers::flux_sources::FluxSourcesController;
+use crate::controllers::logins::LoginsController;
 use crate::controllers::principals::PrincipalsController;
-use crate::controllers::revocation_lists::RevocationListsController;
 use crate::controllers::setups::SetupsController;
 use crate::controllers::shared_repositories::{self, SharedRepositoriesController};
 use crate::devices::ClusterDevices;
@@ -47,8 +46,6 @@ use crate::requests::{Output, Requests};
 use crate::{cluster_repo, render};
 use access::rate::Rate;
 use cluster::Cluster;
-
-pub use crate::controllers::enrolment::Identity;
 
 /// What the state goes by.
 #[derive(Debug, Clone)]
@@ -69,8 +66,6 @@ pub struct Settings {
     pub rate: Rate,
     /// First and longest wait before something that failed or was not answered is tried again.
     pub retry: (Duration, Duration),
-    /// What clusters are enrolled with; None: none is.
-    pub identity: Option<Identity>,
     /// Realm of the site's KDC; None: it has none, or keeps principals by itself.
     pub realm: Option<String>,
     /// Commit that the repository of shared charts is at, hexadecimal; None: not known.
@@ -111,10 +106,9 @@ pub struct ClusterManager {
     attestation_policy: AttestationPolicyController,
     bootstrap_grants: BootstrapGrantsController,
     deployments: DeploymentsController,
-    enrolment: EnrolmentController,
     flux_sources: FluxSourcesController,
+    logins: LoginsController,
     principals: PrincipalsController,
-    revocation_lists: RevocationListsController,
     setups: SetupsController,
     shared: SharedRepositoriesController,
     clusters: BTreeMap<Uuid, Cluster>,
@@ -142,7 +136,9 @@ impl ClusterManager {
             bootstrap_script: names::SCRIPT_SHIPPED.to_owned(),
             ..NodeMetrics::default()
         };
-        let effects = vec![Effect::Host(HostRequest::Expect { node: configdb.clone() })];
+        let fleet = FleetView::new(settings.organisation.clone(), settings.away);
+        let expected = [configdb.clone(), fleet.identity().node().clone()];
+        let effects = expected.map(|node| Effect::Host(HostRequest::Expect { node })).into();
         let pacing = Pacing { retry: settings.retry, seed };
         let shared = shared_repositories::Settings {
             git_url: settings.cluster.git.own.clone(),
@@ -159,16 +155,15 @@ impl ClusterManager {
         let repositories =
             cluster_repositories::Settings { cluster: settings.cluster.clone(), flux_away: settings.flux_away, pacing };
         Self {
-            fleet: FleetView::new(settings.organisation.clone(), settings.away),
+            fleet,
             accounts: AccountsController::new(settings.realm.clone(), pacing),
             api: ApiController::new(api),
             attestation_policy: AttestationPolicyController::new(pacing),
             bootstrap_grants: BootstrapGrantsController::new(settings.cluster.git.own.clone()),
             deployments: DeploymentsController::new(settings.deployment.clone(), pacing),
-            enrolment: EnrolmentController::new(settings.identity.clone()),
             flux_sources: FluxSourcesController::new(pacing),
+            logins: LoginsController::default(),
             principals: PrincipalsController::new(settings.realm.clone(), pacing),
-            revocation_lists: RevocationListsController::new(settings.identity.is_some()),
             setups: SetupsController::new(pacing),
             shared: SharedRepositoriesController::new(shared, left.shared),
             clusters: BTreeMap::new(),
@@ -230,11 +225,11 @@ impl ClusterManager {
                 self.principals.on_result(result, now);
             }
             Event::Shared(result) => self.on_shared_result(result, now),
-            Event::Revocations(report) => {
-                if matches!(report.written, Some(Err(_))) {
-                    self.enrolment.on_not_written(now);
+            Event::LoginSealed(result) => {
+                if result.sealed.is_ok() {
+                    self.dirty.insert(result.cluster);
                 }
-                self.revocation_lists.on_report(report);
+                self.logins.on_result(result);
             }
             Event::DeadlineReached => {
                 self.requests.on_deadline(now);
@@ -247,9 +242,6 @@ impl ClusterManager {
         }
         self.effects.extend(self.shared.reconcile(&self.fleet, now));
         self.run_controllers(now);
-        self.effects.extend(self.enrolment.publish_revocations(&self.fleet, now));
-        self.effects.extend(self.revocation_lists.reconcile(now));
-        self.revocation_lists.report(&mut self.totals, now);
         self.publish_totals();
     }
 
@@ -258,8 +250,7 @@ impl ClusterManager {
     pub fn next_deadline(&self) -> Option<Duration> {
         let cluster = self.deadlines.first().map(|(at, _)| *at);
         let shared = self.shared.next_deadline(&self.fleet);
-        let lists = self.revocation_lists.next_deadline();
-        let own = [self.requests.next_deadline(), self.enrolment.next_deadline(), shared, lists];
+        let own = [self.requests.next_deadline(), shared];
         cluster.into_iter().chain(own.into_iter().flatten()).min()
     }
 
@@ -284,6 +275,9 @@ impl ClusterManager {
             self.effects.extend(self.api.answer_tokens(now));
         }
         self.take_writer_outputs(now);
+        if self.fleet.on_identity_event(event) {
+            self.dirty.extend(self.clusters.keys());
+        }
         if let Some(node) = event.node() {
             match node.edge_node.as_str() {
                 edge_sync_contract::names::EDGE_NODE_ID => {
@@ -298,12 +292,7 @@ impl ClusterManager {
                     let affected = self.fleet.on_keys_event(node, event);
                     self.on_affected(affected);
                 }
-                enrolment_protocol::metrics::RENEWAL_NODE => self.on_renewal_event(node, event),
-                _ => {
-                    if let Some(uuid) = enrolment_protocol::metrics::cluster_of(&self.settings.organisation, node) {
-                        self.on_enrol_event(uuid, node, event);
-                    }
-                }
+                _ => {}
             }
         }
     }
@@ -329,22 +318,6 @@ impl ClusterManager {
     fn on_affected(&mut self, affected: Affected) {
         affected.accounts.iter().for_each(|cluster| self.accounts.mark(*cluster));
         self.dirty.extend(affected.clusters);
-    }
-
-    /// Takes an event of the node by which a cluster in its own group asks for renewal.
-    fn on_renewal_event(&mut self, node: &EdgeNodeDescriptor, event: &HostEvent) {
-        let Some(name) = self.settings.organisation.cluster_of_group(node.group.as_str()) else { return };
-        // Where two clusters claim one name, it is the request that says whose it is.
-        for uuid in self.fleet.claimants(name.as_str()) {
-            self.on_enrol_event(uuid, node, event);
-        }
-    }
-
-    fn on_enrol_event(&mut self, uuid: Uuid, node: &EdgeNodeDescriptor, event: &HostEvent) {
-        let is_known = self.clusters.contains_key(&uuid);
-        let (is_due, effect) = self.enrolment.on_event(uuid, is_known, node, event);
-        self.dirty.extend(is_due.then_some(uuid));
-        self.effects.extend(effect);
     }
 
     /// Takes the site's own bootstrap script over; the node says which one is in use, and why.

@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
 mod api;
-mod authority;
 mod bootstrap_http;
 mod external;
 mod fuzz_seeds;

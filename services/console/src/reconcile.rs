@@ -1,4 +1,4 @@
-//! Whose births the console needs: ConfigDB and the cluster manager always, the services of a cluster once the cluster manager says that they live.
+//! Whose births the console needs: ConfigDB, the cluster manager and Identity always, the services of a cluster once the cluster manager says that they live.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,8 @@ use sparkplug::EdgeNodeDescriptor;
 #[must_use]
 pub fn expected(fleet: &Fleet) -> BTreeSet<EdgeNodeDescriptor> {
     let central = fleet.organisation().central_group();
-    let mut nodes: BTreeSet<EdgeNodeDescriptor> = [fleet.config.node().clone(), fleet.manager.node().clone()].into();
+    let mut nodes: BTreeSet<EdgeNodeDescriptor> =
+        [fleet.config.node(), fleet.manager.node(), fleet.identity.node()].map(Clone::clone).into();
     nodes.extend(EdgeNodeDescriptor::parse(&central, address::MONITOR_NODE));
     for (_, cluster) in fleet.manager.clusters() {
         let Ok(name) = ClusterName::new(cluster.name.clone()) else { continue };
@@ -75,11 +76,11 @@ mod tests {
     fn the_services_of_a_cluster_are_expected_once_the_manager_says_that_they_live() {
         let mut bench = Bench::new();
         bench.cluster(CLUSTER, NAME, |_| {});
-        assert_eq!(expected(&bench.fleet).len(), 3);
+        assert_eq!(expected(&bench.fleet).len(), 4);
         bench.cluster(CLUSTER, NAME, |device| (device.sync_alive, device.join.alive) = (true, true));
         let nodes = expected(&bench.fleet);
         let join = EdgeNodeDescriptor::parse("ACME-Paint_Shop", address::JOIN_NODE).unwrap();
-        assert!(nodes.len() == 6 && nodes.contains(&join), "{nodes:?}");
+        assert!(nodes.len() == 7 && nodes.contains(&join), "{nodes:?}");
     }
 
     #[test]

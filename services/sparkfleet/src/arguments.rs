@@ -98,6 +98,8 @@ pub enum Command {
     ConfigDb(ConfigDbArguments),
     /// Run the cluster manager and its git server against a broker
     ClusterManager(ServiceArguments),
+    /// Run Identity, the certificate authority of the clusters, against a broker
+    Identity(ServiceArguments),
     /// Run an edge sync on an edge cluster
     EdgeSync(ServiceArguments),
     /// Run an edge monitor on an edge cluster, or the central monitor
@@ -109,7 +111,7 @@ pub enum Command {
     /// Run the keeper of Kerberos keys on an edge cluster
     #[cfg(feature = "kerberos")]
     KrbKeys(ServiceArguments),
-    /// Enrol this edge cluster: ask the cluster manager for its certificate by a one-time token, and write the Secrets of it
+    /// Enrol this edge cluster: ask Identity for its certificate by a one-time token, and write the Secrets of it
     Enrol(Box<EnrolArguments>),
     /// Run one simulated edge cluster against a broker
     SimulateCluster(SimulateArguments),
@@ -182,7 +184,7 @@ pub struct EnrolArguments {
     /// File with the one-time token
     #[arg(long, env = "SPARKFLEET_ENROL_TOKEN_FILE")]
     pub token_file: PathBuf,
-    /// Public enrolment key of the cluster manager, base64url
+    /// Public enrolment key of Identity, base64url
     #[arg(long, env = "SPARKFLEET_ENROL_MANAGER_KEY")]
     pub manager_key: String,
     /// How long to ask

@@ -57,14 +57,14 @@ pub async fn run(arguments: EnrolArguments) -> anyhow::Result<()> {
     let node = metrics::node(&organisation, arguments.cluster).map_err(|error| unusable(error.into()))?;
     let mut exchange =
         Exchange::start(request, node, &mqtt).map_err(|error| unusable(anyhow::Error::new(error).context("MQTT")))?;
-    tracing::info!(name, cluster_id = %arguments.cluster, "asking the cluster manager");
+    tracing::info!(name, cluster_id = %arguments.cluster, "asking Identity");
     let answer = tokio::select! {
         answer = ask(&mut exchange, arguments.timeout) => answer,
         () = shutdown.wait() => Err(exit::with_code(exit::INTERRUPTED, anyhow!("interrupted; run it again"))),
     };
     let ended = match answer {
         Ok(Ok(grant)) => enter(&secrets, &keys, &token, &grant, &manager_key, &ca).await,
-        Ok(Err(refusal)) => Err(anyhow!("the cluster manager refuses the enrolment of {name}: {refusal}")),
+        Ok(Err(refusal)) => Err(anyhow!("Identity refuses the enrolment of {name}: {refusal}")),
         Err(error) => Err(error),
     };
     exchange.end(if ended.is_ok() { "enrolled" } else { "refused" }).await;

@@ -6,7 +6,7 @@ use clap::Args;
 use configdb_schema::address::SERVICES;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use service_runtime::config::{ConfigKey, ConfigTable as _};
+use service_runtime::config::{ConfigError, ConfigKey, ConfigTable as _};
 use service_runtime::health::Health;
 use service_runtime::keys;
 use service_runtime::service::ServiceConfig;
@@ -50,7 +50,39 @@ pub async fn configdb(arguments: &ConfigDbArguments) -> anyhow::Result<()> {
 /// # Errors
 /// As documented for the exit codes.
 pub async fn cluster_manager(arguments: &ServiceArguments) -> anyhow::Result<()> {
-    start("cluster-manager", arguments, cluster_manager::run).await
+    check_moved_variables(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()))?;
+    let ended = start("cluster-manager", arguments, cluster_manager::run).await;
+    ended.map_err(|error| {
+        let moved = match error.downcast_ref() {
+            Some(ConfigError::UnknownKey { key, .. }) => cluster_manager::config::moved(key),
+            _ => None,
+        };
+        match moved {
+            Some(moved) => exit::with_code(exit::CONFIG, error.context(moved)),
+            None => error,
+        }
+    })
+}
+
+/// Variables of a cluster manager that was the certificate authority name the service Identity now, so that the cluster manager would not see them.
+///
+/// # Errors
+/// With [`exit::CONFIG`], naming the variable that has to be used.
+fn check_moved_variables(variables: impl Iterator<Item = String>) -> anyhow::Result<()> {
+    for variable in variables {
+        let Some(rest) = variable.strip_prefix("SPARKFLEET__IDENTITY__KERBEROS__") else { continue };
+        let error = anyhow::anyhow!("the environment variable {variable} is now SPARKFLEET__KERBEROS__{rest}");
+        return Err(exit::with_code(exit::CONFIG, error));
+    }
+    Ok(())
+}
+
+/// Runs Identity.
+///
+/// # Errors
+/// As documented for the exit codes.
+pub async fn identity(arguments: &ServiceArguments) -> anyhow::Result<()> {
+    start("identity", arguments, identity::run).await
 }
 
 /// Runs edge sync.
@@ -115,6 +147,7 @@ pub fn services() -> Vec<(&'static str, Vec<ConfigKey>)> {
     vec![
         ("configdb", configdb::Config::keys()),
         ("cluster-manager", cluster_manager::Config::keys()),
+        ("identity", identity::Config::keys()),
         ("edge-sync", edge_sync::Config::keys()),
         ("edge-monitor", edge_monitor::Config::keys()),
         ("join-service", join_service::Config::keys()),
@@ -137,6 +170,16 @@ pub fn keys_help(keys: &[ConfigKey]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_variable_that_is_called_otherwise_now_is_not_passed_over() {
+        let check = |variable: &str| check_moved_variables(std::iter::once(variable.to_owned()));
+        let error = check("SPARKFLEET__IDENTITY__KERBEROS__REALM").unwrap_err();
+        assert_eq!(exit::code_of(&error), exit::CONFIG);
+        assert!(error.to_string().ends_with("is now SPARKFLEET__KERBEROS__REALM"), "{error}");
+        // It is Identity's, and the environment may be shared.
+        check("SPARKFLEET__IDENTITY__LIFETIME_S").unwrap();
+    }
 
     /// An environment that several services share names each of them; a name that is not known would be taken for a key.
     #[test]

@@ -123,6 +123,7 @@ impl Factory {
             ..configdb::Config::default()
         };
         spawn(&mut services, "configdb", configdb::run(configdb, central.clone(), health.clone()));
+        let identity = identity_config(arguments, &reach, &manager_state)?;
         let manager = cluster_manager::Config {
             organisation: organisation.clone(),
             state_dir: manager_state.clone().into(),
@@ -138,6 +139,7 @@ impl Factory {
         let charts = crate::charts::shipped();
         let running = cluster_manager::run_with_charts(manager, charts, central.clone(), health.clone());
         spawn(&mut services, "cluster manager", running);
+        spawn(&mut services, "identity", identity::run(identity, central.clone(), health.clone()));
         let monitor = edge_monitor::Config {
             organisation: organisation.clone(),
             mode: edge_monitor::config::Mode::Central,
@@ -209,6 +211,24 @@ impl Factory {
             broker.stop().await;
         }
     }
+}
+
+/// Identity's configuration. The keys of a factory whose cluster manager had them are moved to where Identity looks for them.
+fn identity_config(arguments: &UpArguments, reach: &Reach, manager_state: &Path) -> anyhow::Result<identity::Config> {
+    let state_dir = arguments.data_dir.join("identity");
+    let (before, now) = (manager_state.join("identity"), state_dir.join("identity"));
+    if before.exists() && !now.exists() {
+        StateDir::from(state_dir.as_path()).create().context("--data-dir")?;
+        std::fs::rename(&before, &now)
+            .with_context(|| format!("cannot move {} to {}", before.display(), now.display()))
+            .map_err(|error| exit::with_code(exit::CONFIG, error))?;
+    }
+    Ok(identity::Config {
+        organisation: arguments.organisation.clone(),
+        state_dir: state_dir.into(),
+        mqtt: reach.login(&Principal::Identity)?,
+        ..identity::Config::default()
+    })
 }
 
 fn console_config(arguments: &UpArguments, reach: &Reach) -> anyhow::Result<console::Config> {

@@ -1,4 +1,4 @@
-//! The central services as processes of their own: ConfigDB, cluster manager and central monitor, each with a configuration file, a state directory and a log.
+//! The central services as processes of their own: ConfigDB, cluster manager, Identity and central monitor, each with a configuration file, a state directory and a log.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use crate::wait;
 pub const ORGANISATION: &str = "ACME";
 
 /// Names of the central services, as the program calls them.
-pub const SERVICES: [&str; 3] = ["configdb", "cluster-manager", "edge-monitor"];
+pub const SERVICES: [&str; 4] = ["configdb", "cluster-manager", "identity", "edge-monitor"];
 
 /// Running central services.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub struct CentralServices {
 }
 
 impl CentralServices {
-    /// Starts all three against a broker; the git server listens on `git`.
+    /// Starts all of them against a broker; the git server listens on `git`.
     ///
     /// # Panics
     /// One of them cannot be started.
@@ -54,10 +54,14 @@ impl CentralServices {
              [edge]\n{edge}\n[bootstrap]\nflux = \"{}\"\n{bootstrap}\n",
             flux.display()
         );
-        let own = [("configdb", String::new()), ("cluster-manager", manager), ("edge-monitor", String::new())];
-        for (service, text) in own {
-            let head = if service == "edge-monitor" { "mode = \"central\"\n" } else { "" };
-            central.processes.insert(service_process(service, head, &text, broker, central.directory.path()));
+        for service in SERVICES {
+            let text = if service == "cluster-manager" { &*manager } else { "" };
+            let head = match service {
+                "edge-monitor" => "mode = \"central\"\n",
+                "identity" => "retry_first_ms = 200\nretry_max_ms = 2000\n",
+                _ => "",
+            };
+            central.processes.insert(service_process(service, head, text, broker, central.directory.path()));
         }
         central
     }

@@ -1,4 +1,4 @@
-//! A Mosquitto with the shipped ACL that asks for client certificates, and central services on it whose cluster manager is the site's certificate authority.
+//! A Mosquitto with the shipped ACL that asks for client certificates, and central services on it whose Identity is the site's certificate authority.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::fs;
@@ -18,8 +18,14 @@ use crate::mosquitto::Mosquitto;
 use crate::process::Processes;
 
 /// The users that have a certificate of the fleet; a user is named by its group.
-pub const USERS: [&str; 5] =
-    ["ACME-Central", "ACME-Central-Operator", "ACME-Paint_Shop", "ACME-Paint_Shop-Join", "ACME-Weld_Shop"];
+pub const USERS: [&str; 6] = [
+    "ACME-Central",
+    "ACME-Central-Identity",
+    "ACME-Central-Operator",
+    "ACME-Paint_Shop",
+    "ACME-Paint_Shop-Join",
+    "ACME-Weld_Shop",
+];
 
 /// The user that only reads, and the id under which it publishes STATE.
 pub const VIEWER: &str = "ACME-Central-Viewer";
@@ -44,7 +50,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// Starts it, with certificates that live as long as the cluster manager has them by default.
+    /// Starts it, with certificates that live as long as Identity has them by default.
     ///
     /// # Panics
     /// A program cannot be started; so do all other functions here.
@@ -70,25 +76,31 @@ impl Site {
         let site = Self { server, directory, processes: Processes::default(), cli, git: free_port() };
         let at = |name: &str| site.server.directory().join(name).display().to_string();
         let identity = format!(
-            "[identity]\n{identity}authority_cert_file = \"{}\"\nauthority_key_file = \"{}\"\n",
+            "{identity}authority_cert_file = \"{}\"\nauthority_key_file = \"{}\"\n",
             at("sparkfleet-ca.pem"),
             at("ca.key")
         );
         site.run("configdb", "ACME-Central", "", site.server.directory());
-        let tables = format!("{identity}[git]\nlisten = \"{}\"\n{}", site.git, tables(&site));
+        let tables = format!("[git]\nlisten = \"{}\"\n{}", site.git, tables(&site));
         site.run("cluster-manager", "ACME-Central", &tables, site.server.directory());
+        site.run_with("identity", "ACME-Central-Identity", (&identity, ""), site.server.directory());
         site
     }
 
     /// Starts a service with the certificate `name` in `directory`.
     pub fn run(&self, service: &str, name: &str, tables: &str, directory: &Path) {
+        let head = if service == "edge-sync" { "simulated = true\n" } else { "" };
+        self.run_with(service, name, (head, tables), directory);
+    }
+
+    /// The same, with keys before the first table.
+    pub fn run_with(&self, service: &str, name: &str, (head, tables): (&str, &str), directory: &Path) {
         let folder = self.directory.path().join(name);
         fs::create_dir_all(&folder).unwrap();
         let url = format!("mqtts://localhost:{}", self.server.address().port());
         let mut environment = files("SPARKFLEET__MQTT__", directory, name);
         environment.push(("SPARKFLEET__MQTT__SERVERS".to_owned(), url));
         let environment: Vec<(&str, &str)> = environment.iter().map(|(key, value)| (&**key, &**value)).collect();
-        let head = if service == "edge-sync" { "simulated = true\n" } else { "" };
         let address = self.server.address();
         self.processes.insert(service_process_with(service, head, tables, address, &folder, &environment));
     }
@@ -109,9 +121,9 @@ impl Site {
         self.directory.path().join("ACME-Central").join(service)
     }
 
-    /// The manager's directory of identities.
+    /// A file of the authority.
     pub fn identity(&self, file: &str) -> PathBuf {
-        self.state_dir("cluster-manager").join("identity").join(file)
+        self.directory.path().join("ACME-Central-Identity").join("identity").join("identity").join(file)
     }
 
     /// Whether the list of revoked certificates has that serial number, in upper case.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use configdb::store::{Commit, MemoryStore};
+use identity::issued::Issued;
 use sparkplug::BdSeq;
 use sparkplug::replication::Point;
 use uuid::Uuid;
@@ -39,6 +40,8 @@ pub enum CommitError {
 struct Content {
     /// bdSeq of the next session, and those that were stored before.
     bd_seqs: Vec<BdSeq>,
+    /// What Identity has issued.
+    issued: BTreeMap<Uuid, Issued>,
     store: Option<MemoryStore>,
     identity: Uuid,
     fault: Option<DiskFault>,
@@ -95,6 +98,17 @@ impl Disk {
         let mut content = self.lock();
         let kept = content.bd_seqs.len().saturating_sub(sessions);
         content.bd_seqs.truncate(kept);
+    }
+
+    /// What Identity has issued.
+    #[must_use]
+    pub fn issued(&self) -> BTreeMap<Uuid, Issued> {
+        self.lock().issued.clone()
+    }
+
+    /// Identity has issued something.
+    pub fn remember(&self, issued: BTreeMap<Uuid, Issued>) {
+        self.lock().issued.extend(issued);
     }
 
     /// The database.

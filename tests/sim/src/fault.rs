@@ -183,6 +183,9 @@ impl World {
         let disk = if role == Role::ConfigDb {
             self.checks.had_two_stores = true;
             Disk::with_store(crate::run::fresh_store().copy(Uuid::from_u128(self.random.wide())))
+        } else if let Some(first) = self.process_of(&role).filter(|_| role == Role::Identity) {
+            // With other keys than ConfigDB names, it would do nothing.
+            self.processes[&first].disk.clone()
         } else {
             Disk::default()
         };

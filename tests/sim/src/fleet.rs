@@ -44,6 +44,8 @@ pub enum Role {
     ConfigDb,
     /// The cluster manager.
     ClusterManager,
+    /// Identity.
+    Identity,
     /// The central monitor.
     Central,
     /// Edge sync of a cluster.
@@ -84,7 +86,12 @@ impl Role {
             | Self::Host(cluster, _)
             | Self::Enrolling(cluster, _)
             | Self::Agent { cluster, .. } => Some(*cluster),
-            Self::ConfigDb | Self::ClusterManager | Self::Central | Self::Operator | Self::Observer => None,
+            Self::ConfigDb
+            | Self::ClusterManager
+            | Self::Identity
+            | Self::Central
+            | Self::Operator
+            | Self::Observer => None,
         }
     }
 
@@ -100,6 +107,7 @@ impl fmt::Display for Role {
         match self {
             Self::ConfigDb => f.write_str("configdb"),
             Self::ClusterManager => f.write_str("cluster-manager"),
+            Self::Identity => f.write_str("identity"),
             Self::Central => f.write_str("central-monitor"),
             Self::Sync(ClusterId(n)) => write!(f, "sync-{n}"),
             Self::Monitor(ClusterId(n)) => write!(f, "monitor-{n}"),
@@ -137,6 +145,7 @@ pub fn boot(role: &Role, disk: &Disk, world: &World, seed: u64, now: Now) -> Boo
     match role {
         Role::ConfigDb => config_db::boot(disk, world.mutation, seed, now),
         Role::ClusterManager => boot_manager(world, seed, now),
+        Role::Identity => enrolment::boot_identity(disk, seed, now),
         Role::Central => boot_monitor(Scope::Central { organisation: organisation() }, seed),
         Role::Sync(cluster) => boot_sync(&world.clusters[cluster], seed, now),
         Role::Monitor(cluster) => {
@@ -200,7 +209,6 @@ fn boot_manager(world: &World, seed: u64, now: Now) -> Boot {
         flux_away: Duration::from_secs(600),
         rate: Rate::per_minute(300),
         retry: (Duration::from_secs(1), Duration::from_secs(60)),
-        identity: world.with_joins.then(enrolment::identity),
         realm: None,
         charts_commit: Some(format!("{:040x}", 1)),
         charts: None,
@@ -213,13 +221,28 @@ fn boot_manager(world: &World, seed: u64, now: Now) -> Boot {
     let host = cluster_manager::adapters::sparkplug::host_config(&organisation).expect("ACME is a name");
     let config = EdgeNodeConfig { seed, ..cluster_manager::adapters::sparkplug::node_config(node) };
     let node = (config, state.node_metrics());
-    let actions = manager_actions(&mut state);
+    let actions = manager_actions(&mut state, now);
     Boot { program: Box::new(state), node: Some(node), host: Some(HostConfig { seed: seed ^ 1, ..host }), actions }
 }
 
-fn manager_actions(state: &mut ClusterManager) -> Vec<Action> {
-    let effects = state.poll_effects().into_iter();
+fn manager_actions(state: &mut ClusterManager, now: Now) -> Vec<Action> {
+    let mut effects = Vec::new();
+    loop {
+        let next = state.poll_effects();
+        if next.is_empty() {
+            break;
+        }
+        for effect in next {
+            match effect {
+                ManagerEffect::SealLogin { cluster, key } => {
+                    state.on_event(ManagerEvent::LoginSealed(enrolment::seal_login(cluster, key)), now);
+                }
+                other => effects.push(other),
+            }
+        }
+    }
     effects
+        .into_iter()
         .filter_map(|effect| match effect {
             ManagerEffect::Host(request) => Some(Action::Host(request)),
             ManagerEffect::Node(update) => Some(Action::Node(update)),
@@ -228,9 +251,7 @@ fn manager_actions(state: &mut ClusterManager) -> Vec<Action> {
             ManagerEffect::Record(_) => None,
             // No one fetches a script here.
             ManagerEffect::BootstrapGrant { .. } | ManagerEffect::Script(_) => None,
-            ManagerEffect::Enrol(order) => enrolment::answer(&order).map(Action::Host),
-            // No server reads the list.
-            ManagerEffect::Revocations { .. } | ManagerEffect::ReadRevocations => None,
+            ManagerEffect::SealLogin { .. } => unreachable!("it is sealed before"),
             // This site has no KDC.
             ManagerEffect::Principals(_) => None,
             ManagerEffect::Shared(_) => unreachable!("that of the charts is the only shared repository"),
@@ -251,7 +272,7 @@ impl Program for ClusterManager {
             Input::Sync(_) | Input::Monitor(_) | Input::Join(_) | Input::Person(_) => return Vec::new(),
         };
         self.on_event(event, now);
-        manager_actions(self)
+        manager_actions(self, now)
     }
 
     fn next_deadline(&self) -> Option<Duration> {

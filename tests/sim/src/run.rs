@@ -151,6 +151,9 @@ fn live(world: &mut World, plan: &Plan) -> Result<Duration, Violation> {
     for role in [Role::ClusterManager, Role::Central, Role::Operator, Role::Observer] {
         world.add_process(role, Disk::default());
     }
+    if world.with_joins {
+        world.add_process(Role::Identity, Disk::default());
+    }
     let quiet = world.random.millis(0..4_000);
     for n in 0..2 {
         let at = quiet + Duration::from_millis(n * 700);

@@ -104,6 +104,7 @@ fn services(fleet: &Fleet) -> Vec<ServiceRow> {
     vec![
         row("ConfigDB", fleet.config.is_complete(), Some(fleet.config.version().to_owned())),
         row("Cluster-Manager", fleet.manager.is_alive(), Some(fleet.manager.version().to_owned())),
+        row("Identity", fleet.identity.is_alive(), Some(fleet.identity.version().to_owned())),
         row("Monitor", fleet.is_central_monitor_alive(), monitor.map(|node| node.version.clone())),
     ]
 }

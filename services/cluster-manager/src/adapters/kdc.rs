@@ -54,7 +54,7 @@ impl Realm {
 
     #[cfg(feature = "kerberos")]
     async fn allow(&self, principals: &[String], allowed: bool) -> Result<(), String> {
-        let kdc = self.kdc.as_ref().ok_or("identity.kerberos.realm is not set")?;
+        let kdc = self.kdc.as_ref().ok_or("kerberos.realm is not set")?;
         for name in principals {
             let failed = |error: kerberos_client::KdcError| format!("{name}: {error}");
             let principal = name.parse().map_err(|error: kerberos_client::PrincipalError| error.to_string())?;
@@ -83,7 +83,7 @@ mod with_feature {
             krb5_conf: config.krb5_conf.clone(),
             timeout_s: config.timeout_s,
         };
-        client.validate().map_err(|error| anyhow::anyhow!("identity.kerberos.{error}"))?;
+        client.validate().map_err(|error| anyhow::anyhow!("kerberos.{error}"))?;
         Kdc::open(client, &state_dir.join("kerberos")).map(Some).context("state_dir: kerberos")
     }
 

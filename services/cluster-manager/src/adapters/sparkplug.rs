@@ -1,10 +1,11 @@
-//! Sparkplug: the two sessions of the cluster manager. As Edge Node it is `<ORG>-Central/Cluster-Manager`; as Host Application it subscribes to ConfigDB, Sync, Join and Keys of every cluster, and clusters that enrol.
+//! Sparkplug: the two sessions of the cluster manager. As Edge Node it is `<ORG>-Central/Cluster-Manager`; as Host Application it subscribes to ConfigDB, Identity, and Sync, Join and Keys of every cluster.
 
 use std::path::Path;
 
 use configdb_contract::command::object_of;
 use configdb_contract::configdb_node;
 use configdb_schema::Organisation;
+use configdb_schema::address::IDENTITY_NODE;
 use sparkplug::edge_node::{EdgeNodeConfig, UpdateError};
 use sparkplug::host::{HostConfig, Interest, RebirthsForHosts};
 use sparkplug::session::QoS;
@@ -77,9 +78,8 @@ impl Sessions {
             | Effect::Shared(_)
             | Effect::Principals(_)
             | Effect::BootstrapGrant { .. }
-            | Effect::Script(_) => Ok(Some(effect)),
-            // The authority's work comes first; what it makes of it is a command.
-            Effect::Enrol(_) | Effect::Revocations { .. } | Effect::ReadRevocations => Ok(None),
+            | Effect::Script(_)
+            | Effect::SealLogin { .. } => Ok(Some(effect)),
         }
     }
 
@@ -103,7 +103,7 @@ pub fn node_config(descriptor: EdgeNodeDescriptor) -> EdgeNodeConfig {
     EdgeNodeConfig::for_one_speaker(descriptor)
 }
 
-/// The Host Application: ConfigDB, Sync, Join and Keys of every group, and clusters that enrol or renew their certificate.
+/// The Host Application: ConfigDB and Identity, and Sync, Join and Keys of every group.
 ///
 /// # Errors
 /// The organisation's name makes no host id.
@@ -115,12 +115,11 @@ pub fn host_config(organisation: &Organisation) -> Result<HostConfig, NameError>
         edge_sync_contract::names::EDGE_NODE_ID,
         join_service_contract::names::EDGE_NODE_ID,
         krb_keys_contract::names::EDGE_NODE_ID,
-        enrolment_protocol::metrics::RENEWAL_NODE,
     ];
     // A filter `a/#` also takes `a`: messages of the node and of its devices alike.
-    let configdb = format!("spBv1.0/{}/+/{}/#", configdb.group, configdb.edge_node);
-    let enrolling = format!("spBv1.0/{}/+/+/#", organisation.enrol_group());
-    let filters = [configdb, enrolling].into_iter().chain(edge.map(|node| format!("spBv1.0/+/+/{node}/#")));
+    let central =
+        [configdb.edge_node.as_str(), IDENTITY_NODE].map(|node| format!("spBv1.0/{}/+/{node}/#", configdb.group));
+    let filters = central.into_iter().chain(edge.map(|node| format!("spBv1.0/+/+/{node}/#")));
     // Births and data are published at QoS 0 and stay so; a will is published at QoS 1, and no death may be lost on the way.
     let filters = filters.map(|filter| (filter, QoS::AtLeastOnce)).collect();
     let interests = interests(organisation)?;
@@ -136,26 +135,30 @@ pub fn host_config(organisation: &Organisation) -> Result<HostConfig, NameError>
     })
 }
 
-/// What the contracts know. In the quarantine group every client may claim any id, so only clusters that are known become nodes there.
+/// What the contracts know.
 fn interests(organisation: &Organisation) -> Result<Vec<Interest>, NameError> {
     let configdb = configdb_node(organisation);
     let sync = EdgeNodeId::new(edge_sync_contract::names::EDGE_NODE_ID)?;
     let join = EdgeNodeId::new(join_service_contract::names::EDGE_NODE_ID)?;
     let keys = EdgeNodeId::new(krb_keys_contract::names::EDGE_NODE_ID)?;
-    let renewal = EdgeNodeId::new(enrolment_protocol::metrics::RENEWAL_NODE)?;
-    let enrolling = Interest {
+    let identity = EdgeNodeId::new(IDENTITY_NODE)?;
+    // A node of that id in a cluster's group is one that renews its certificate.
+    let group = Some(configdb.group.clone());
+    let identity = Interest { group, ..Interest::in_edge_node(identity, |_| false) };
+    // In the quarantine group every client may claim any id. No one there concerns the manager.
+    let quarantine = Interest {
         group: Some(GroupId::new(organisation.enrol_group())?),
         edge_node: None,
         allowed_only: true,
         device: |_| false,
     };
     Ok(vec![
-        enrolling,
+        quarantine,
         Interest::in_edge_node(configdb.edge_node, |device| object_of(device).is_some()),
         Interest::in_edge_node(sync, |device| edge_sync_contract::SyncDevice::parse(device).is_some()),
         Interest::in_edge_node(join, |device| join_service_contract::names::host_of(device).is_some()),
         Interest::in_edge_node(keys, |device| krb_keys_contract::names::resource_of(device).is_some()),
-        Interest::in_edge_node(renewal, |_| false),
+        identity,
     ])
 }
 
@@ -193,7 +196,8 @@ mod tests {
             ("ACME-Alpha", "Sync", true),
             ("ACME-Alpha", "Join", true),
             ("ACME-Alpha", "Keys", true),
-            ("ACME-Alpha", "Identity", true),
+            ("ACME-Alpha", "Identity", false),
+            ("ACME-Central", "Identity", true),
             ("ACME-Central", "ConfigDB", true),
             ("ACME-Enrol", uuid.as_str(), false),
             ("ACME-Enrol", "Sync", false),

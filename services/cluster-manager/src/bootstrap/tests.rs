@@ -137,7 +137,7 @@ fn the_line_gives_curl_the_token_on_standard_input_and_its_arguments_hold_none()
     let (arguments, input) = said.split_once(", input ").unwrap();
     assert_eq!(
         arguments,
-        "arguments -fsS -K - https://central.example/it's/bootstrap/00000000-0000-0000-0000-000000000007"
+        "arguments -fsS --retry 10 --retry-delay 2 --retry-connrefused -K - https://central.example/it's/bootstrap/00000000-0000-0000-0000-000000000007"
     );
     assert_eq!(input, format!("header = ~Authorization: Bearer {}~", token.expose()));
 }

@@ -10,11 +10,11 @@ use configdb_schema::Document;
 use configdb_schema::document::{EdgeClusterEnrolment, EdgeClusterSetup};
 use uuid::Uuid;
 
-use super::enrolment::IdentityEntries;
 use crate::bootstrap::site::SiteScript;
 use crate::bootstrap::{BootstrapGrant, OfferedToken, ScriptValues};
 use crate::event::Effect;
 use crate::fleet::FleetView;
+use crate::identity::IdentityEntries;
 
 /// The scripts of all clusters.
 #[derive(Debug)]

@@ -15,9 +15,9 @@ use configdb_schema::{Document, known};
 use sparkplug::Now;
 use uuid::Uuid;
 
-use super::enrolment::IdentityEntries;
 use super::{Pacing, Wait};
 use crate::fleet::FleetView;
+use crate::identity::IdentityEntries;
 use crate::requests::Requests;
 use crate::setup::{self, Account, AccountObject, Decision, Facts, Principals, Repository, WantedRepository};
 use crate::status;
@@ -142,11 +142,6 @@ impl SetupsController {
         self.known.get(&uuid).is_some_and(|cluster| cluster.writes.is_over(now))
     }
 
-    /// Nothing is being written, and no failure is waited for.
-    pub fn may_write(&self, uuid: Uuid, now: Now) -> bool {
-        !self.is_writing(uuid) && self.is_due(uuid, now)
-    }
-
     /// Why the last request was refused.
     pub fn reason(&self, uuid: Uuid) -> Option<&str> {
         self.known.get(&uuid)?.writes.reason()
@@ -221,6 +216,7 @@ impl SetupsController {
             wanted,
             repository,
             principals,
+            has_certificate: entries.identity.has_certificate(),
             edge: fleet.edge_left(uuid, name, now),
         })
     }

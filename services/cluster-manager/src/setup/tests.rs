@@ -56,6 +56,7 @@ fn ready(organisation: &Organisation) -> Facts<'_> {
         wanted: Some(Ok(WantedRepository { self_link: "link".to_owned() })),
         repository: Repository::Written,
         principals: Principals::Off,
+        has_certificate: false,
         edge: Edge::Unknown,
     }
 }
@@ -163,11 +164,11 @@ fn a_cluster_that_was_never_published_is_torn_down_without_waiting_for_an_edge()
     let organisation = organisation();
     let mut young = record();
     young.self_link = None;
-    mark_deleting(&mut young);
+    young.mark_deleting();
     let facts = Facts { config: None, record: Some(Ok(young)), ..ready(&organisation) };
     assert!(decide(&facts).action.is_some());
     let mut published = record();
-    mark_deleting(&mut published);
+    published.mark_deleting();
     let facts = Facts { config: None, record: Some(Ok(published)), ..ready(&organisation) };
     let decision = decide(&facts);
     assert_eq!((decision.state, decision.action), (Some(SetupState::Deleting), None));
@@ -204,7 +205,7 @@ fn a_site_with_a_kdc_is_ready_when_the_principals_are_and_a_ready_cluster_stays_
 fn the_end_of_a_cluster_waits_until_its_principals_get_no_tickets() {
     let organisation = organisation();
     let mut record = record();
-    mark_deleting(&mut record);
+    record.mark_deleting();
     record.extra.insert(STEP.to_owned(), Value::from(SetupStep::EdgeEmptied.as_str()));
     let mut facts = Facts { config: None, record: Some(Ok(record)), ..ready(&organisation) };
     for principals in [Principals::Behind, Principals::Enabled] {
@@ -217,6 +218,22 @@ fn the_end_of_a_cluster_waits_until_its_principals_get_no_tickets() {
         facts.principals = principals;
         assert_eq!(writes(&decide(&facts)).len(), 2, "both accounts go");
     }
+}
+
+#[test]
+fn the_record_of_a_tear_down_stays_until_the_certificates_are_revoked() {
+    let organisation = organisation();
+    let mut record = record();
+    record.mark_deleting();
+    record.extra.insert(STEP.to_owned(), Value::from(SetupStep::RepositoryClosed.as_str()));
+    let mut facts = Facts { config: None, record: Some(Ok(record)), has_certificate: true, ..ready(&organisation) };
+    facts.accounts = [None, None];
+    (facts.address, facts.git_config, facts.member_of) = (None, None, BTreeSet::new());
+    let decision = decide(&facts);
+    assert_eq!((decision.state, decision.action), (Some(SetupState::Deleting), None));
+    assert_eq!(decision.reason.as_deref(), Some("waiting for Identity to revoke the cluster's certificates"));
+    facts.has_certificate = false;
+    assert_eq!(writes(&decide(&facts)).len(), 1, "the record goes");
 }
 
 #[test]

@@ -186,6 +186,7 @@ impl ClusterManager {
             namespace: spec.map(|spec| spec.namespace.clone()).unwrap_or_default(),
             setup: Setup { state, step: decision.step, reason, since },
             git_url: published.then(|| cluster_repo::url(&self.settings.cluster, &name)),
+            login: self.logins.get(uuid).cloned(),
             git_commit: self.repositories.commit(uuid).map(str::to_owned),
             sync_alive,
             sync_since,
@@ -232,7 +233,7 @@ impl ClusterManager {
         self.set_claims(uuid, BTreeSet::new());
         self.forget_edges(&names);
         let Some(cluster) = self.clusters.remove(&uuid) else { return };
-        self.effects.extend(self.enrolment.allow(&self.fleet, uuid, false));
+        self.logins.forget(uuid);
         self.dirty.extend(self.deployments.forget(uuid));
         self.fleet.set_pins(uuid, BTreeMap::new());
         self.dirty.extend(self.repositories.remove(uuid));

@@ -6,8 +6,8 @@ use std::collections::btree_map::Entry::Vacant;
 use cluster_manager_contract::SetupStep;
 use configdb_contract::{Change, Entry};
 use configdb_schema::document::{
-    AgentConfig, ApiToken, BootstrapScript, ChartRollout, EdgeAccount, EdgeCluster, EdgeClusterIdentity,
-    EdgeClusterRollout, EdgeClusterSetup, EdgeClusterStatus, EdgeDeployment, HelmChartTemplate,
+    AgentConfig, ApiToken, BootstrapScript, ChartRollout, EdgeAccount, EdgeCluster, EdgeClusterRollout,
+    EdgeClusterSetup, EdgeClusterStatus, EdgeDeployment, HelmChartTemplate,
 };
 use configdb_schema::{Document, known};
 use sparkplug::Now;
@@ -70,7 +70,6 @@ impl ClusterManager {
         let before = std::mem::take(&mut self.clusters);
         self.fleet.rebuild();
         self.api.forget_tokens();
-        self.enrolment.forget_entries();
         self.repositories.start_again();
         self.setups.clear();
         self.on_script(None);
@@ -138,7 +137,7 @@ impl ClusterManager {
         if setup::step(&record) == SetupStep::RepositoryClosed {
             return;
         }
-        setup::mark_deleting(&mut record);
+        record.mark_deleting();
         self.add_cluster(cluster);
         self.setups.set_orphan(cluster, record);
         self.claim(cluster);
@@ -161,8 +160,6 @@ impl ClusterManager {
                 Some(clusters) => self.dirty.extend(clusters),
                 None => self.dirty.extend(self.clusters.keys()),
             }
-        } else if slug == EdgeClusterIdentity::slug() {
-            self.enrolment.on_entry(object, old, new);
         } else if slug == EdgeClusterRollout::slug() {
             self.read_rollout(object);
         } else if slug == EdgeAccount::slug() {
@@ -194,7 +191,6 @@ impl ClusterManager {
             self.setups.add(uuid);
             self.repositories.add(uuid);
             self.read_rollout(uuid);
-            self.effects.extend(self.enrolment.allow(&self.fleet, uuid, true));
         }
     }
 

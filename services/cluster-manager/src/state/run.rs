@@ -13,7 +13,6 @@ use super::ClusterManager;
 use super::cluster::Published;
 use crate::controllers::cluster_repositories::Evaluated;
 use crate::controllers::deployments::{Outcome, Target};
-use crate::controllers::enrolment::{IdentityEntries, Served};
 use crate::controllers::flux_sources::Commits;
 use crate::controllers::setups::{ClusterEntries, Surroundings};
 use crate::rollout::Blocker;
@@ -62,12 +61,8 @@ impl ClusterManager {
         let published = read.recorded().is_some_and(|record| record.self_link.is_some());
         self.expect(uuid, name.as_deref().filter(|_| published));
         let deleting = matches!(state, SetupState::Deleting | SetupState::Waiting);
-        // A tear-down first makes the certificates void; otherwise only a cluster that is set up has any.
-        let recording = self.fleet.config().is_complete() && (deleting || state == SetupState::Ready) && {
-            let group = name.as_ref().map(|name| format!("{}-{name}", self.settings.organisation));
-            group.is_some_and(|group| self.enrol(uuid, &read.identity, &group, deleting, now))
-        };
-        if self.fleet.config().is_complete() && !recording {
+        self.effects.extend(self.logins.reconcile(&self.fleet, uuid, published && !deleting));
+        if self.fleet.config().is_complete() {
             self.act(uuid, &decision, &read, (name.as_deref(), blocker.is_some()), now);
         }
         self.serve_accounts(uuid, name.as_deref().filter(|_| published && !deleting), now);
@@ -98,22 +93,6 @@ impl ClusterManager {
         let (Some(record), Some(Ok(config))) = (read.recorded(), &read.config) else { return None };
         let is_set_up = setup::is_set_up_for(record, config, self.fleet.pins(uuid));
         self.repositories.blocker(uuid).filter(|_| is_set_up)
-    }
-
-    /// Brings the record of a cluster's identities up to date, or answers it. True: something is being recorded.
-    fn enrol(&mut self, uuid: Uuid, entries: &IdentityEntries, group: &str, gone: bool, now: Now) -> bool {
-        let may_write = self.setups.may_write(uuid, now);
-        match self.enrolment.serve(&self.fleet, uuid, entries, group, (gone, may_write), now) {
-            Served::Idle => false,
-            Served::Record(write) => {
-                self.submit(uuid, vec![*write], now);
-                true
-            }
-            Served::Answered(answer) => {
-                self.effects.push(answer);
-                false
-            }
-        }
     }
 
     fn answer_commands(&mut self, uuid: Uuid, is_ready: bool, now: Now) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cluster_manager_contract::{ClusterDevice, SetupStep};
+use cluster_manager_contract::{ClusterDevice, SealedLogin, SetupStep};
 use configdb_contract::command::{device_id, object_of};
 use configdb_contract::result::{Outcome, RequestResult};
 use configdb_contract::{Command, Mode, RegistrationChange, WriteRequest, entry};
@@ -18,7 +18,7 @@ use sparkplug::{BdSeq, DeviceId, EdgeNodeDescriptor, TypedMetrics};
 use std::sync::Arc;
 
 mod accounts;
-mod identity;
+mod logins;
 mod people;
 mod policy;
 mod principals;
@@ -29,10 +29,7 @@ mod shared_repositories;
 
 use super::*;
 use crate::bootstrap::{BootstrapGrant, OfferedToken};
-use crate::event::{
-    GitAction, GitOutcome, GitResult, GitWork, IssueCertificate, PrincipalsResult, PrincipalsWork, RevocationList,
-    RevocationsReport,
-};
+use crate::event::{GitAction, GitOutcome, GitResult, GitWork, LoginResult, PrincipalsResult, PrincipalsWork};
 use crate::git_address::GitAddress;
 use access::rate::Rate;
 use git_hosting::repositories::RepositoryFiles;
@@ -66,7 +63,6 @@ fn settings() -> Settings {
         flux_away: Duration::from_secs(300),
         rate: Rate::per_minute(300),
         retry: (Duration::from_secs(1), Duration::from_secs(60)),
-        identity: None,
         realm: Some("ACME.EXAMPLE".to_owned()),
         charts_commit: Some(CHARTS.to_owned()),
         charts: Some(["edge-cluster".to_owned()].into()),
@@ -541,21 +537,12 @@ struct World {
     offers: BTreeMap<Uuid, BootstrapGrant>,
     script: Option<Arc<crate::bootstrap::site::SiteScript>>,
     expected: BTreeSet<String>,
-    /// Nodes of the quarantine group that the session may take in.
-    allowed: BTreeSet<String>,
     forgotten: BTreeSet<String>,
     effects: usize,
     kill: Kill,
     kills: u64,
-    identity: Option<Identity>,
-    /// A cluster that is asked for its birth again after a kill.
-    enrolling: Option<HostEvent>,
-    orders: Vec<IssueCertificate>,
-    void: Option<BTreeMap<String, String>>,
-    /// The watched revocation lists.
-    lists: Vec<Result<RevocationList, String>>,
-    /// The disk takes no list.
-    is_full: bool,
+    /// Logins that were asked for: the cluster, and the key that they were to be sealed to.
+    sealed: Vec<(Uuid, String)>,
     /// Principals, and whether they get tickets.
     kdc: BTreeMap<String, bool>,
     kdc_is_away: bool,
@@ -582,17 +569,11 @@ impl World {
             offers: BTreeMap::new(),
             script: None,
             expected: BTreeSet::new(),
-            allowed: BTreeSet::new(),
             forgotten: BTreeSet::new(),
             effects: 0,
             kill,
             kills: 0,
-            identity: None,
-            enrolling: None,
-            orders: Vec::new(),
-            void: None,
-            lists: Vec::new(),
-            is_full: false,
+            sealed: Vec::new(),
             kdc: BTreeMap::new(),
             kdc_is_away: false,
             shared: shared_repositories::SharedDisk::default(),
@@ -608,15 +589,13 @@ impl World {
             PersistedRepository { cluster: *cluster, name, store: STORE }
         });
         let left = PersistedRepositories { clusters: left.collect(), shared: self.shared.left() };
-        let settings = Settings { identity: self.identity.clone(), ..settings() };
-        self.manager = ClusterManager::new(settings, left, 100 + self.kills, self.now);
+        self.manager = ClusterManager::new(settings(), left, 100 + self.kills, self.now);
         self.devices.clear();
         self.device_ids.clear();
         self.shared.devices.clear();
         self.offers.clear();
         self.script = None;
         self.expected.clear();
-        self.allowed.clear();
         self.forgotten.clear();
         self.node = NodeMetrics::default();
         self.node.merge(&self.manager.node_metrics()).unwrap();
@@ -629,7 +608,6 @@ impl World {
         self.feed(keys);
         let births = self.db.birth();
         self.feed(births);
-        self.feed(self.enrolling.clone().into_iter().collect());
     }
 
     fn feed(&mut self, events: Vec<HostEvent>) {
@@ -749,9 +727,6 @@ impl World {
                 let events = edge.map(|edge| edge.command(device.as_ref(), &metrics)).unwrap_or_default();
                 self.feed(events);
             }
-            Effect::Host(HostRequest::Allow { node }) => {
-                self.allowed.insert(node.to_string());
-            }
             Effect::Host(HostRequest::Expect { node }) => {
                 self.expected.insert(node.to_string());
                 // A node that was forgotten is asked for its birth.
@@ -762,23 +737,13 @@ impl World {
             }
             Effect::Host(HostRequest::Forget { node }) => {
                 self.expected.remove(&node.to_string());
-                self.allowed.remove(&node.to_string());
                 self.forgotten.insert(node.to_string());
             }
             Effect::Host(other) => panic!("{other:?}"),
-            Effect::Enrol(order) => self.orders.push(*order),
-            Effect::Revocations { void, .. } => {
-                let is_full = self.is_full;
-                if !is_full {
-                    self.void = Some(void);
-                }
-                let written = Some(if is_full { Err("no space left".to_owned()) } else { Ok(()) });
-                let report = RevocationsReport { written, lists: self.lists.clone() };
-                self.manager.on_event(Event::Revocations(report), self.now);
-            }
-            Effect::ReadRevocations => {
-                let report = RevocationsReport { written: None, lists: self.lists.clone() };
-                self.manager.on_event(Event::Revocations(report), self.now);
+            Effect::SealLogin { cluster, key } => {
+                self.sealed.push((cluster, key.clone()));
+                let sealed = Ok(SealedLogin(key.as_bytes().into()));
+                self.manager.on_event(Event::LoginSealed(LoginResult { cluster, key, sealed }), self.now);
             }
         }
     }
@@ -1062,7 +1027,7 @@ fn a_tear_down_removes_everything_but_the_storage_and_the_history() {
     assert!(world.disk.open.is_empty() && world.disk.repositories.contains_key(&CLUSTER));
     assert!(world.edges["Paint_Shop"].deployments.is_empty());
     assert!(world.db.json(DEPLOYMENT, "EdgeDeployment").is_some(), "deployments stay configured");
-    assert_eq!(world.expected.iter().collect::<Vec<_>>(), ["ACME-Central/ConfigDB"]);
+    assert_eq!(world.expected.iter().collect::<Vec<_>>(), ["ACME-Central/ConfigDB", "ACME-Central/Identity"]);
     let (git_url, bootstrap_script) = ("http://git".to_owned(), "shipped".to_owned());
     let nothing = NodeMetrics { git_url, bootstrap_script, version: "0".to_owned(), ..NodeMetrics::default() };
     assert_eq!(world.node, nothing);
@@ -1344,7 +1309,9 @@ fn nothing_is_concluded_from_a_configdb_that_is_not_known_completely() {
     births.pop();
     world.feed(births);
     let effects: Vec<Effect> = world.manager.poll_effects();
-    assert_eq!(effects, [Effect::Host(HostRequest::Expect { node: configdb_node(&organisation()) })]);
+    let identity = identity_contract::names::node("ACME").unwrap();
+    let expected = [configdb_node(&organisation()), identity];
+    assert_eq!(effects, expected.map(|node| Effect::Host(HostRequest::Expect { node })));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use sparkplug::typed::{Form as _, MetricValue, form};
 use sparkplug::{DataType, Value};
@@ -189,6 +190,31 @@ pub struct IdentityReport {
     pub alert: Option<String>,
 }
 
+/// A login that only Identity can open. It says nothing to anyone else, and is not shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SealedLogin(pub Arc<[u8]>);
+
+impl fmt::Debug for SealedLogin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SealedLogin({} bytes)", self.0.len())
+    }
+}
+
+impl MetricValue for SealedLogin {
+    const DATATYPE: DataType = DataType::Bytes;
+
+    fn to_value(&self) -> Option<Value> {
+        Some(Value::Bytes(Arc::clone(&self.0)))
+    }
+
+    fn from_value(value: &Value) -> Result<Self, String> {
+        match value {
+            Value::Bytes(bytes) => Ok(Self(Arc::clone(bytes))),
+            _ => Err("must be Bytes".to_owned()),
+        }
+    }
+}
+
 /// Refused deployments of one cluster with their reasons, bounded on the wire.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RefusedDeployments(pub BTreeMap<Uuid, String>);
@@ -277,6 +303,8 @@ pub struct ClusterDevice {
     pub git_url: Option<String>,
     /// Commit of branch `main`.
     pub git_commit: Option<String>,
+    /// The login of its repository, sealed to Identity.
+    pub login: Option<SealedLogin>,
     /// Its Sync is alive.
     pub sync_alive: bool,
     /// UTC ms since when `sync_alive` has its value.
@@ -331,6 +359,9 @@ sparkplug::typed_metrics! {
         /// Commit of branch main of that repository.
         #[optional]
         git_commit => names::GIT_COMMIT,
+        /// Login of that repository, sealed to Identity's enrolment key, for the cluster when it enrols or renews; null while there is none, or the key is not known.
+        #[optional]
+        login as form::Nullable<form::Plain> => names::GIT_LOGIN,
         /// The cluster's Sync is alive.
         #[optional]
         sync_alive => names::SYNC_ALIVE,
@@ -425,6 +456,7 @@ mod tests {
             },
             git_url: Some("http://127.0.0.1:1/git/cluster/Paint_Shop".to_owned()),
             git_commit: None,
+            login: Some(SealedLogin([1, 2].as_slice().into())),
             sync_alive: true,
             sync_since: Some(77),
             desired: DesiredState {
@@ -482,6 +514,7 @@ mod tests {
             "Cluster/Namespace String",
             "Git/Url String",
             "Git/Commit String",
+            "Git/Login Bytes",
             "Sync/Alive Boolean",
             "Sync/Since DateTime",
             "Desired/Version UInt64",

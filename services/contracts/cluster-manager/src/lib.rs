@@ -24,8 +24,8 @@ pub mod replica;
 pub mod repository;
 
 pub use device::{
-    BootstrapReport, ClusterDevice, DesiredState, IdentityReport, JoinReport, RefusedDeployments, RolloutReport, Setup,
-    SetupState, SetupStep, TextError,
+    BootstrapReport, ClusterDevice, DesiredState, IdentityReport, JoinReport, RefusedDeployments, RolloutReport,
+    SealedLogin, Setup, SetupState, SetupStep, TextError,
 };
 pub use node::NodeMetrics;
 pub use replica::{ManagedClusters, ManagerContract, ManagerReplica};

@@ -42,11 +42,6 @@ pub const SCRIPT_SITE: &str = "site";
 /// String or null, of the node: why the `BootstrapScript` entry cannot be used.
 pub const BOOTSTRAP_REASON: &str = "Bootstrap/Reason";
 
-/// Node metric: when the first of the watched revocation lists ends.
-pub const REVOCATIONS_NEXT_UPDATE: &str = "Revocations/Next_Update";
-/// Node metric: what an operator has to do about a revocation list.
-pub const REVOCATIONS_ALERT: &str = "Revocations/Alert";
-
 /// UUID: object of the cluster in ConfigDB.
 pub const CLUSTER_UUID: &str = "Cluster/UUID";
 /// String: name of the cluster, as recorded by its set-up; before that as configured.
@@ -65,6 +60,8 @@ pub const STATUS_REASON: &str = "Status/Reason";
 pub const STATUS_SINCE: &str = "Status/Since";
 /// String or null: commit of branch `main` of the cluster's repository.
 pub const GIT_COMMIT: &str = "Git/Commit";
+/// Bytes or null: login of the cluster's repository, sealed to Identity's enrolment key; null while the repository is not open, or the key is not known.
+pub const GIT_LOGIN: &str = "Git/Login";
 /// Boolean: the cluster's Sync is alive.
 pub const SYNC_ALIVE: &str = "Sync/Alive";
 /// DateTime or null: since when `Sync/Alive` has its value; null if no message of Sync was ever received.

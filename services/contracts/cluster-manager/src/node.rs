@@ -29,10 +29,6 @@ pub struct NodeMetrics {
     pub bootstrap_script: String,
     /// Why the site's own script cannot be used.
     pub bootstrap_error: Option<String>,
-    /// UTC ms at which the first of the watched revocation lists ends; None: none was read.
-    pub revocations_next_update: Option<u64>,
-    /// What an operator has to do about a revocation list; None: nothing.
-    pub revocations_alert: Option<String>,
 }
 
 // A reader takes what a manager of another version says and leaves the rest at its default.
@@ -75,12 +71,6 @@ sparkplug::typed_metrics! {
         /// Why the BootstrapScript entry cannot be used; null: it can, or there is none.
         #[optional]
         bootstrap_error => names::BOOTSTRAP_REASON,
-        /// When the first of the watched revocation lists ends; null: none was read.
-        #[optional]
-        revocations_next_update as form::Nullable<form::DateTime> => names::REVOCATIONS_NEXT_UPDATE,
-        /// What an operator has to do about a revocation list, such as one that is past half of its validity; null: nothing.
-        #[optional]
-        revocations_alert => names::REVOCATIONS_ALERT,
     }
 }
 
@@ -103,8 +93,6 @@ mod tests {
             git_url: "http://127.0.0.1:4000".to_owned(),
             bootstrap_script: names::SCRIPT_SITE.to_owned(),
             bootstrap_error: Some("wrapper is empty".to_owned()),
-            revocations_next_update: Some(1_800_000_000_000),
-            revocations_alert: Some("old".to_owned()),
         };
         let mut read = NodeMetrics::from_metrics(&metrics.to_metrics()).unwrap();
         assert_eq!(read, metrics);

@@ -119,12 +119,6 @@ impl ManagerReplica {
         self.0.node().map_or("", |node| &node.version)
     }
 
-    /// What an operator has to do about a revocation list; None: nothing.
-    #[must_use]
-    pub fn revocations_alert(&self) -> Option<&str> {
-        self.0.node()?.revocations_alert.as_deref()
-    }
-
     /// A cluster as last known.
     #[must_use]
     pub fn cluster(&self, uuid: Uuid) -> Option<&ClusterDevice> {

@@ -1,20 +1,21 @@
 //! Enrolment of edge clusters: how a cluster with a one-time token gets its certificate over an untrusted broker.
 //!
 //! ```text
-//!   cluster                                                    cluster manager
+//!   cluster                                                        Identity
 //!    | request   sealed to the pinned key: token, public key, proof that it has the private one -> |
 //!    | <- answer    sealed to a key and a secret out of the request: certificate, authority, git password; or a refusal
 //! ```
 //!
 //! A cluster that is in renews its certificate by the same exchange: in place of a token the key of that certificate signs.
 //!
-//! Only the manager can open the request, and knowing the secret in it shows that it was opened. So the answer needs no signature, and no other party can make one.
+//! Only Identity can open the request, and knowing the secret in it shows that it was opened. So the answer needs no signature, and no other party can make one.
 //! Both sides may repeat themselves: the same request has the same answer.
 //!
 //! | module | knows |
 //! |---|---|
 //! | [`cluster`] | the cluster's side: draft, request, opening the answer |
-//! | [`manager`] | the manager's side: its key, opening the request, answering |
+//! | [`manager`] | Identity's side: the key of the managing side, opening the request, answering |
+//! | [`login`] | the login of a cluster's repository, sealed on its way to Identity |
 //! | [`token`] | one-time tokens |
 //! | [`bootstrap`] | the command that is pasted at the edge |
 //! | [`refusal`] | why a cluster is not enrolled |
@@ -27,6 +28,7 @@
 
 pub mod bootstrap;
 pub mod cluster;
+pub mod login;
 pub mod manager;
 pub mod metrics;
 pub mod refusal;

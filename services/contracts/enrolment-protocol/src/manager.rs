@@ -1,4 +1,4 @@
-//! The manager's side: its key, what a request says, and the answer to it.
+//! The managing side, which is the service Identity: its key, what a request says, and the answer to it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -32,13 +32,13 @@ pub const SIGNATURE_BYTES: usize = 64;
 /// Most bytes of a serial number (RFC 5280, 4.1.2.2).
 const SERIAL_BYTES_MAX: usize = 20;
 
-/// The manager's public enrolment key, which a cluster pins.
+/// Identity's public enrolment key, which a cluster pins.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ManagerKey(Vec<u8>);
+pub struct ManagerKey(pub(crate) Vec<u8>);
 
 /// A text is not an enrolment key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the manager's key must be an X-Wing public key in base64url")]
+#[error("the enrolment key must be an X-Wing public key in base64url")]
 pub struct ManagerKeyError;
 
 impl ManagerKey {
@@ -64,9 +64,9 @@ impl FromStr for ManagerKey {
     }
 }
 
-/// The manager's private enrolment key, and all that follows from its seed.
+/// Identity's private enrolment key, and all that follows from its seed.
 pub struct Manager {
-    key: KeyPair,
+    pub(crate) key: KeyPair,
     seed: Secret,
 }
 

@@ -25,7 +25,7 @@ pub fn node(organisation: &Organisation, cluster: Uuid) -> Result<EdgeNodeDescri
 }
 
 /// Id of the Edge Node by which a cluster that is in asks for the renewal of its certificate, in its own group.
-pub const RENEWAL_NODE: &str = "Identity";
+pub const RENEWAL_NODE: &str = configdb_schema::address::IDENTITY_NODE;
 
 /// The Edge Node of a cluster that renews its certificate while that is valid.
 ///

@@ -79,6 +79,11 @@ pub fn renewal_proof(
     hash("enrol1/n", &[cluster.as_bytes(), manager_key, serial, old, public_key, answer_key, answer_secret])
 }
 
+/// HPKE info of the login of a cluster's repository. `manager_key`: the recipient.
+pub fn login_info(cluster: Uuid, manager_key: &[u8]) -> Hash {
+    hash("enrol1/l", &[cluster.as_bytes(), manager_key])
+}
+
 /// Id of a request: the hash of its bytes.
 pub fn request_id(request: &[u8]) -> Hash {
     hash("enrol1/r", &[request])

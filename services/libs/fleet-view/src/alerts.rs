@@ -25,7 +25,7 @@ const CENTRAL: Uuid = known::service::CLUSTER_MANAGER;
 pub type AlertName = &'static str;
 
 /// All kinds.
-const ALERTS: [AlertName; 9] = [
+const ALERTS: [AlertName; 10] = [
     "Offline",
     "Will_Not_Reload",
     "Held",
@@ -33,6 +33,7 @@ const ALERTS: [AlertName; 9] = [
     "Locked_Out",
     "Moved_Disk",
     "Store",
+    "Authority",
     "Revocations",
     "Second_Speaker",
 ];
@@ -52,6 +53,7 @@ pub struct AlertRow {
     /// - `Locked_Out`: a member was refused its keys.
     /// - `Moved_Disk`: a machine has the state disk of another host.
     /// - `Store`: ConfigDB's disk.
+    /// - `Authority`: no certificate is issued: Identity has other keys than ConfigDB names, or its certificate has expired.
     /// - `Revocations`: a revocation list is not renewed, or cannot be written.
     /// - `Second_Speaker`: another process, or someone who forges births, speaks for a service's Edge Node.
     #[serde(deserialize_with = "known_alert")]
@@ -147,8 +149,10 @@ impl Fleet {
         }
         rows.extend(self.joining_hosts(None).iter().filter_map(|row| self.joining_alert(row)));
         rows.extend(self.config.alert().map(|reason| own_alert(self.config.node(), "Store", reason)));
-        let revocations = self.manager.revocations_alert();
-        rows.extend(revocations.map(|reason| own_alert(self.manager.node(), "Revocations", reason)));
+        let authority = self.identity.authority_alert();
+        rows.extend(authority.map(|reason| own_alert(self.identity.node(), "Authority", reason)));
+        let revocations = self.identity.revocations_alert();
+        rows.extend(revocations.map(|reason| own_alert(self.identity.node(), "Revocations", reason)));
         rows.extend(self.contested_alerts());
         let is_dead = self.central_monitor().is_some_and(|view| view.presence() == Presence::Dead);
         rows.extend(is_dead.then(|| self.central_monitor_offline()));

@@ -12,6 +12,7 @@ use configdb_schema::{Application, Document};
 use edge_monitor_contract::{Alert, MonitorNode, MonitoredNodeDevice, NodeState, identity};
 use edge_sync_contract::names::SyncDevice;
 use edge_sync_contract::{DeploymentDevice, DeploymentState, HostDevice, SyncNode};
+use identity_contract::IdentityNode;
 use join_service_contract::{JoinHost, JoinNode};
 use sparkplug::host::HostEvent;
 use sparkplug::{BdSeq, DeviceId, EdgeNodeDescriptor, Metric, TypedMetrics};
@@ -108,7 +109,7 @@ impl Bench {
         self.publish();
     }
 
-    /// What the manager says of revocation lists.
+    /// What Identity says of revocation lists.
     pub fn revocations(&mut self, alert: Option<&str>) {
         self.revocations_alert = alert.map(str::to_owned);
         self.publish();
@@ -293,13 +294,14 @@ impl Bench {
         }
         let manager = central(address::CLUSTER_MANAGER_NODE);
         let clusters_total = u32::try_from(self.clusters.len()).unwrap();
-        let node = NodeMetrics {
-            clusters_total,
+        let node = NodeMetrics { clusters_total, version: "1.2.3".to_owned(), ..NodeMetrics::default() };
+        self.born(&manager, node.to_metrics());
+        let identity = IdentityNode {
             version: "1.2.3".to_owned(),
             revocations_alert: self.revocations_alert.clone(),
-            ..NodeMetrics::default()
+            ..IdentityNode::default()
         };
-        self.born(&manager, node.to_metrics());
+        self.born(&central(address::IDENTITY_NODE), identity.to_metrics());
         for (uuid, device) in self.clusters.clone() {
             let device = ClusterDevice { uuid, ..device };
             let id = cluster_manager_contract::names::unnamed_device(uuid);

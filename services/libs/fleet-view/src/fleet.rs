@@ -1,4 +1,4 @@
-//! The replicas of ConfigDB, cluster manager, every Sync, every Join and every monitor, joined into rows for people.
+//! The replicas of ConfigDB, cluster manager, Identity, every Sync, every Join and every monitor, joined into rows for people.
 //! Pure: fed with [`HostEvent`]s. It must not know how the events arrive or how rows are printed.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,6 +10,7 @@ use configdb_schema::address::{self, Organisation};
 use configdb_schema::document::{AgentConfig, EdgeCluster, EdgeClusterStatus, EdgeDeployment, HelmChartTemplate, Info};
 use edge_monitor_contract::{MonitorReplica, MonitorView, NodeState, Presence};
 use edge_sync_contract::{DeploymentDevice, SyncDevice, SyncReplica};
+use identity_contract::IdentityReplica;
 use join_service_contract::{HostState, JoinHost, JoinReplica};
 use serde::{Deserialize, Serialize};
 use sparkplug::edge_node::CONTESTED;
@@ -25,9 +26,10 @@ use crate::intent::Intents;
 const MISSING_TOLD_MAX: usize = 5;
 
 /// Edge Nodes of which there is one in each group, and whose births name their process.
-const SINGLE_NODES: [&str; 6] = [
+const SINGLE_NODES: [&str; 7] = [
     address::CONFIGDB_NODE,
     address::CLUSTER_MANAGER_NODE,
+    address::IDENTITY_NODE,
     address::MONITOR_NODE,
     address::SYNC_NODE,
     address::JOIN_NODE,
@@ -51,6 +53,8 @@ pub struct Fleet {
     pub config: ConfigReplica,
     /// Cluster manager.
     pub manager: ManagerReplica,
+    /// Identity.
+    pub identity: IdentityReplica,
     /// Sync of each cluster that was received, by address.
     pub syncs: BTreeMap<EdgeNodeDescriptor, SyncReplica>,
     /// Every monitor that was received.
@@ -327,10 +331,12 @@ impl Fleet {
         let central = organisation.central_group();
         let configdb = EdgeNodeDescriptor::parse(&central, address::CONFIGDB_NODE)?;
         let manager = EdgeNodeDescriptor::parse(&central, address::CLUSTER_MANAGER_NODE)?;
+        let identity = EdgeNodeDescriptor::parse(&central, address::IDENTITY_NODE)?;
         Ok(Self {
             organisation,
             config: ConfigReplica::new(configdb),
             manager: ManagerReplica::new(manager),
+            identity: IdentityReplica::new(identity),
             syncs: BTreeMap::new(),
             monitors: MonitorReplica::new(),
             joins: BTreeMap::new(),
@@ -354,6 +360,7 @@ impl Fleet {
         {
             self.intents.on_acknowledged(uuid, cluster.desired.version, at);
         }
+        self.identity.on_event(event);
         self.monitors.on_event(event);
         if let HostEvent::NodeBirth { node, metrics, .. } = event {
             self.note_contest(node, metrics);

@@ -9,6 +9,7 @@ use cluster_manager_contract::{ClusterDevice, NodeMetrics, PulledBranch, Refused
 use configdb_contract::ConfigNode;
 use edge_monitor_contract::{MonitorNode, MonitoredNodeDevice};
 use edge_sync_contract::{DeploymentDevice, HostDevice, Others, SyncNode};
+use identity_contract::IdentityNode;
 use join_service_contract::counters::JoinCounters;
 use join_service_contract::host::JoinHost;
 use join_service_contract::node::JoinNode;
@@ -84,6 +85,7 @@ fn births() -> Vec<(&'static str, Vec<Metric>)> {
         ("`ORG-Central/Cluster-Manager`", NodeMetrics::default().to_metrics()),
         ("Device of a cluster, below `ORG-Central/Cluster-Manager`", cluster.to_metrics()),
         ("Device of a shared repository, below `ORG-Central/Cluster-Manager`", repository.to_metrics()),
+        ("`ORG-Central/Identity`", IdentityNode::default().to_metrics()),
         ("`ORG-<cluster>/Sync`", sync.to_metrics()),
         ("Device of a host, below `ORG-<cluster>/Sync`", HostDevice::default().to_metrics()),
         ("Device of a deployment, below `ORG-<cluster>/Sync`", DeploymentDevice::default().to_metrics()),

@@ -264,7 +264,8 @@ fn the_chart_of_the_central_services_is_whole_and_its_services_take_what_it_conf
     for login in logins() {
         let manager = "[edge]\nmqtt_servers = [\"mqtts://edge:8883\"]\n";
         let git = json!({ "publicUrl": "https://git.acme.example" });
-        let changes = json!({ "mqtt": login, "git": git, "config": { "cluster-manager": manager },
+        let settings = "lifetime_s = 3600\n";
+        let changes = json!({ "mqtt": login, "git": git, "identity": { "settings": settings }, "config": { "cluster-manager": manager },
             "secrets": { "cluster-manager": [{ "name": "enrol-login", "mountPath": "/etc/sparkfleet/enrol-login" }] } });
         let rendered = Rendered::new("sparkfleet", &changes);
         rendered.is_whole();
@@ -274,6 +275,9 @@ fn the_chart_of_the_central_services_is_whole_and_its_services_take_what_it_conf
         manager.validate().unwrap();
         assert_eq!(manager.edge.mqtt_servers, ["mqtts://edge:8883"]);
         assert_eq!(manager.git.public_url.as_deref(), Some("https://git.acme.example"));
+        let identity: identity::Config = rendered.load("identity", "sparkfleet-identity");
+        identity.validate().unwrap();
+        assert_eq!(identity.lifetime_s, 3600);
         let monitor: edge_monitor::Config = rendered.load("edge-monitor", "sparkfleet-edge-monitor");
         monitor.validate(1).unwrap();
         let (has_secret, with_tls) = (!login["secretName"].is_null(), login["username"].is_null());
@@ -281,7 +285,7 @@ fn the_chart_of_the_central_services_is_whole_and_its_services_take_what_it_conf
         console.validate(1).unwrap();
         assert!(!console.web.listen.ip().is_loopback());
         assert!(rendered.names("Service").contains("sparkfleet-console") && rendered.names("Ingress").is_empty());
-        for mqtt in [&configdb.mqtt, &manager.mqtt, &monitor.mqtt, &console.mqtt] {
+        for mqtt in [&configdb.mqtt, &manager.mqtt, &identity.mqtt, &monitor.mqtt, &console.mqtt] {
             assert_eq!(
                 (mqtt.ca_file.is_some(), mqtt.cert_file.is_some()),
                 (has_secret, has_secret && with_tls),
@@ -293,12 +297,16 @@ fn the_chart_of_the_central_services_is_whole_and_its_services_take_what_it_conf
 }
 
 #[test]
-fn the_console_has_a_login_of_its_own_and_an_ingress_where_the_site_says_so() {
+fn console_and_identity_have_logins_of_their_own_and_an_ingress_is_where_the_site_says_so() {
     let mqtt = json!({ "servers": SERVERS, "secretName": "central", "username": "ACME-Central" });
     let host = "console.acme.example";
     let own = json!({ "mqtt": { "secretName": "console", "username": "ACME-Central-Console" },
         "ingress": { "host": host, "className": "nginx", "tlsSecretName": "console-tls", "annotations": { "a/b": "c" } } });
-    let rendered = Rendered::new("sparkfleet", &json!({ "mqtt": mqtt, "console": own }));
+    let rendered = Rendered::new(
+        "sparkfleet",
+        &json!({ "mqtt": mqtt, "console": own,
+        "identity": { "mqtt": { "secretName": "authority", "username": "ACME-Central-Identity" } } }),
+    );
     rendered.is_whole();
     let console: console::Config = rendered.load("console", "sparkfleet-console");
     console.validate(1).unwrap();
@@ -306,7 +314,9 @@ fn the_console_has_a_login_of_its_own_and_an_ingress_where_the_site_says_so() {
     assert!(console.web.allowed_hosts.iter().any(|allowed| allowed == host), "{:?}", console.web.allowed_hosts);
     let manager: cluster_manager::Config = rendered.load("cluster-manager", "sparkfleet-cluster-manager");
     assert_eq!(manager.mqtt.username.as_deref(), Some("ACME-Central"));
-    for (name, secret) in [("console", "console"), ("cluster-manager", "central")] {
+    let identity: identity::Config = rendered.load("identity", "sparkfleet-identity");
+    assert_eq!(identity.mqtt.username.as_deref(), Some("ACME-Central-Identity"));
+    for (name, secret) in [("console", "console"), ("identity", "authority"), ("cluster-manager", "central")] {
         let mut pods = rendered.of_kind("Deployment");
         let pod = pods.find(|pod| pod["metadata"]["name"] == format!("sparkfleet-{name}")).unwrap();
         let volumes = pod["spec"]["template"]["spec"]["volumes"].as_array().unwrap();

@@ -106,7 +106,7 @@ async fn a_token_lets_one_cluster_in_once_and_what_is_revoked_stays_out() {
     thief.stop().await;
 }
 
-/// A server that reads the manager's list admits the operator, and refuses the cluster whose certificate is revoked.
+/// A server that reads Identity's list admits the operator, and refuses the cluster whose certificate is revoked.
 async fn revoked_certificates_are_refused(site: &Site, edge: MqttConfig) {
     let names = ["sparkfleet-ca.pem", "server.pem", "server.key"];
     let lines = "cafile {dir}/sparkfleet-ca.pem\ncertfile {dir}/server.pem\nkeyfile {dir}/server.key\nrequire_certificate true\nuse_identity_as_username true\ncrlfile {dir}/revoked.pem";
@@ -143,12 +143,12 @@ async fn an_enrolment_that_was_killed_at_any_step_ends_the_same_when_it_is_run_a
     let value = |secret: &Secret, name: &str| secret.data.as_ref().unwrap()[name].0.clone();
 
     // Killed when the keys were kept, and no one had answered.
-    site.processes.kill("cluster-manager");
+    site.processes.kill("identity");
     let mut enrol = started(cluster, &token, &own);
     let kept = site.until("the kept keys", async || api.get_opt("sparkfleet-enrolment-keys").await.unwrap()).await;
     enrol.kill();
     assert!(api.get_opt("sparkfleet-identity").await.unwrap().is_none());
-    site.processes.restart("cluster-manager");
+    site.processes.restart("identity");
     let outcome = site.enrol(cluster, &key, &token, &own.url()).await;
     assert_eq!(outcome.code, 0, "{outcome:#?}\n{}", site.processes.tails());
     let kept_by_then = api.get("sparkfleet-enrolment-keys").await.unwrap();

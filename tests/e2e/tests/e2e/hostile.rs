@@ -208,6 +208,7 @@ async fn nothing_that_comes_over_the_wire_harms_a_service() {
     let nodes = [
         (CENTRAL, "ConfigDB"),
         (CENTRAL, "Cluster-Manager"),
+        (CENTRAL, "Identity"),
         (CENTRAL, "Monitor"),
         (GROUP, "Sync"),
         (GROUP, "Monitor"),
@@ -311,6 +312,7 @@ async fn a_message_beyond_the_limit_is_skipped_and_costs_no_session() {
     let nodes = [
         (CENTRAL, "ConfigDB"),
         (CENTRAL, "Cluster-Manager"),
+        (CENTRAL, "Identity"),
         (CENTRAL, "Monitor"),
         (GROUP, "Sync"),
         (GROUP, "Monitor"),

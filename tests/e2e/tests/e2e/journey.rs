@@ -46,7 +46,7 @@ enum Step {
 const BLOWS: [(Step, &str, &str); 17] = [
     (Step::Create, "ACME-Central/DBIRTH/ConfigDB/CLUSTER", "cluster-manager"),
     (Step::Create, "ACME-Central/DBIRTH/Cluster-Manager/NAME", "configdb"),
-    (Step::Bootstrap, "ACME-Enrol/NBIRTH/CLUSTER", "cluster-manager"),
+    (Step::Bootstrap, "ACME-Enrol/NBIRTH/CLUSTER", "identity"),
     (Step::Bootstrap, "ACME-Enrol/NCMD/CLUSTER", "configdb"),
     (Step::Bootstrap, "ACME-Paint_Shop/NBIRTH/Sync", "edge-sync"),
     (Step::Bootstrap, "ACME-Paint_Shop/NBIRTH/Monitor", "edge-monitor"),
@@ -54,11 +54,11 @@ const BLOWS: [(Step, &str, &str); 17] = [
     (Step::Deploy, "ACME-Paint_Shop/DBIRTH/Sync/deployment-Oven_1", "edge-sync"),
     (Step::Deploy, "ACME-Paint_Shop/NBIRTH/Oven_1", "configdb"),
     (Step::Seal, "ACME-Paint_Shop/NCMD/Sync", "cluster-manager"),
-    (Step::Rotate, "ACME-Paint_Shop/NBIRTH/Identity", "cluster-manager"),
+    (Step::Rotate, "ACME-Paint_Shop/NBIRTH/Identity", "identity"),
     (Step::Rotate, "ACME-Paint_Shop/NCMD/Identity", "edge-sync"),
-    (Step::Revoke, "ACME-Central/DDATA/ConfigDB/CLUSTER", "cluster-manager"),
+    (Step::Revoke, "ACME-Central/DDATA/ConfigDB/CLUSTER", "identity"),
     (Step::EnrolAgain, "ACME-Enrol/NBIRTH/CLUSTER", "configdb"),
-    (Step::EnrolAgain, "ACME-Enrol/NCMD/CLUSTER", "cluster-manager"),
+    (Step::EnrolAgain, "ACME-Enrol/NCMD/CLUSTER", "identity"),
     (Step::Delete, "ACME-Paint_Shop/DDEATH/Sync/deployment-Oven_1", "edge-sync"),
     (Step::Delete, "ACME-Central/DDATA/ConfigDB/CLUSTER", "cluster-manager"),
 ];

@@ -50,7 +50,7 @@ async fn a_second_control_plane_ends_with_code_5_and_names_the_first_and_no_ackn
     create(&cli, &["Alpha"]).await;
     let second = CentralServices::start(broker.address(), free_port());
     let ended = async {
-        for service in ["configdb", "cluster-manager", "edge-monitor"] {
+        for service in ["configdb", "cluster-manager", "identity", "edge-monitor"] {
             let code = || second.processes.exit_code(service);
             let code = wait::until(&format!("the second {service} to end"), code, || second.processes.tails()).await;
             assert_eq!(code, 5, "{service}\n{}", second.processes.tails());
@@ -73,7 +73,7 @@ async fn a_second_control_plane_ends_with_code_5_and_names_the_first_and_no_ackn
             tokio::time::sleep(wait::LOOK).await;
         }
     }
-    for service in ["configdb", "cluster-manager", "edge-monitor"] {
+    for service in ["configdb", "cluster-manager", "identity", "edge-monitor"] {
         assert!(first.processes.runs(service), "{service}\n{}", first.processes.tails());
     }
     assert!(first.processes.logs().contains("this process continues and asks the other to end"));

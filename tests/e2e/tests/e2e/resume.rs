@@ -171,7 +171,7 @@ impl Run {
             edge: OnceLock::new(),
         };
         let alive = |reader: &Reader| {
-            let mut nodes = ["ConfigDB", "Cluster-Manager", "Monitor"].iter();
+            let mut nodes = ["ConfigDB", "Cluster-Manager", "Identity", "Monitor"].iter();
             nodes.all(|name| reader.node("ACME-Central", name).is_some_and(|node| node.is_alive))
         };
         let born = || alive(&run.reader()).then_some(());

@@ -67,6 +67,28 @@ fn content_that_cannot_be_loaded_ends_up_with_code_3_and_names_the_file() {
 }
 
 #[test]
+fn a_cluster_manager_that_is_set_up_as_the_certificate_authority_says_where_that_is_now() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, state) = (directory.path().join("manager.toml"), directory.path().join("state"));
+    let run = |tables: &str, variable: &str| {
+        std::fs::write(&file, format!("state_dir = \"{}\"\n{tables}\n", state.display())).unwrap();
+        let mut command = Command::new(program::sparkfleet());
+        command.args(["cluster-manager", "--config"]).arg(&file).env(variable, "x");
+        explanation(&command.output().unwrap(), 3)
+    };
+    let line = run("[identity]\nlifetime_s = 3600", "OTHER");
+    assert!(line.contains("identity.lifetime_s is now lifetime_s of the service Identity"), "{line}");
+    let line = run("[identity.kerberos]\nrealm = \"ACME.EXAMPLE\"", "OTHER");
+    assert!(line.contains("identity.kerberos.realm is now kerberos.realm"), "{line}");
+    let line = run("", "SPARKFLEET__IDENTITY__KERBEROS__REALM");
+    assert!(line.contains("is now SPARKFLEET__KERBEROS__REALM"), "{line}");
+    std::fs::create_dir_all(state.join("identity")).unwrap();
+    std::fs::write(state.join("identity/enrolment.key"), "00").unwrap();
+    let line = run("", "OTHER");
+    assert!(line.contains("move the directory identity into the state directory of `sparkfleet identity`"), "{line}");
+}
+
+#[test]
 fn a_service_with_an_unusable_configuration_ends_with_code_3_and_names_the_key() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("configdb.toml");
@@ -77,7 +99,7 @@ fn a_service_with_an_unusable_configuration_ends_with_code_3_and_names_the_key()
         ("[mqtt]\nservers = [\"http://x\"]", "mqtt.servers"),
         ("[mqtt]\nkeep_alive_s = 0", "keep_alive_s"),
     ];
-    for service in ["configdb", "cluster-manager", "edge-sync", "edge-monitor"] {
+    for service in ["configdb", "cluster-manager", "identity", "edge-sync", "edge-monitor"] {
         for (text, named) in cases {
             let state = directory.path().join("state");
             let head = if text.contains('[') && text.starts_with("org") { "" } else { "state_dir = \"STATE\"\n" };
@@ -129,7 +151,7 @@ async fn ctrl_c_publishes_every_death_and_the_next_start_resumes_by_itself() {
     let alive: Vec<String> =
         reader.nodes().iter().filter(|(_, node)| node.is_alive).map(|(name, _)| name.to_string()).collect();
     assert!(alive.is_empty(), "no NDEATH of {alive:?}");
-    for name in ["ConfigDB", "Cluster-Manager", "Monitor"] {
+    for name in ["ConfigDB", "Cluster-Manager", "Identity", "Monitor"] {
         assert!(reader.node("ACME-Central", name).is_some_and(|node| node.deaths == 1), "{name}");
     }
 

@@ -1,5 +1,5 @@
-//! Clusters that enrol by a one-time token, each beside a thief who has copied the token and speaks as the same Edge Node with a key of his own. The cluster manager decides; its authority is
-//! a model that writes the serial number where a certificate would be.
+//! Clusters that enrol by a one-time token, each beside a thief who has copied the token and speaks as the same Edge Node with a key of his own. Identity decides; its authority is a model
+//! that writes the serial number where a certificate would be.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,21 +7,25 @@ use std::time::Duration;
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
-use cluster_manager::authority::{Terms, to_text};
-use cluster_manager::event::IssueCertificate;
-use cluster_manager::state::Identity;
+use cluster_manager::event::LoginResult;
+use cluster_manager_contract::SealedLogin;
 use configdb_contract::WriteRequest;
 use configdb_schema::Document as _;
 use configdb_schema::document::{EdgeClusterIdentity, IdentityAlertKind};
+use configdb_schema::timestamp::to_text;
 use enrolment_protocol::cluster::{Draft, Grant, Request, Seed};
+use enrolment_protocol::login::Login;
 use enrolment_protocol::manager::Manager;
 use enrolment_protocol::metrics::{self, ANSWER, REQUEST};
 use enrolment_protocol::refusal::{Refusal, RefusalCode};
 use enrolment_protocol::token::Token;
+use identity::authority::Terms;
+use identity::event::{Effect as IdentityEffect, Event as IdentityEvent, IssueCertificate};
+use identity::state::{Settings as IdentitySettings, State as IdentityState};
 use serde_json::json;
 use sparkplug::Now;
 use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent};
-use sparkplug::host::HostRequest;
+use sparkplug::host::{HostConfig, HostRequest};
 use uuid::Uuid;
 
 use crate::disk::Disk;
@@ -30,7 +34,7 @@ use crate::program::{Action, Boot, Input, Program};
 use crate::transition::Transition;
 use crate::world::{ClusterId, Happening, World};
 
-/// Seed of the manager's enrolment key.
+/// Seed of the enrolment key.
 const MANAGER: [u8; 32] = [0x3A; 32];
 /// Far in the future.
 const AUTHORITY_ENDS_MS: u64 = 4_000_000_000_000;
@@ -81,8 +85,8 @@ impl Enrolments {
     }
 }
 
-/// What the cluster manager enrols with.
-pub(crate) fn identity() -> Identity {
+/// Starts Identity.
+pub(crate) fn boot_identity(disk: &Disk, seed: u64, now: Now) -> Boot {
     let manager = Arc::new(Manager::new(MANAGER));
     let terms = Terms {
         key: manager.public().to_string(),
@@ -90,18 +94,95 @@ pub(crate) fn identity() -> Identity {
         authority_ends_ms: AUTHORITY_ENDS_MS,
         lifetime: Duration::from_secs(30 * 86_400),
     };
-    Identity { manager, terms: Arc::new(terms) }
+    let settings = IdentitySettings {
+        organisation: organisation(),
+        version: "sim".to_owned(),
+        manager,
+        terms: Arc::new(terms),
+        replaces_keys: false,
+        retry: (Duration::from_secs(1), Duration::from_secs(60)),
+    };
+    let state = IdentityState::new(settings, disk.issued(), seed, now);
+    let node = identity::adapters::sparkplug::own_descriptor(&organisation()).expect("ACME is a name");
+    let host = identity::adapters::sparkplug::host_config(&organisation()).expect("ACME is a name");
+    let node = EdgeNodeConfig { seed, ..identity::adapters::sparkplug::node_config(node) };
+    let node = Some((node, state.node_metrics()));
+    let mut program = Identity { state, disk: disk.clone() };
+    let actions = program.actions();
+    Boot { program: Box::new(program), node, host: Some(HostConfig { seed: seed ^ 1, ..host }), actions }
+}
+
+/// Identity with its disk.
+#[derive(Debug)]
+struct Identity {
+    state: IdentityState,
+    disk: Disk,
+}
+
+impl Identity {
+    fn actions(&mut self) -> Vec<Action> {
+        let effects = self.state.poll_effects().into_iter();
+        effects
+            .filter_map(|effect| match effect {
+                IdentityEffect::Host(request) => Some(Action::Host(request)),
+                IdentityEffect::Node(update) => Some(Action::Node(update)),
+                IdentityEffect::Remember(issued) => {
+                    self.disk.remember(issued);
+                    None
+                }
+                IdentityEffect::Answer(order) => answer(&order).map(Action::Host),
+                // No server reads the list.
+                IdentityEffect::Revocations { .. } | IdentityEffect::ReadRevocations => None,
+            })
+            .collect()
+    }
+}
+
+impl Program for Identity {
+    fn on_input(&mut self, input: Input, now: Now) -> Vec<Action> {
+        let event = match input {
+            Input::Timer => IdentityEvent::DeadlineReached,
+            Input::Node(event) => IdentityEvent::Node(event),
+            Input::Host(event) => IdentityEvent::Host(event),
+            _ => return Vec::new(),
+        };
+        self.state.on_event(event, now);
+        self.actions()
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        self.state.next_deadline()
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}
+
+/// The cluster manager's disk seals a login.
+pub(crate) fn seal_login(cluster: Uuid, key: String) -> LoginResult {
+    let login = Login { username: "git".to_owned(), password: "hush".into() };
+    let recipient = key.parse().map_err(|_| "the key is none".to_owned());
+    let sealed = recipient.and_then(|recipient| login.seal(&recipient, cluster, [7; 32]).map_err(|e| e.to_string()));
+    LoginResult { cluster, key, sealed: sealed.map(|bytes| SealedLogin(bytes.into())) }
 }
 
 /// The authority carries an order out.
-pub(crate) fn answer(order: &IssueCertificate) -> Option<HostRequest> {
-    let answer = order.answer.as_ref().map_err(Clone::clone).map(|certificate| Grant {
-        certificate: certificate.serial.clone().into_bytes(),
-        authorities: Vec::new(),
-        git_username: "git".to_owned(),
-        git_password: "hush".into(),
-    });
-    let bytes = Manager::new(MANAGER).answer(&order.opened, &answer).ok()?;
+fn answer(order: &IssueCertificate) -> Option<HostRequest> {
+    let manager = Manager::new(MANAGER);
+    let answer = match &order.answer {
+        Ok((certificate, login)) => {
+            let login = manager.open_login(order.opened.cluster, login).ok()?;
+            Ok(Grant {
+                certificate: certificate.serial.clone().into_bytes(),
+                authorities: Vec::new(),
+                git_username: login.username,
+                git_password: login.password,
+            })
+        }
+        Err(refusal) => Err(refusal.clone()),
+    };
+    let bytes = manager.answer(&order.opened, &answer).ok()?;
     let metrics = vec![metrics::metric(ANSWER, &bytes)];
     Some(HostRequest::Command { node: order.node.clone(), device: None, metrics })
 }

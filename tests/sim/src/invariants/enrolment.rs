@@ -7,11 +7,8 @@ use crate::fleet::enrolment::Applicant;
 use crate::world::World;
 
 impl Checks {
-    /// At every moment. A store that came back from before its use knows a token as unused: who restores one has to make other tokens.
+    /// At every moment. A store that came back from before its use knows a token as unused, and Identity remembers it.
     pub(super) fn enrolment(world: &World) -> Result<(), Violation> {
-        if world.restores || world.checks.had_two_stores {
-            return Ok(());
-        }
         for (site, enrolment) in world.enrolments.lock().iter() {
             if enrolment.answers.len() > 1 && enrolment.answers.values().all(Result::is_ok) {
                 let detail = format!("the token of {site:?} certified two keys");

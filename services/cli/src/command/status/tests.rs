@@ -29,6 +29,7 @@ fn a_fleet_that_is_well_waits_for_nothing() {
         "SERVICE          STATE  VERSION",
         "ConfigDB         alive",
         "Cluster-Manager  alive  1.2.3",
+        "Identity         alive  1.2.3",
         "Monitor          alive  1.2.3",
     ];
     assert_eq!(page(&bench), expected);

@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use cluster_manager_contract::SetupState;
 use configdb_contract::WriteRequest;
-use configdb_schema::Document as _;
 use configdb_schema::document::{EdgeClusterEnrolment, EnrolmentToken};
+use configdb_schema::{Document as _, timestamp};
 use sparkplug::Now;
 use uuid::Uuid;
 
 use super::{ApiController, ApiView, BootstrapGrantsController, Who, Written};
 use crate::api::{Refusal, Reply};
-use crate::authority;
 use crate::event::Effect;
 use crate::requests::Requests;
 
@@ -126,13 +125,13 @@ fn write_token(
         entry.map(configdb_contract::Entry::parse).transpose().map_err(|error| not_now(error.to_string()))?;
     let mut enrolment = before.unwrap_or_default();
     // What has expired is of no use.
-    enrolment.tokens.retain(|token| authority::from_text(&token.expires).is_some_and(|ends| ends > now.wall));
+    enrolment.tokens.retain(|token| timestamp::from_text(&token.expires).is_some_and(|ends| ends > now.wall));
     if enrolment.tokens.len() >= TOKENS_MAX {
         return Err(not_now(format!("the cluster has {TOKENS_MAX} tokens already; revoke those that are not used")));
     }
     let lifetime = u64::try_from(command.lifetime.as_millis()).unwrap_or(u64::MAX);
     let expires = now.wall.saturating_add(lifetime);
-    let text = |ms| authority::to_text(ms).ok_or_else(|| not_now("the clock is out of range".to_owned()));
+    let text = |ms| timestamp::to_text(ms).ok_or_else(|| not_now("the clock is out of range".to_owned()));
     enrolment.tokens.push(EnrolmentToken {
         hash: command.hash.clone(),
         issued: text(now.wall)?,

@@ -9,13 +9,12 @@ use access::{Grant, Operation};
 use cluster_manager_contract::api_token::{TokenHash, object};
 use configdb_contract::{Entry, WriteRequest};
 use configdb_schema::document::{ApiToken, Info};
-use configdb_schema::{Document as _, known};
+use configdb_schema::{Document as _, known, timestamp};
 use sparkplug::Now;
 use uuid::Uuid;
 
 use super::{ApiController, ApiView, Who, Written, broker_record};
 use crate::api::{Refusal, Reply};
-use crate::authority;
 use crate::event::Effect;
 use crate::fleet::FleetView;
 use crate::requests::Requests;
@@ -168,7 +167,7 @@ fn new_token(
         return Err(Refusal::NoCluster);
     }
     let expires = now.wall.saturating_add(u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX));
-    let text = |ms| authority::to_text(ms).ok_or_else(|| Refusal::Invalid("no token can live that long".to_owned()));
+    let text = |ms| timestamp::to_text(ms).ok_or_else(|| Refusal::Invalid("no token can live that long".to_owned()));
     Ok(ApiToken {
         name: name.to_owned(),
         hash: hash.to_hex(),

@@ -1,4 +1,4 @@
-//! The exchange with the cluster manager: an Edge Node that is born with a request, says again and again that it asks, and receives the answer as a command.
+//! The exchange with Identity: an Edge Node that is born with a request, says again and again that it asks, and receives the answer as a command.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ impl Exchange {
                         }
                     }
                     Some(NodeEvent::Born { .. }) => {
-                        "the cluster manager does not answer: does it know this cluster, is it ready, and is the pinned key its own?"
+                        "Identity does not answer: does it know this cluster, is it ready, and is the pinned key its own?"
                             .clone_into(&mut self.trouble);
                     }
                     Some(NodeEvent::Offline { reason }) => {

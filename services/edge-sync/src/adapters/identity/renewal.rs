@@ -134,7 +134,7 @@ impl Renewal {
                     if refused != Some(refusal.code) {
                         refused = Some(refusal.code);
                         record_failed(true);
-                        tracing::warn!(reason = %refusal, "the cluster manager does not renew the certificate");
+                        tracing::warn!(reason = %refusal, "Identity does not renew the certificate");
                     }
                     if let NextAttempt::Pause(pause) = course {
                         exchange.end("refused").await;

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `sparkfleet-enrolment-keys` | key and seed, kept before anything is asked |
 //! | `flux-secrets` | user and password of the git server |
-//! | `sparkfleet-identity` | certificate, key, authorities and the manager's key; written last, in one piece |
+//! | `sparkfleet-identity` | certificate, key, authorities and Identity's key; written last, in one piece |
 //!
 //! An annotation says by which token the cluster is in, and for what the kept keys ask: a new token or another certificate begins again, a repeated one does not.
 
@@ -54,7 +54,7 @@ pub struct Identity {
     pub certificates: String,
     pub key: Zeroizing<String>,
     pub authorities: String,
-    /// The cluster manager's public enrolment key, base64url; None: written before there was need of it.
+    /// Identity's public enrolment key, base64url; None: written before there was need of it.
     pub manager_key: Option<String>,
     /// Hash of the token that let the cluster in.
     pub token: Option<String>,

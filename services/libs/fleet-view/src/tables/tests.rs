@@ -232,7 +232,7 @@ fn a_revocation_list_that_is_not_renewed_is_an_alert_of_the_central_services() {
     assert_eq!(bench.fleet.alerts(), []);
     bench.revocations(Some("past half"));
     let alert = bench.fleet.alerts().pop().unwrap();
-    assert_eq!(alert.key(), "/Cluster-Manager/Revocations/ACME-Central/Cluster-Manager");
+    assert_eq!(alert.key(), "/Identity/Revocations/ACME-Central/Identity");
     assert_eq!((alert.reason.as_str(), alert.cluster), ("past half", None));
     bench.revocations(None);
     assert_eq!(bench.fleet.alerts(), []);

@@ -31,7 +31,7 @@ fn wanted(tokens: &[u8], fence: u32) -> EdgeClusterEnrolment {
 }
 
 fn ask(recorded: &EdgeClusterIdentity, wanted: &EdgeClusterEnrolment, token: u8, key: &str, now_ms: u64) -> Verdict {
-    let recorded = up_to_date(Some(recorded), wanted, &terms(), false, now_ms);
+    let recorded = up_to_date(Some(recorded), None, wanted, &terms(), false, now_ms);
     let by = ProofKind::Token(hash(token));
     judge(&recorded, wanted, &terms(), Asked { by: &by, key, serial: [0x4a; 16] }, now_ms)
 }
@@ -85,7 +85,7 @@ fn a_raised_fence_voids_what_was_issued_before_and_lets_a_new_token_in() {
     let (record, certificate) = enrolled(&wanted(&[1], 0), 1, "aa");
     let fenced = wanted(&[1, 2], 1);
     assert_eq!(code(&ask(&record, &fenced, 1, "aa", NOW)), RefusalCode::Revoked);
-    let record = up_to_date(Some(&record), &fenced, &terms(), false, NOW);
+    let record = up_to_date(Some(&record), None, &fenced, &terms(), false, NOW);
     assert_eq!(record.certificates[0].state, CertificateState::Revoked);
     let Verdict::Record(record) = ask(&record, &fenced, 2, "bb", NOW) else { panic!() };
     let Verdict::Grant(second) = ask(&record, &fenced, 2, "bb", NOW) else { panic!() };
@@ -94,7 +94,7 @@ fn a_raised_fence_voids_what_was_issued_before_and_lets_a_new_token_in() {
     let mut revoking = fenced;
     revoking.revoked.push(second.serial);
     assert_eq!(code(&ask(&record, &revoking, 2, "bb", NOW)), RefusalCode::Revoked);
-    let (gone, _) = (up_to_date(Some(&record), &wanted(&[], 0), &terms(), true, NOW), certificate);
+    let (gone, _) = (up_to_date(Some(&record), None, &wanted(&[], 0), &terms(), true, NOW), certificate);
     assert!(gone.certificates.iter().all(|certificate| certificate.state == CertificateState::Revoked));
 }
 
@@ -117,7 +117,7 @@ fn what_is_over_is_forgotten_and_what_matters_is_kept() {
         (0..100).map(|_| IssuedCertificate { expires: to_text(NOW - 1000).unwrap(), ..certificate.clone() }).collect();
     long.certificates.push(certificate);
     long.tokens.extend((0..100).map(|number| UsedToken { hash: format!("{number}"), ..record.tokens[0].clone() }));
-    let kept = up_to_date(Some(&long), &wanted(&[1], 0), &terms(), false, NOW);
+    let kept = up_to_date(Some(&long), None, &wanted(&[1], 0), &terms(), false, NOW);
     assert_eq!((kept.certificates.len(), kept.tokens.len()), (REMEMBERED_MAX, REMEMBERED_MAX));
     assert_eq!(kept.certificates.last(), long.certificates.last());
     assert_eq!(kept.tokens[0], record.tokens[0], "its token is still listed");

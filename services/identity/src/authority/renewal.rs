@@ -130,7 +130,7 @@ mod tests {
         key: &str,
         now_ms: u64,
     ) -> Verdict {
-        let recorded = up_to_date(Some(recorded), wanted, &terms(), false, now_ms);
+        let recorded = up_to_date(Some(recorded), None, wanted, &terms(), false, now_ms);
         let by = ProofKind::Certificate { serial: by.0.to_owned(), key: by.1.to_owned() };
         let count = u8::try_from(recorded.certificates.len()).unwrap();
         judge(&recorded, wanted, &terms(), Asked { by: &by, key, serial: [0x50 + count; 16] }, now_ms)
@@ -218,7 +218,7 @@ mod tests {
         let approved = approving("4a01");
         let record = recorded(ask(&waiting, &approved, OLD, "bb", late));
         let Verdict::Grant(certificate) = ask(&record, &approved, OLD, "bb", late) else { panic!() };
-        let shown = up_to_date(Some(&record), &approved, &terms(), false, late);
+        let shown = up_to_date(Some(&record), None, &approved, &terms(), false, late);
         assert!(shown.alerts.is_empty(), "nothing waits any longer: {:?}", shown.alerts);
         assert_eq!(code(&ask(&record, &approved, OLD, "cc", late)), RefusalCode::AlreadyRenewed);
         // The answer was never received, and its certificate has expired in turn: that waits for an approval of its own.

@@ -1,37 +1,89 @@
-//! Whether the revocation lists that MQTT servers read are renewed in time.
+//! The list of revoked certificates, and whether the revocation lists that MQTT servers read are renewed in time.
 //!
 //! A server refuses every certificate whose authority has a list that has ended. So a list past half of its validity is an alert while there is still time.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use cluster_manager_contract::NodeMetrics;
+use configdb_schema::timestamp;
+use identity_contract::IdentityNode;
 use sparkplug::Now;
 
-use crate::authority;
 use crate::event::{Effect, RevocationList, RevocationsReport};
+
+/// How often the list of revoked certificates is made again, so that it never gets old.
+const PUBLISHED_EVERY: Duration = Duration::from_secs(24 * 3600);
+/// How long after a failure it is tried again: until then a revoked certificate counts.
+const PUBLISHED_RETRY: Duration = Duration::from_secs(60);
 
 /// How often the lists are read.
 const READ_EVERY: Duration = Duration::from_secs(3600);
 /// Longest alert, in characters.
 const ALERT_CHARS_MAX: usize = 2_000;
 
+/// What is revoked, and since when that was published.
+#[derive(Debug, Default)]
+pub struct OwnList {
+    published: Option<BTreeMap<String, String>>,
+    is_stale: bool,
+    /// `Now::mono` at which it is published again.
+    due: Option<Duration>,
+}
+
+impl OwnList {
+    /// Something was revoked.
+    pub const fn mark(&mut self) {
+        self.is_stale = true;
+    }
+
+    /// It is to be published, if that has changed or was published long ago. `revoked`: serial numbers with the ends of the certificates.
+    pub fn publish<'a>(&mut self, revoked: impl IntoIterator<Item = (&'a str, &'a str)>, now: Now) -> Option<Effect> {
+        let is_due = self.due.is_none_or(|due| due <= now.mono);
+        if !self.is_stale && !is_due {
+            return None;
+        }
+        self.is_stale = false;
+        let counts = |ends: &str| timestamp::from_text(ends).is_none_or(|ends| ends > now.wall);
+        let revoked = revoked.into_iter().filter(|(_, ends)| counts(ends));
+        let revoked: BTreeMap<String, String> =
+            revoked.map(|(serial, ends)| (serial.to_owned(), ends.to_owned())).collect();
+        if !is_due && self.published.as_ref() == Some(&revoked) {
+            return None;
+        }
+        self.due = Some(now.mono + PUBLISHED_EVERY);
+        self.published = Some(revoked.clone());
+        Some(Effect::Revocations { revoked, at: now.wall })
+    }
+
+    /// It could not be written.
+    pub fn on_not_written(&mut self, now: Now) {
+        let retry = now.mono + PUBLISHED_RETRY;
+        self.due = Some(self.due.map_or(retry, |due| due.min(retry)));
+    }
+
+    /// `Now::mono` at which it is published again.
+    pub const fn next_deadline(&self) -> Option<Duration> {
+        self.due
+    }
+
+    /// Revoked certificates as they were published last.
+    pub fn count(&self) -> usize {
+        self.published.as_ref().map_or(0, BTreeMap::len)
+    }
+}
+
 /// The watched lists.
-#[derive(Debug)]
-pub struct RevocationListsController {
+#[derive(Debug, Default)]
+pub struct WatchedLists {
     /// As they were read last.
     lists: Vec<Result<RevocationList, String>>,
     /// Why the own list could not be written; None: it could.
     not_written: Option<String>,
-    /// `Now::mono` at which they are read; None: there is no authority, and so no list.
-    due: Option<Duration>,
+    /// `Now::mono` at which they are read.
+    due: Duration,
 }
 
-impl RevocationListsController {
-    /// Nothing is read yet. `watches`: there is an authority.
-    pub fn new(watches: bool) -> Self {
-        Self { lists: Vec::new(), not_written: None, due: watches.then_some(Duration::ZERO) }
-    }
-
+impl WatchedLists {
     /// Takes what was read.
     pub fn on_report(&mut self, report: RevocationsReport) {
         self.lists = report.lists;
@@ -44,20 +96,21 @@ impl RevocationListsController {
 
     /// Has the lists read when they are due.
     pub fn reconcile(&mut self, now: Now) -> Option<Effect> {
-        let due = self.due.as_mut().filter(|due| **due <= now.mono)?;
-        *due = now.mono + READ_EVERY;
-        Some(Effect::ReadRevocations)
+        (self.due <= now.mono).then(|| {
+            self.due = now.mono + READ_EVERY;
+            Effect::ReadRevocations
+        })
     }
 
     /// `Now::mono` at which the lists are read again.
-    pub const fn next_deadline(&self) -> Option<Duration> {
+    pub const fn next_deadline(&self) -> Duration {
         self.due
     }
 
     /// Brings what the node says of the lists up to date.
-    pub fn report(&self, totals: &mut NodeMetrics, now: Now) {
+    pub fn report(&self, node: &mut IdentityNode, now: Now) {
         let known = self.lists.iter().flatten();
-        totals.revocations_next_update = known.filter_map(|list| list.ends).min();
+        node.revocations_next_update = known.filter_map(|list| list.ends).min();
         let not_written = self.not_written.iter();
         let mut problems: Vec<String> =
             not_written.map(|reason| format!("the list of revoked certificates is not written: {reason}")).collect();
@@ -66,7 +119,7 @@ impl RevocationListsController {
             Err(error) => Some(error.clone()),
         }));
         let alert = Some(problems.join("; ")).filter(|alert| !alert.is_empty());
-        totals.revocations_alert = alert.map(|alert| alert.chars().take(ALERT_CHARS_MAX).collect());
+        node.revocations_alert = alert.map(|alert| alert.chars().take(ALERT_CHARS_MAX).collect());
     }
 }
 
@@ -75,7 +128,7 @@ fn problem(list: &RevocationList, now_ms: u64) -> Option<String> {
     let RevocationList { file, issuer, begins, ends } = list;
     let ends = (*ends)?;
     let half = begins.saturating_add(ends.saturating_sub(*begins) / 2);
-    let at = authority::to_text(ends).unwrap_or_default();
+    let at = timestamp::to_text(ends).unwrap_or_default();
     let what = format!("the revocation list of {issuer} in {file}");
     if now_ms >= ends {
         Some(format!("{what} ended at {at}: an MQTT server that has read it refuses every certificate of {issuer}"))
@@ -100,15 +153,15 @@ mod tests {
         Now { mono: Duration::from_millis(wall), wall }
     }
 
-    fn alert(controller: &RevocationListsController, wall: u64) -> Option<String> {
-        let mut totals = NodeMetrics::default();
+    fn alert(controller: &WatchedLists, wall: u64) -> Option<String> {
+        let mut totals = IdentityNode::default();
         controller.report(&mut totals, at(wall));
         totals.revocations_alert
     }
 
     #[test]
     fn a_list_past_half_of_its_validity_is_an_alert_until_it_is_renewed() {
-        let mut controller = RevocationListsController::new(true);
+        let mut controller = WatchedLists::default();
         let read = |list| RevocationsReport { written: None, lists: vec![Ok(list)] };
         controller.on_report(read(list(0, 30 * DAY_MS)));
         assert_eq!(alert(&controller, 15 * DAY_MS), None);
@@ -119,7 +172,7 @@ mod tests {
         assert!(ended.contains("ended at 1970-01-31T00:00:00Z"), "{ended}");
         controller.on_report(read(list(20 * DAY_MS, 50 * DAY_MS)));
         assert_eq!(alert(&controller, 30 * DAY_MS), None);
-        let mut totals = NodeMetrics::default();
+        let mut totals = IdentityNode::default();
         controller.on_report(RevocationsReport {
             written: None,
             lists: vec![Ok(list(0, 9 * DAY_MS)), Ok(list(0, 4 * DAY_MS)), Err("cannot read b.pem".to_owned())],
@@ -131,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_list_that_cannot_be_written_is_an_alert_until_it_can() {
-        let mut controller = RevocationListsController::new(true);
+        let mut controller = WatchedLists::default();
         let written = |written| RevocationsReport { written, lists: Vec::new() };
         controller.on_report(written(Some(Err("no space left".to_owned()))));
         controller.on_report(written(None));
@@ -141,13 +194,11 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_read_at_once_and_then_every_hour_where_there_is_an_authority() {
-        let mut controller = RevocationListsController::new(true);
+    fn lists_are_read_at_once_and_then_every_hour() {
+        let mut controller = WatchedLists::default();
         assert_eq!(controller.reconcile(at(5)), Some(Effect::ReadRevocations));
         assert_eq!(controller.reconcile(at(6)), None);
-        let due = controller.next_deadline().unwrap();
+        let due = controller.next_deadline();
         assert_eq!(controller.reconcile(Now { mono: due, wall: 0 }), Some(Effect::ReadRevocations));
-        let mut without = RevocationListsController::new(false);
-        assert_eq!((without.reconcile(at(5)), without.next_deadline()), (None, None));
     }
 }

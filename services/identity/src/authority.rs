@@ -1,4 +1,4 @@
-//! What the fleet's authority decides: who is certified, and which certificates are void. Pure: the entries of ConfigDB and the time in, entries and answers out.
+//! What the fleet's authority decides: who is certified, and which certificates are revoked. Pure: the entries of ConfigDB and the time in, entries and answers out.
 //!
 //! A cluster that is not in asks by a token, one that is in by the certificate that it has ([`renewal`]). Either is used by recording it: [`judge`] asks for the record first
 //! ([`Verdict::Record`]) and grants only what is recorded ([`Verdict::Grant`]). So whatever is killed in between, it certifies one key, and who asks again with that key gets the same
@@ -12,10 +12,12 @@ use configdb_schema::document::{
     CertificateKind, CertificateState, EdgeClusterEnrolment, EdgeClusterIdentity, IdentityAlert, IdentityAlertKind,
     IssuedCertificate, UsedToken,
 };
+pub use configdb_schema::timestamp::{from_text, to_text};
 use enrolment_protocol::manager::ProofKind;
 use enrolment_protocol::refusal::{Refusal, RefusalCode};
 use enrolment_protocol::token::TokenHash;
-use jiff::Timestamp;
+
+use crate::issued::Issued;
 
 /// What the one certificate of a cluster speaks for: every node of its group. On the MQTT server a group is one user.
 pub const CLUSTER_NODE: &str = "cluster";
@@ -25,10 +27,10 @@ const REMEMBERED_MAX: usize = 32;
 /// How long an alert is shown.
 const ALERT_SHOWN: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// What does not change while the manager runs.
+/// What does not change while Identity runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terms {
-    /// The manager's public enrolment key, as a text.
+    /// The public enrolment key, as a text.
     pub key: String,
     /// The authority's certificate, PEM.
     pub authority: String,
@@ -65,27 +67,16 @@ pub enum Verdict {
     },
 }
 
-/// A time as entries hold it: whole seconds. None: no time that can be written.
-#[must_use]
-pub fn to_text(wall_ms: u64) -> Option<String> {
-    let seconds = i64::try_from(wall_ms / 1000).ok()?;
-    Timestamp::from_second(seconds).ok().map(|time| time.to_string())
-}
-
-/// UTC ms of a time in an entry. None: it is none.
-#[must_use]
-pub fn from_text(text: &str) -> Option<u64> {
-    text.parse::<Timestamp>().ok().and_then(|time| u64::try_from(time.as_millisecond()).ok())
-}
-
 fn is_past(text: &str, now_ms: u64) -> bool {
     from_text(text).is_none_or(|time| time <= now_ms)
 }
 
-/// The entry as it should be: key and authority of this manager, fenced and revoked certificates marked, what is long over forgotten. `gone`: the cluster is torn down.
+/// The entry as it should be: key and authority of this process, everything that was once issued, fenced and revoked certificates marked, what is long over forgotten. `gone`: the cluster is
+/// torn down.
 #[must_use]
 pub fn up_to_date(
     recorded: Option<&EdgeClusterIdentity>,
+    issued: Option<&Issued>,
     wanted: &EdgeClusterEnrolment,
     terms: &Terms,
     gone: bool,
@@ -94,6 +85,9 @@ pub fn up_to_date(
     let mut identity = recorded.cloned().unwrap_or_default();
     identity.key.clone_from(&terms.key);
     identity.authority.clone_from(&terms.authority);
+    if let Some(issued) = issued {
+        issued.merge_into(&mut identity);
+    }
     for certificate in &mut identity.certificates {
         if gone || certificate.fence < wanted.fence || wanted.revoked.contains(&certificate.serial) {
             certificate.state = CertificateState::Revoked;

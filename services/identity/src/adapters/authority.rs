@@ -4,8 +4,9 @@
 //! <state_dir>/identity/enrolment.key   seed of the enrolment key, mode 0600
 //! <state_dir>/identity/authority.key   private key of the authority, PEM, mode 0600; not there when the site brings its own
 //! <state_dir>/identity/authority.pem   its certificate
-//! <state_dir>/identity/revoked.json    serial numbers that are void, with their ends
+//! <state_dir>/identity/revoked.json    serial numbers that are revoked, with their ends
 //! <state_dir>/identity/revoked.pem     the same as a certificate revocation list, for MQTT servers
+//! <state_dir>/identity/issued.jsonl    what was issued: see [`super::ledger`]
 //! ```
 
 use std::collections::BTreeMap;
@@ -15,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use configdb_schema::Organisation;
 use configdb_schema::document::IssuedCertificate;
+use configdb_schema::{Organisation, timestamp};
 use enrolment_protocol::cluster::Grant;
 use enrolment_protocol::manager::{Manager, Opened};
 use enrolment_protocol::metrics::{self, ANSWER};
@@ -28,7 +29,6 @@ use rcgen::{
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use service_runtime::atomic_file::{self, AtomicFileError, OWNER_ONLY};
-use service_runtime::config::ExposeSecret;
 use sparkplug::host::HostRequest;
 use time::OffsetDateTime;
 use x509_parser::extensions::ParsedExtension;
@@ -38,9 +38,8 @@ use x509_parser::revocation_list::CertificateRevocationList;
 use x509_parser::time::ASN1Time;
 use zeroize::Zeroizing;
 
-use super::passwords::ClusterPasswords;
-use crate::authority::{self, Terms};
-use crate::config::IdentityConfig;
+use crate::authority::Terms;
+use crate::config::Config;
 use crate::event::{IssueCertificate, RevocationList};
 
 /// How long an authority lives that is made here.
@@ -85,10 +84,7 @@ pub enum AuthorityError {
     /// A record says something that no certificate can hold.
     #[error("the record of the certificate has no usable {0}")]
     Record(&'static str),
-    /// There is no password for the cluster's repository.
-    #[error("the cluster's repository is not open")]
-    Repository,
-    /// The answer cannot be sealed.
+    /// The login of the cluster's repository cannot be opened, or the answer cannot be sealed.
     #[error(transparent)]
     Seal(#[from] enrolment_protocol::MessageError),
 }
@@ -123,13 +119,9 @@ impl Authority {
     ///
     /// # Errors
     /// [`AuthorityError`] names the file.
-    pub fn load(
-        state_dir: &Path,
-        organisation: &Organisation,
-        config: &IdentityConfig,
-        now_ms: u64,
-    ) -> Result<Self, AuthorityError> {
-        let directory = state_dir.join("identity");
+    // long: one file after the other is read and compared.
+    pub fn load(config: &Config, organisation: &Organisation, now_ms: u64) -> Result<Self, AuthorityError> {
+        let directory = config.state_dir.join("identity");
         fs::create_dir_all(&directory).map_err(|source| AuthorityError::Read { path: directory.clone(), source })?;
         let manager = Arc::new(Manager::new(*seed(&directory.join("enrolment.key"))?));
         let own = (directory.join("authority.pem"), directory.join("authority.key"));
@@ -182,30 +174,37 @@ impl Authority {
         })
     }
 
-    /// What the state enrols with.
+    /// The private enrolment key.
     #[must_use]
-    pub fn identity(&self) -> crate::state::Identity {
-        crate::state::Identity { manager: Arc::clone(&self.manager), terms: Arc::clone(&self.terms) }
+    pub fn manager(&self) -> Arc<Manager> {
+        Arc::clone(&self.manager)
     }
 
-    /// Carries an order out: signs, adds the password of the cluster's repository, seals, and says what is to be sent.
+    /// What the state goes by.
+    #[must_use]
+    pub fn terms(&self) -> Arc<Terms> {
+        Arc::clone(&self.terms)
+    }
+
+    /// Where the keys are.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Makes the answer to a cluster: signs the certificate, opens the login of the cluster's repository, seals both, and says what is to be sent.
     ///
     /// # Errors
     /// [`AuthorityError`]; the cluster asks again.
-    pub fn answer(
-        &self,
-        order: &IssueCertificate,
-        passwords: &ClusterPasswords,
-    ) -> Result<HostRequest, AuthorityError> {
+    pub fn answer(&self, order: &IssueCertificate) -> Result<HostRequest, AuthorityError> {
         let answer = match &order.answer {
-            Ok(certificate) => {
-                let login = passwords.login(order.opened.cluster);
-                let (git_username, password) = login.ok_or(AuthorityError::Repository)?;
+            Ok((certificate, login)) => {
+                let login = self.manager.open_login(order.opened.cluster, login)?;
                 Ok(Grant {
                     certificate: self.sign(certificate, &order.group, &order.opened)?,
                     authorities: self.chain.iter().map(|one| one.to_vec()).collect(),
-                    git_username,
-                    git_password: password.expose_secret().into(),
+                    git_username: login.username,
+                    git_password: login.password,
                 })
             }
             Err(refusal) => Err(refusal.clone()),
@@ -219,7 +218,7 @@ impl Authority {
     }
 
     fn sign(&self, record: &IssuedCertificate, group: &str, opened: &Opened) -> Result<Vec<u8>, AuthorityError> {
-        let at = |text: &str, what| authority::from_text(text).and_then(moment).ok_or(AuthorityError::Record(what));
+        let at = |text: &str, what| timestamp::from_text(text).and_then(moment).ok_or(AuthorityError::Record(what));
         let serial = hex::decode(&record.serial).map_err(|_| AuthorityError::Record("serial number"))?;
         let mut params = CertificateParams::default();
         params.serial_number = Some(SerialNumber::from_slice(&serial));
@@ -242,11 +241,11 @@ impl Authority {
         Ok(signed.der().to_vec())
     }
 
-    /// Writes the list of certificates that are void, with all that was void before and has not ended. Blocks.
+    /// Writes the list of revoked certificates, with all that was on it before and has not ended. Blocks.
     ///
     /// # Errors
     /// The files.
-    pub fn revoke(&self, void: BTreeMap<String, String>, now_ms: u64) -> Result<(), AuthorityError> {
+    pub fn revoke(&self, revoked: BTreeMap<String, String>, now_ms: u64) -> Result<(), AuthorityError> {
         let path = self.directory.join("revoked.json");
         let mut all: BTreeMap<String, String> = match fs::read_to_string(&path) {
             Ok(text) => serde_json::from_str(&text).map_err(|_| AuthorityError::Content {
@@ -256,8 +255,8 @@ impl Authority {
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
             Err(source) => return Err(AuthorityError::Read { path, source }),
         };
-        all.extend(void);
-        all.retain(|_, ends| authority::from_text(ends).is_none_or(|ends| ends > now_ms));
+        all.extend(revoked);
+        all.retain(|_, ends| timestamp::from_text(ends).is_none_or(|ends| ends > now_ms));
         let now = moment(now_ms).ok_or(AuthorityError::Record("time"))?;
         let revoked_certs = all.keys().filter_map(|serial| hex::decode(serial).ok()).map(|serial| RevokedCertParams {
             serial_number: SerialNumber::from_slice(&serial),
@@ -273,12 +272,12 @@ impl Authority {
             revoked_certs: revoked_certs.collect(),
             key_identifier_method: self.key_identifier.clone(),
         };
-        let what = "the list of void certificates";
+        let what = "the list of revoked certificates";
         let pem = params.signed_by(&self.issuer).and_then(|list| list.pem()).map_err(make(what))?;
         let text = serde_json::to_vec(&all).unwrap_or_default();
         atomic_file::write(&path, &text, None)?;
         atomic_file::write(&self.directory.join("revoked.pem"), pem.as_bytes(), None)?;
-        tracing::info!(certificates = all.len(), "the list of void certificates is written");
+        tracing::info!(certificates = all.len(), "the list of revoked certificates is written");
         Ok(())
     }
 
