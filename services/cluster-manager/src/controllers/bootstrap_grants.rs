@@ -1,6 +1,7 @@
 //! To which tokens the bootstrap script of each cluster is offered, and which script that is.
 //!
-//! A cluster that is set up offers its script to every token in its `EdgeClusterEnrolment` entry. One that is being set up is told apart from one that is unknown: its tokens work later. When a token ends is for those to say who see the clock when it is used.
+//! A cluster that is set up offers its script to every token in its `EdgeClusterEnrolment` entry. The tokens of one that is being set up are known too: they work later.
+//! Whether a token has ended is judged where it is used.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A fleet in miniature for tests: the births and deaths that a Host Application would tell of.
+//! A fleet in miniature for tests: the births and deaths that a Host Application would report.
 #![allow(clippy::unwrap_used, reason = "test code: what cannot be built is a wrong test")]
 
 use std::collections::BTreeMap;
@@ -115,7 +115,7 @@ impl Bench {
         self.publish();
     }
 
-    /// A cluster that is set up, as the manager tells of it.
+    /// A cluster that is set up, as the manager reports it.
     pub fn cluster(&mut self, uuid: Uuid, name: &str, change: impl FnOnce(&mut ClusterDevice)) {
         let entry = EdgeCluster { name: name.to_owned(), namespace: "fplus-edge".to_owned(), ..EdgeCluster::default() };
         if !self.objects.contains_key(&uuid) {

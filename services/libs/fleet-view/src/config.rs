@@ -47,7 +47,7 @@ pub fn applications(fleet: &Fleet) -> Table {
     fleet.config.applications().map(row).collect()
 }
 
-/// Table `entries:UUID`: the entries of one object by the slugs of their applications, each as the text that was written. `Registration` and `Membership` are computed, and nobody writes them:
+/// Table `entries:UUID`: the entries of one object by the slugs of their applications, each as the text that was written. `Registration` and `Membership` are computed and not written:
 /// they have no ETag.
 #[must_use]
 pub fn entries(fleet: &Fleet, object: Uuid) -> Table {

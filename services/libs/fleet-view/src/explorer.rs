@@ -1,6 +1,6 @@
 //! Every Edge Node that is received, foreign ones too: what it is, what it says, and the last numbers of the metrics that someone looks at.
 //!
-//! Births are shared with whoever else keeps them; a node costs its own changes since. Which nodes are kept at all the Host Application bounds.
+//! Births are shared with other replicas that keep them; a node costs its own changes since. The Host Application bounds which nodes are kept at all.
 
 mod value;
 
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trend_is_kept_only_while_somebody_looks_and_is_bounded() {
+    fn a_trend_is_kept_only_while_a_viewer_looks_and_is_bounded() {
         let mut explorer = Explorer::default();
         explorer.on_event(&birth(vec![rebirth(), Metric::new("Speed", 0_u32)]), 1);
         assert_eq!(explorer.metrics(&node())["|Speed"]["trend"], json!(null));

@@ -22,8 +22,8 @@ use uuid::Uuid;
 use crate::deltas::Table;
 use crate::intent::Intents;
 
-/// Of so many nodes it is told that births are missing.
-const MISSING_TOLD_MAX: usize = 5;
+/// So many nodes are listed whose births are missing.
+const MISSING_LISTED_MAX: usize = 5;
 
 /// Edge Nodes of which there is one in each group, and whose births name their process.
 const SINGLE_NODES: [&str; 7] = [
@@ -475,7 +475,7 @@ impl Fleet {
     pub fn missing_births(&self) -> Option<String> {
         let syncs = self.syncs.values().filter_map(SyncReplica::missing_births);
         let missing: Vec<String> =
-            self.config.missing_births().into_iter().chain(syncs).take(MISSING_TOLD_MAX).collect();
+            self.config.missing_births().into_iter().chain(syncs).take(MISSING_LISTED_MAX).collect();
         (!missing.is_empty()).then(|| {
             format!("{}; if they never do, the MQTT server may alter topics or drop messages", missing.join(", "))
         })
@@ -660,7 +660,7 @@ impl Fleet {
                     state: held.as_ref().map_or(REMOVING, |_| HELD).to_owned(),
                     ready: device.ready,
                     reason: held.clone().or_else(|| device.reason.clone()),
-                    message: told(device),
+                    message: message_of(device),
                     applied_at: device.applied_at,
                     version: Some(device.version),
                 });
@@ -693,7 +693,7 @@ impl Fleet {
             host: entry.hostname.clone(),
             state,
             ready: device.and_then(|device| device.ready),
-            message: reason.clone().or_else(|| device.and_then(told)),
+            message: reason.clone().or_else(|| device.and_then(message_of)),
             reason,
             applied_at: device.and_then(|device| device.applied_at),
             version: device.map(|device| device.version),
@@ -768,7 +768,7 @@ const fn timestamp(event: &HostEvent) -> Option<u64> {
     }
 }
 
-fn told(device: &DeploymentDevice) -> Option<String> {
+fn message_of(device: &DeploymentDevice) -> Option<String> {
     device.reason.clone().or_else(|| device.message.clone())
 }
 

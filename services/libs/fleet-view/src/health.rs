@@ -1,4 +1,4 @@
-//! How a thing stands, in one of four words that mean the same everywhere, with the reasons in sentences.
+//! What is known of a thing, in one of four words that mean the same everywhere, with the reasons in sentences.
 
 use cluster_manager_contract::SetupState;
 use join_service_contract::HostState;
@@ -83,7 +83,7 @@ pub fn cluster(fleet: &Fleet, row: &ClusterRow, alerts: &[&AlertRow], deployment
         "not yet" if row.setup == "ready" => {
             findings.add(Health::Working, "the edge was never born: run its bootstrap command on a machine there");
         }
-        "unmonitored" => findings.add(Health::Attention, "edge monitor is not alive: nobody watches the edge's nodes"),
+        "unmonitored" => findings.add(Health::Attention, "edge monitor is not alive: the edge's nodes are not watched"),
         _ => {}
     }
     if row.alive {
@@ -125,19 +125,20 @@ fn of_living_edge(findings: &mut Findings, fleet: &Fleet, row: &ClusterRow, depl
 #[must_use]
 pub fn deployment(row: &DeploymentRow, alive: bool) -> Condition {
     let mut findings = Findings::default();
-    let told = |text: &str| row.trouble().map_or_else(|| text.to_owned(), |trouble| format!("{text}: {trouble}"));
+    let with_detail =
+        |text: &str| row.trouble().map_or_else(|| text.to_owned(), |trouble| format!("{text}: {trouble}"));
     match row.state.as_str() {
-        "refused" => findings.add(Health::Attention, told("refused")),
-        "failed" => findings.add(Health::Attention, told("Kubernetes did not take the manifests")),
-        "held" => findings.add(Health::Attention, told("the edge waits for an operator's decision")),
+        "refused" => findings.add(Health::Attention, with_detail("refused")),
+        "failed" => findings.add(Health::Attention, with_detail("Kubernetes did not take the manifests")),
+        "held" => findings.add(Health::Attention, with_detail("the edge waits for an operator's decision")),
         "applied" => match (row.ready, row.trouble()) {
             (Some(true), None) => {}
             (Some(true), Some(trouble)) => findings.add(Health::Working, trouble),
-            (Some(false), _) => findings.add(Health::Attention, told("applied, but not ready")),
-            (None, _) => findings.add(Health::Working, told("applied; Flux has not reported on it")),
+            (Some(false), _) => findings.add(Health::Attention, with_detail("applied, but not ready")),
+            (None, _) => findings.add(Health::Working, with_detail("applied; Flux has not reported on it")),
         },
-        "sending" => findings.add(Health::Working, told("on its way to the edge")),
-        state => findings.add(Health::Working, told(state)),
+        "sending" => findings.add(Health::Working, with_detail("on its way to the edge")),
+        state => findings.add(Health::Working, with_detail(state)),
     }
     // What the control plane itself refuses is as true while the edge is away.
     if !alive && row.version.is_some() && row.state != "refused" {
@@ -159,16 +160,19 @@ pub fn host(ready: Option<bool>, joining: Option<&JoiningHostRow>, alive: bool) 
         Some(true) | None => {}
     }
     if let Some(row) = joining {
-        let told =
+        let with_detail =
             |text: &str| row.detail.as_ref().map_or_else(|| text.to_owned(), |detail| format!("{text}: {detail}"));
         match row.state {
-            HostState::Pending => findings.add(Health::Attention, told("the host waits for approval")),
-            HostState::Refused => findings.add(Health::Attention, told("the host is refused")),
+            HostState::Pending => findings.add(Health::Attention, with_detail("the host waits for approval")),
+            HostState::Refused => findings.add(Health::Attention, with_detail("the host is refused")),
             HostState::LockedOut => {
-                findings.add(Health::Attention, told("the member was refused its keys: its state disk stays closed"));
+                findings.add(
+                    Health::Attention,
+                    with_detail("the member was refused its keys: its state disk stays closed"),
+                );
             }
             HostState::Failed => {
-                findings.add(Health::Attention, told("the host had a ticket and did not become a member"))
+                findings.add(Health::Attention, with_detail("the host had a ticket and did not become a member"))
             }
             HostState::Revoked if ready.is_some() => {
                 findings
@@ -217,7 +221,7 @@ mod tests {
         bench.cluster(CLUSTER, NAME, |device| device.sync_since = Some(7));
         let condition = of(&bench);
         assert_eq!((condition.health, condition.since), (Health::Away, Some(7)));
-        assert_eq!(condition.reasons.len(), 1, "its alert is no second reason: {:?}", condition.reasons);
+        assert_eq!(condition.reasons.len(), 1, "its alert is not a second reason: {:?}", condition.reasons);
     }
 
     #[test]

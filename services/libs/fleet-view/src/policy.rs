@@ -38,7 +38,7 @@ pub struct HostOutlook {
     pub outlook: Outlook,
     /// Why it would be refused.
     pub differences: Vec<String>,
-    /// What is different and would only be told.
+    /// What is different and would only be a warning.
     pub warnings: Vec<String>,
     /// What is not known here.
     pub unknown: Vec<String>,
@@ -97,7 +97,7 @@ fn registers(
     found: &mut HostOutlook,
 ) {
     if in_force.is_some_and(|known| known.bank != wanted.bank) {
-        found.unknown.push("registers of the other bank: nobody has quoted them".to_owned());
+        found.unknown.push("registers of the other bank: no host has quoted them".to_owned());
         return;
     }
     for (register, rule) in wanted.pcrs.iter().filter(|(_, rule)| !rule.expected.is_empty()) {
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_passes_by_its_last_quote_and_what_is_only_told_refuses_nobody() {
+    fn a_host_passes_by_its_last_quote_and_a_warning_refuses_no_host() {
         let found = one(|_| {});
         assert_eq!((found.outlook, found.host.as_str()), (Outlook::Passes, "paint-2"));
         assert_eq!(found.warnings, ["register 1 (firmware configuration) holds 11"]);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_refuses_a_host_is_told_by_name() {
+    fn what_refuses_a_host_is_named() {
         for (change, expected) in [
             (
                 (|policy| policy.pcrs.get_mut("4").unwrap().expected = vec!["cd".to_owned()])

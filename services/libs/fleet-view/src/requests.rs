@@ -1,6 +1,6 @@
 //! The writes to ConfigDB by which people change the fleet. The command line and the web console send these, so that a button does what its command does.
 //!
-//! Pure: request ids, names of writers and times are arguments. Whether somebody may is judged elsewhere.
+//! Pure: request ids, names of writers and times are arguments. Whether a user may write is judged elsewhere.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ impl Author {
     }
 }
 
-/// The UUID that a cluster gets when nobody chooses one: the same name is the same cluster.
+/// The UUID that a cluster gets if none is chosen: the same name is the same cluster.
 #[must_use]
 pub fn cluster_uuid(organisation: &Organisation, name: &str) -> Uuid {
     address::v5(&["EdgeCluster", organisation.as_str(), name])
@@ -210,7 +210,7 @@ pub fn add_bootstrap_token(
     let (issued, expires) = (moment(wall).ok_or_else(range)?, moment(ends).ok_or_else(range)?);
     enrolment.tokens.retain(|token| ms(&token.expires).is_some_and(|ends| ends > wall));
     if enrolment.tokens.len() >= TOKENS_MAX {
-        let reason = format!("the cluster has {TOKENS_MAX} tokens already; revoke those that nobody uses");
+        let reason = format!("the cluster has {TOKENS_MAX} tokens already; revoke those that are not used");
         return Err(RequestError::NotNow(reason));
     }
     let by = author.writer.clone();
@@ -312,7 +312,7 @@ pub fn acknowledge_alerts(
     write_acknowledgements(fleet, alerts, changes, wall, author)
 }
 
-/// Says that nobody looks after these alerts any more.
+/// Writes that these alerts are not acknowledged any more.
 ///
 /// # Errors
 /// The cluster is not known.

@@ -118,7 +118,7 @@ impl Etcd<'_> {
         member.name == self.node_name || member.peer_urls.iter().any(is_address)
     }
 
-    /// A client that etcd believes: its authority signs whoever may do everything.
+    /// A client that etcd believes: every client that its authority signed may do everything.
     fn client(&self, certificate: &[u8], key: &[u8]) -> Outcome<EtcdClient> {
         let failed = |error: &dyn std::fmt::Display| PlatformError::new("a certificate for etcd", error);
         let mut roots = RootCertStore::empty();

@@ -53,9 +53,9 @@ fn a_cluster_shows_what_flux_says_of_its_own_releases() {
     };
     bench.sync(NAME, &failed, &[]);
     let row = cluster(&bench);
-    let told = "Flux failed: HelmRelease edge: namespaces \"x\" not found";
-    assert_eq!(row.flux.as_ref().map(FluxRow::described).as_deref(), Some(told));
-    assert_eq!(row.described(), format!("setup ready, edge alive, {told}, hosts 1/1 ready"));
+    let shown = "Flux failed: HelmRelease edge: namespaces \"x\" not found";
+    assert_eq!(row.flux.as_ref().map(FluxRow::described).as_deref(), Some(shown));
+    assert_eq!(row.described(), format!("setup ready, edge alive, {shown}, hosts 1/1 ready"));
     bench.sync(NAME, &SyncNode::default(), &[]);
     assert_eq!(cluster(&bench).flux.map(|flux| flux.state()), Some("pending"));
 }
@@ -76,7 +76,7 @@ fn the_reason_of_a_refusal_is_shown_though_the_old_release_is_ready() {
 }
 
 #[test]
-fn the_message_of_what_is_ready_is_no_trouble() {
+fn the_message_of_what_is_ready_is_not_a_trouble() {
     let mut bench = Bench::with_cluster();
     bench.deployment(OVEN, "Oven", None);
     let message = Some("Helm says this".to_owned());
@@ -116,8 +116,8 @@ fn a_deployment_is_listed_as_being_removed_until_its_edge_reports_it_gone() {
         ..reported("Oven", DeploymentState::Deleting, Some(false))
     };
     bench.sync(NAME, &SyncNode::default(), &[(OVEN, deleting)]);
-    let told = "removing, not ready (HelmRelease oven waits for its finalizers)";
-    assert_eq!(deployments(&bench), [("Oven".to_owned(), told.to_owned())]);
+    let shown = "removing, not ready (HelmRelease oven waits for its finalizers)";
+    assert_eq!(deployments(&bench), [("Oven".to_owned(), shown.to_owned())]);
     assert_eq!(cluster(&bench).deployments, Count::default(), "it is not wanted");
 
     bench.sync(NAME, &SyncNode::default(), &[]);
@@ -145,8 +145,8 @@ fn a_deployment_that_moved_to_another_cluster_is_removed_from_the_first() {
     bench.sync("Body_Shop", &SyncNode::default(), &[(OVEN, reported("Oven", DeploymentState::Applied, Some(true)))]);
     bench.deployment(OVEN, "Oven", None);
     let rows = bench.fleet.deployments();
-    let told: Vec<(&str, &str)> = rows.iter().map(|row| (row.cluster.as_str(), row.state.as_str())).collect();
-    assert_eq!(told, [("Body_Shop", REMOVING), (NAME, "sending")]);
+    let shown: Vec<(&str, &str)> = rows.iter().map(|row| (row.cluster.as_str(), row.state.as_str())).collect();
+    assert_eq!(shown, [("Body_Shop", REMOVING), (NAME, "sending")]);
 }
 
 #[test]
@@ -154,17 +154,17 @@ fn alerts_of_the_central_monitor_count_for_the_cluster_that_they_are_about() {
     let mut bench = Bench::with_cluster();
     bench.central_monitor(&["ACME-Paint_Shop"]);
     bench.monitor(NAME, &["Oven_1"]);
-    let told: Vec<(String, String, Option<u64>)> =
+    let shown: Vec<(String, String, Option<u64>)> =
         bench.fleet.alerts().into_iter().map(|row| (row.subject(), row.monitor, row.since)).collect();
     let of = |subject: &str, monitor: &str| (subject.to_owned(), monitor.to_owned(), Some(5));
     let expected =
         [of("Paint_Shop/Monitor", "ACME-Central/Monitor"), of("Paint_Shop/Oven_1", "ACME-Paint_Shop/Monitor")];
-    assert_eq!(told, expected);
+    assert_eq!(shown, expected);
     assert_eq!(cluster(&bench).alerts, 2);
 }
 
 #[test]
-fn a_cluster_that_is_away_has_an_alert_whoever_watches() {
+fn a_cluster_that_is_away_has_an_alert_whatever_process_watches() {
     let mut bench = Bench::with_cluster();
     bench.cluster(CLUSTER, NAME, |device| device.sync_since = Some(7));
     bench.dies(NAME, address::SYNC_NODE);
@@ -181,7 +181,7 @@ fn a_cluster_that_is_away_has_an_alert_whoever_watches() {
 }
 
 #[test]
-fn what_somebody_should_look_at_about_identities_is_an_alert() {
+fn what_an_operator_should_know_of_identities_is_an_alert() {
     let mut bench = Bench::with_cluster();
     bench.cluster(CLUSTER, NAME, |device| device.identity.alert = Some("a token was used twice".to_owned()));
     let alerts = bench.fleet.alerts();

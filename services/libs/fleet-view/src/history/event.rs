@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_comes_and_dies_is_told_in_sentences() {
+    fn a_cluster_that_comes_and_dies_is_described_in_sentences() {
         let bench = Bench::with_cluster();
         let alive = Rows::of(&bench.fleet).clusters();
         assert_eq!(events(View::Clusters, &Table::new(), &alive), ["Paint_Shop|added|added, ready"]);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deployment_and_a_host_are_told_by_name() {
+    fn a_deployment_and_a_host_are_described_by_name() {
         let mut bench = Bench::with_cluster();
         bench.deployment(OVEN, "Oven", None);
         let sent = Rows::of(&bench.fleet).deployments();

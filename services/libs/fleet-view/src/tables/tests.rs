@@ -217,13 +217,13 @@ fn a_member_that_is_locked_out_and_who_has_its_disk_are_two_rows_and_two_alerts(
     assert_eq!(member(format!("{NAME}/{thief}")), "refused");
     assert_eq!(table[&format!("{NAME}/{thief}")]["disk"], disk.to_string());
     let alerts: Vec<_> = bench.fleet.alerts().into_iter().map(|row| (row.alert, row.subject(), row.reason)).collect();
-    let told = |alert: &str| {
+    let alert_of = |alert: &str| {
         alerts.iter().find(|(kind, ..)| *kind == alert).map(|(_, subject, reason)| (&**subject, &**reason))
     };
     let reason = "a member was refused its keys, and its state disk stays closed: PCR 4: wanted";
-    assert_eq!(told("Locked_Out"), Some((&*format!("{NAME}/press-1"), reason)));
+    assert_eq!(alert_of("Locked_Out"), Some((&*format!("{NAME}/press-1"), reason)));
     let reason = "a machine asks for the keys of a disk that is another host's: PCR 4: wanted";
-    assert_eq!(told("Moved_Disk"), Some((&*format!("{NAME}/press-1"), reason)));
+    assert_eq!(alert_of("Moved_Disk"), Some((&*format!("{NAME}/press-1"), reason)));
 }
 
 #[test]
