@@ -47,7 +47,7 @@ pub const SERVICES: &[&str] = &[
 ];
 
 /// Node ids that Sparkfleet's own services have in a cluster's group; no deployment may be called like one of them.
-pub const CLUSTER_NODES_RESERVED: &[&str] = &[SYNC_NODE, MONITOR_NODE, JOIN_NODE, KEYS_NODE];
+pub const CLUSTER_NODES_RESERVED: &[&str] = &[SYNC_NODE, MONITOR_NODE, JOIN_NODE, KEYS_NODE, IDENTITY_NODE];
 
 /// Last part of the central group.
 pub const CENTRAL: &str = "Central";

@@ -73,6 +73,7 @@ use service_runtime::http::server;
 use service_runtime::http::tls::Tls;
 use service_runtime::record::{self, RecordFile};
 use service_runtime::service::{self, Service, ServiceIo};
+use service_runtime::sessions::{self, Sessions};
 use service_runtime::shutdown::Shutdown;
 use sparkplug::Now;
 use sparkplug_mqtt::Clock;
@@ -92,7 +93,7 @@ use adapters::http::state_client::{QUESTIONS_MAX, StateClient, keep_records};
 use adapters::kdc::Realm;
 use adapters::passwords::ClusterPasswords;
 use adapters::quarantine::QuarantineFiles;
-use adapters::sparkplug::Sessions;
+use adapters::sparkplug::{host_config, node_config, own_descriptor};
 use api::Asked;
 use bootstrap::FluxSource;
 use event::{Effect, Event, LoginResult, SharedAction, SharedOutcome, SharedResult, SharedWork};
@@ -177,7 +178,8 @@ pub async fn run_with_charts(
     let charts_commit = Some(charts_commit);
     let settings = Settings { charts_commit, charts, ..settings(&config, organisation.clone(), git_url) };
     let mut manager = ClusterManager::new(settings, persisted(&repositories), random()?, clock.now());
-    let sessions = Sessions::start(&organisation, manager.node_metrics(), &config.mqtt, &config.state_dir, clock)?;
+    let configs = (node_config(own_descriptor(&organisation)?), host_config(&organisation)?);
+    let sessions = Sessions::start(configs, manager.node_metrics(), &config.mqtt, &config.state_dir, clock)?;
     let identities = identities(&config.api.oidc)?;
     let (questions, asked) = mpsc::channel(QUESTIONS_MAX);
     let (records, entries) = mpsc::channel(QUESTIONS_MAX);
@@ -372,26 +374,27 @@ impl ServiceIo for Io {
     }
 
     async fn execute(&mut self, effect: Effect) -> anyhow::Result<()> {
-        match self.sessions.execute(effect).await.context("Sparkplug session")? {
-            Some(Effect::Git(git)) => self.waiting.push_back(git_work::Work::Git(git)),
-            Some(Effect::Secret(secret)) => self.waiting.push_back(git_work::Work::Secret(secret)),
-            Some(Effect::Shared(SharedWork { repository, action: SharedAction::Pull { branch, pull } })) => {
+        match effect {
+            Effect::Node(update) => sessions::update(&self.sessions.node, update).await,
+            Effect::Host(request) => self.sessions.request(request).await.context("Sparkplug session")?,
+            Effect::Git(git) => self.waiting.push_back(git_work::Work::Git(git)),
+            Effect::Secret(secret) => self.waiting.push_back(git_work::Work::Secret(secret)),
+            Effect::Shared(SharedWork { repository, action: SharedAction::Pull { branch, pull } }) => {
                 drop(self.calls.spawn(carry_out_pull(self.pulls.clone(), repository, branch, pull)));
             }
-            Some(Effect::Shared(shared)) => self.waiting.push_back(git_work::Work::Shared(shared)),
-            Some(Effect::Principals(work)) => drop(self.calls.spawn(self.realm.clone().carry_out(work))),
-            Some(Effect::Answer(answer)) => self.desk.answer(*answer),
-            Some(Effect::Record(record)) => self.desk.record(*record),
-            Some(Effect::BootstrapGrant { cluster, offer }) => self.board.set(cluster, offer),
-            Some(Effect::Script(script)) => self.board.set_script(script),
-            Some(Effect::SealLogin { cluster, key }) => {
+            Effect::Shared(shared) => self.waiting.push_back(git_work::Work::Shared(shared)),
+            Effect::Principals(work) => drop(self.calls.spawn(self.realm.clone().carry_out(work))),
+            Effect::Answer(answer) => self.desk.answer(*answer),
+            Effect::Record(record) => self.desk.record(*record),
+            Effect::BootstrapGrant { cluster, offer } => self.board.set(cluster, offer),
+            Effect::Script(script) => self.board.set_script(script),
+            Effect::SealLogin { cluster, key } => {
                 let passwords = self.passwords.clone();
                 let sealed = tokio::task::spawn_blocking(move || seal_login(&passwords, cluster, key));
                 drop(
                     self.calls.spawn(async move { Event::LoginSealed(sealed.await.expect("sealing does not panic")) }),
                 );
             }
-            _ => {}
         }
         Ok(())
     }

@@ -43,6 +43,7 @@ use anyhow::Context;
 use service_runtime::exit;
 use service_runtime::health::Health;
 use service_runtime::service::{self, Service, ServiceIo};
+use service_runtime::sessions::{self, Sessions};
 use service_runtime::shutdown::Shutdown;
 use sparkplug::Now;
 use sparkplug::host::HostEvent;
@@ -53,7 +54,7 @@ pub use config::Config;
 pub use state::State;
 
 use adapters::kubernetes;
-use adapters::sparkplug::Sessions;
+use adapters::sparkplug::{host_config, node_config, own_descriptor};
 use event::{Effect, Event};
 use state::Scope;
 
@@ -80,7 +81,8 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
         }
         Scope::Central { .. } => None,
     };
-    let sessions = Sessions::start(&scope, state.node_metrics(), &config.mqtt, &config.state_dir, clock)?;
+    let configs = (node_config(own_descriptor(&scope)?), host_config(&scope)?);
+    let sessions = Sessions::start(configs, state.node_metrics(), &config.mqtt, &config.state_dir, clock)?;
     report(&health, "mqtt", Err("connecting"));
     report(&health, "mqtt_host", Err("connecting"));
     let mut io = Io { sessions, inbox, health };
@@ -135,7 +137,11 @@ impl ServiceIo for Io {
     }
 
     async fn execute(&mut self, effect: Effect) -> anyhow::Result<()> {
-        self.sessions.execute(effect).await.context("a session ended")
+        match effect {
+            Effect::Node(update) => sessions::update(&self.sessions.node, update).await,
+            Effect::Host(request) => self.sessions.request(request).await.context("a session ended")?,
+        }
+        Ok(())
     }
 
     fn report(&mut self, event: &Event) {

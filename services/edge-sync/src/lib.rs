@@ -164,7 +164,7 @@ impl ServiceIo for Io {
                 self.health.component(MQTT, false, "connecting");
                 self.session.start(metrics)?;
             }
-            Effect::Node(update) => self.session.update(update).await?,
+            Effect::Node(update) => self.session.update(update).await,
             other => {
                 if let Some(answer) = self.kubernetes.execute(other) {
                     self.answers.spawn(answer);

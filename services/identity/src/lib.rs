@@ -40,6 +40,7 @@ use identity_contract::IdentityNode;
 use service_runtime::exit;
 use service_runtime::health::Health;
 use service_runtime::service::{self, Service, ServiceIo};
+use service_runtime::sessions::{self, Sessions};
 use service_runtime::shutdown::Shutdown;
 use sparkplug::Now;
 use sparkplug_mqtt::Clock;
@@ -49,7 +50,7 @@ pub use config::Config;
 
 use adapters::authority::Authority;
 use adapters::ledger::Ledger;
-use adapters::sparkplug::Sessions;
+use adapters::sparkplug::{host_config, node_config, own_descriptor};
 use event::{Effect, Event, IssueCertificate, RevocationsReport};
 use state::{Settings, State};
 
@@ -81,7 +82,8 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
         retry: (Duration::from_millis(config.retry_first_ms), Duration::from_millis(config.retry_max_ms)),
     };
     let mut state = State::new(settings, issued, random()?, clock.now());
-    let sessions = Sessions::start(&organisation, state.node_metrics(), &config.mqtt, &config.state_dir, clock)?;
+    let configs = (node_config(own_descriptor(&organisation)?), host_config(&organisation)?);
+    let sessions = Sessions::start(configs, state.node_metrics(), &config.mqtt, &config.state_dir, clock)?;
     health.component("mqtt", false, "connecting");
     let mut io = Io { sessions, authority, ledger: Some(ledger), reads: JoinSet::new(), ready: None, health };
     let ended = service::serve(&mut state, &mut io, clock, &shutdown).await;
@@ -156,7 +158,7 @@ impl Io {
             return Ok(());
         }
         match self.authority.answer(order) {
-            Ok(command) => self.sessions.execute_host(command).await.context("a session ended"),
+            Ok(command) => self.sessions.request(command).await.context("a session ended"),
             Err(error) => {
                 let error = format!("{:#}", anyhow::Error::new(error));
                 tracing::warn!(cluster_id = %order.opened.cluster, error, "a cluster that asks cannot be answered");
@@ -183,8 +185,8 @@ impl ServiceIo for Io {
 
     async fn execute(&mut self, effect: Effect) -> anyhow::Result<()> {
         match effect {
-            Effect::Node(update) => self.sessions.execute_node(update).await,
-            Effect::Host(request) => self.sessions.execute_host(request).await.context("a session ended")?,
+            Effect::Node(update) => sessions::update(&self.sessions.node, update).await,
+            Effect::Host(request) => self.sessions.request(request).await.context("a session ended")?,
             Effect::Remember(issued) => drop(self.write_ledger(|ledger| ledger.remember(issued)).await?),
             Effect::Answer(order) => self.answer(&order).await?,
             Effect::Revocations { revoked, at } => {

@@ -171,7 +171,7 @@ impl ServiceIo for Io {
                 self.health.component(MQTT, true, "standing by");
                 self.health.component(HOSTS, true, "standing by");
             }
-            Effect::Node(update) => self.sessions.update(update).await?,
+            Effect::Node(update) => self.sessions.update(update).await,
             Effect::Host(request) => self.sessions.request(request).await?,
             Effect::Run(transaction) => {
                 let kubernetes = self.kubernetes.clone();

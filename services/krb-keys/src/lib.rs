@@ -40,9 +40,10 @@ use kerberos_client::Kdc;
 use service_runtime::exit;
 use service_runtime::health::Health;
 use service_runtime::service::{self, Service, ServiceIo};
+use service_runtime::sessions;
 use service_runtime::shutdown::Shutdown;
 use sparkplug::Now;
-use sparkplug::edge_node::{EdgeNodeConfig, UpdateError};
+use sparkplug::edge_node::EdgeNodeConfig;
 use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -148,11 +149,7 @@ impl ServiceIo for Io {
 
     async fn execute(&mut self, effect: Effect) -> anyhow::Result<()> {
         if let Effect::Node(update) = effect {
-            match self.node.update(update).await {
-                // That the session has ended is its next event.
-                Ok(()) | Err(UpdateError::Stopped) => {}
-                Err(error) => tracing::warn!(%error, "update of the own metrics refused"),
-            }
+            sessions::update(&self.node, update).await;
         } else {
             let executor = self.executor.clone();
             self.work.spawn(async move { execute(&executor, effect).await });

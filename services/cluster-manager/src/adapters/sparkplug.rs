@@ -1,93 +1,16 @@
 //! Sparkplug: the two sessions of the cluster manager. As Edge Node it is `<ORG>-Central/Cluster-Manager`; as Host Application it subscribes to ConfigDB, Identity, and Sync, Join and Keys of every cluster.
 
-use std::path::Path;
-
 use configdb_contract::command::object_of;
 use configdb_contract::configdb_node;
 use configdb_schema::Organisation;
 use configdb_schema::address::IDENTITY_NODE;
-use sparkplug::edge_node::{EdgeNodeConfig, UpdateError};
+use sparkplug::edge_node::EdgeNodeConfig;
 use sparkplug::host::{HostConfig, Interest, RebirthsForHosts};
 use sparkplug::session::QoS;
-use sparkplug::{EdgeNodeDescriptor, EdgeNodeId, GroupId, HostId, Metric, NameError};
-use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, HostHandle, MqttConfig, SpawnError, Stopped};
-
-use crate::event::Effect;
+use sparkplug::{EdgeNodeDescriptor, EdgeNodeId, GroupId, HostId, NameError};
 
 /// Memory that the replicas of all nodes may take: those of some thousand clusters do.
 const REPLICA_BYTES_MAX: usize = 512 * 1024 * 1024;
-
-/// Both sessions.
-#[derive(Debug)]
-pub struct Sessions {
-    /// As `<ORG>-Central/Cluster-Manager`.
-    pub node: EdgeNodeHandle,
-    /// As Host Application.
-    pub host: HostHandle,
-}
-
-/// Why a session could not be started.
-#[derive(Debug, thiserror::Error)]
-pub enum SessionError {
-    /// The ids.
-    #[error("the organisation does not make Sparkplug ids")]
-    Name(#[from] NameError),
-    /// The MQTT configuration or the stored bdSeq.
-    #[error(transparent)]
-    Spawn(#[from] SpawnError),
-}
-
-impl Sessions {
-    /// Starts both.
-    ///
-    /// # Errors
-    /// [`SessionError`]; nothing runs then.
-    pub fn start(
-        organisation: &Organisation,
-        metrics: Vec<Metric>,
-        mqtt: &MqttConfig,
-        state_dir: &Path,
-        clock: Clock,
-    ) -> Result<Self, SessionError> {
-        let descriptor = own_descriptor(organisation)?;
-        let bd_seq = BdSeqStore::in_directory(state_dir, &descriptor);
-        let node = sparkplug_mqtt::spawn_edge_node(node_config(descriptor), metrics, mqtt, bd_seq, clock)?;
-        let host = sparkplug_mqtt::spawn_host(host_config(organisation)?, mqtt, clock).map_err(SpawnError::from)?;
-        Ok(Self { node, host })
-    }
-
-    /// Executes one effect of the wire; what is not for here is returned.
-    ///
-    /// # Errors
-    /// A session has ended.
-    pub async fn execute(&self, effect: Effect) -> Result<Option<Effect>, Stopped> {
-        match effect {
-            Effect::Node(update) => match self.node.update(update).await {
-                // That the session has ended is its next event.
-                Ok(()) | Err(UpdateError::Stopped) => Ok(None),
-                Err(error) => {
-                    tracing::warn!(error = %error, "the own metrics could not be brought up to date");
-                    Ok(None)
-                }
-            },
-            Effect::Host(request) => self.host.request(request).await.map(|()| None),
-            Effect::Git(_)
-            | Effect::Answer(_)
-            | Effect::Record(_)
-            | Effect::Secret(_)
-            | Effect::Shared(_)
-            | Effect::Principals(_)
-            | Effect::BootstrapGrant { .. }
-            | Effect::Script(_)
-            | Effect::SealLogin { .. } => Ok(Some(effect)),
-        }
-    }
-
-    /// Says that the manager dies, and ends both sessions.
-    pub async fn stop(self) {
-        tokio::join!(self.node.stop(), self.host.stop());
-    }
-}
 
 /// The own address.
 ///
@@ -165,11 +88,11 @@ fn interests(organisation: &Organisation) -> Result<Vec<Interest>, NameError> {
 #[cfg(test)]
 mod tests {
     use axum::body::Bytes;
-    use sparkplug::DeviceId;
     use sparkplug::host::HostApplication;
     use sparkplug::payload::{EncodeOptions, Form, Payload};
     use sparkplug::session::TransportEvent;
     use sparkplug::time::Now;
+    use sparkplug::{DeviceId, Metric};
 
     use super::*;
 

@@ -203,6 +203,7 @@ fn what_cannot_be_rendered_says_what_to_change() {
         (json!({"name": "a/b"}), "name: edge node id \"a/b\" contains '/'"),
         (json!({"name": ""}), "name: edge node id is empty"),
         (json!({"name": "Sync"}), "is that of a service on every cluster"),
+        (json!({"name": "Identity"}), "(Sync, Monitor, Join, Keys, Identity); choose another"),
         (json!({"values": {"uuid": "x"}}), "values.uuid may not be set"),
         (json!({"values": {"hostname": "x"}}), "values.hostname may not be set"),
         (json!({"source": ETAG}), "has no GitConfig entry"),

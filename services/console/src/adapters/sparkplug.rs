@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use service_runtime::sessions;
 use sparkplug::NameError;
-use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, UpdateError};
+use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent};
 use sparkplug::host::{HostConfig, HostEvent};
 use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, HostHandle, MqttConfig, SpawnError, Stopped};
 
@@ -75,15 +76,10 @@ impl Sessions {
     pub async fn execute(&self, effect: Effect) -> Result<(), Stopped> {
         match effect {
             Effect::Node(update) => {
-                let Some(node) = &self.node else { return Ok(()) };
-                match node.update(update).await {
-                    // That the session has ended is its next event.
-                    Ok(()) | Err(UpdateError::Stopped) => Ok(()),
-                    Err(error) => {
-                        tracing::warn!(%error, "update of the console's own metrics refused");
-                        Ok(())
-                    }
+                if let Some(node) = &self.node {
+                    sessions::update(node, update).await;
                 }
+                Ok(())
             }
             Effect::Host(request) => match &self.host {
                 Some(host) => host.request(request).await,

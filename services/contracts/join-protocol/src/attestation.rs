@@ -13,7 +13,7 @@ use crate::transcript::{Hash, endorsement_key_id};
 pub struct HostKeys<'a> {
     /// Form of the keys.
     pub variant: Variant,
-    /// Public attestation key (`tpm2`: a TPM2B_PUBLIC).
+    /// Public attestation key (`tpm2`: a TPM2B_PUBLIC, and behind it what an initial attestation key says of it, if there is one).
     pub attestation_key: &'a [u8],
     /// Public endorsement key (`tpm2`: a TPM2B_PUBLIC).
     pub endorsement_key: &'a [u8],

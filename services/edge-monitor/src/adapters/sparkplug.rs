@@ -1,81 +1,18 @@
 //! Sparkplug: the two sessions of a monitor. As Edge Node it is `<group>/Monitor`; as Host Application it receives what it watches.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use configdb_schema::address::MONITOR_NODE;
 use edge_monitor_contract::identity;
-use sparkplug::edge_node::{EdgeNodeConfig, UpdateError};
+use sparkplug::edge_node::EdgeNodeConfig;
 use sparkplug::host::{HostConfig, RebirthsForHosts};
 use sparkplug::session::QoS;
-use sparkplug::{EdgeNodeDescriptor, GroupId, HostId, Metric, NameError};
-use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, HostHandle, MqttConfig, SpawnError, Stopped};
+use sparkplug::{EdgeNodeDescriptor, GroupId, HostId, NameError};
 
-use crate::event::Effect;
 use crate::state::Scope;
 
 /// Nodes of one cluster's group that are kept. More than any cluster runs; a bound for what a hostile client can make us hold.
 const NODES_MAX_EDGE: usize = 10_000;
-
-#[derive(Debug)]
-pub struct Sessions {
-    /// As `<group>/Monitor`.
-    pub node: EdgeNodeHandle,
-    pub host: HostHandle,
-}
-
-/// Why a session could not be started.
-#[derive(Debug, thiserror::Error)]
-pub enum SessionError {
-    #[error("organisation and cluster name do not make Sparkplug ids")]
-    Name(#[from] NameError),
-    /// The MQTT configuration or the stored bdSeq.
-    #[error(transparent)]
-    Spawn(#[from] SpawnError),
-}
-
-impl Sessions {
-    /// Starts both.
-    ///
-    /// # Errors
-    /// [`SessionError`]; nothing runs then.
-    pub fn start(
-        scope: &Scope,
-        metrics: Vec<Metric>,
-        mqtt: &MqttConfig,
-        state_dir: &Path,
-        clock: Clock,
-    ) -> Result<Self, SessionError> {
-        let descriptor = own_descriptor(scope)?;
-        let bd_seq = BdSeqStore::in_directory(state_dir, &descriptor);
-        let node = sparkplug_mqtt::spawn_edge_node(node_config(descriptor), metrics, mqtt, bd_seq, clock)?;
-        let host = sparkplug_mqtt::spawn_host(host_config(scope)?, mqtt, clock).map_err(SpawnError::from)?;
-        Ok(Self { node, host })
-    }
-
-    /// Executes one effect.
-    ///
-    /// # Errors
-    /// A session has ended.
-    pub async fn execute(&self, effect: Effect) -> Result<(), Stopped> {
-        match effect {
-            Effect::Node(update) => match self.node.update(update).await {
-                // That the session has ended is its next event.
-                Ok(()) | Err(UpdateError::Stopped) => Ok(()),
-                Err(error) => {
-                    tracing::warn!(%error, "update of the monitor's own metrics refused");
-                    Ok(())
-                }
-            },
-            Effect::Host(request) => self.host.request(request).await,
-        }
-    }
-
-    /// Says that the monitor dies, and ends both sessions.
-    pub async fn stop(self) {
-        tokio::join!(self.node.stop(), self.host.stop());
-    }
-}
 
 /// The own address.
 ///

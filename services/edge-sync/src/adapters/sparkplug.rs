@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, NodeUpdate, UpdateError};
+use service_runtime::sessions;
+use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, NodeUpdate};
 use sparkplug::{EdgeNodeDescriptor, Metric};
 use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, MqttConfig, SpawnError};
 
@@ -39,25 +40,14 @@ impl Session {
         Ok(())
     }
 
-    /// Passes an update on. One that the node refuses is logged: what is reported is made to fit before.
-    ///
-    /// # Errors
-    /// The session has ended.
-    pub async fn update(&mut self, update: NodeUpdate) -> Result<(), Ended> {
+    /// Brings the Edge Node up to date, if it was started, or ends it.
+    pub async fn update(&mut self, update: NodeUpdate) {
         if update == NodeUpdate::Stop {
             if let Some(node) = self.node.take() {
                 node.stop().await;
             }
-            return Ok(());
-        }
-        let Some(node) = &self.node else { return Ok(()) };
-        match node.update(update).await {
-            // That the session has ended is its next event.
-            Ok(()) | Err(UpdateError::Stopped) => Ok(()),
-            Err(error) => {
-                tracing::warn!(%error, "report refused by the edge node");
-                Ok(())
-            }
+        } else if let Some(node) = &self.node {
+            sessions::update(node, update).await;
         }
     }
 

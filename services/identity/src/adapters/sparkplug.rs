@@ -1,82 +1,17 @@
 //! Sparkplug: the two sessions of Identity. As Edge Node it is `<ORG>-Central/Identity`; as Host Application it receives ConfigDB, the cluster manager, and clusters that enrol or renew.
 
-use std::path::Path;
-
 use configdb_contract::command::object_of;
 use configdb_contract::configdb_node;
 use configdb_schema::Organisation;
 use configdb_schema::address::CLUSTER_MANAGER_NODE;
 use enrolment_protocol::metrics::RENEWAL_NODE;
-use sparkplug::edge_node::{EdgeNodeConfig, NodeUpdate, UpdateError};
-use sparkplug::host::{HostConfig, HostRequest, Interest, RebirthsForHosts};
+use sparkplug::edge_node::EdgeNodeConfig;
+use sparkplug::host::{HostConfig, Interest, RebirthsForHosts};
 use sparkplug::session::QoS;
-use sparkplug::{EdgeNodeDescriptor, EdgeNodeId, GroupId, HostId, Metric, NameError};
-use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, HostHandle, MqttConfig, SpawnError, Stopped};
+use sparkplug::{EdgeNodeDescriptor, EdgeNodeId, GroupId, HostId, NameError};
 
 /// Memory that the replicas of all nodes may take: those of some thousand clusters do.
 const REPLICA_BYTES_MAX: usize = 512 * 1024 * 1024;
-
-/// Both sessions.
-#[derive(Debug)]
-pub struct Sessions {
-    /// As `<ORG>-Central/Identity`.
-    pub node: EdgeNodeHandle,
-    /// As Host Application.
-    pub host: HostHandle,
-}
-
-/// Why a session could not be started.
-#[derive(Debug, thiserror::Error)]
-pub enum SessionError {
-    /// The ids.
-    #[error("the organisation does not make Sparkplug ids")]
-    Name(#[from] NameError),
-    /// The MQTT configuration or the stored bdSeq.
-    #[error(transparent)]
-    Spawn(#[from] SpawnError),
-}
-
-impl Sessions {
-    /// Starts both.
-    ///
-    /// # Errors
-    /// [`SessionError`]; nothing runs then.
-    pub fn start(
-        organisation: &Organisation,
-        metrics: Vec<Metric>,
-        mqtt: &MqttConfig,
-        state_dir: &Path,
-        clock: Clock,
-    ) -> Result<Self, SessionError> {
-        let descriptor = own_descriptor(organisation)?;
-        let bd_seq = BdSeqStore::in_directory(state_dir, &descriptor);
-        let node = sparkplug_mqtt::spawn_edge_node(node_config(descriptor), metrics, mqtt, bd_seq, clock)?;
-        let host = sparkplug_mqtt::spawn_host(host_config(organisation)?, mqtt, clock).map_err(SpawnError::from)?;
-        Ok(Self { node, host })
-    }
-
-    /// Brings the own node up to date.
-    pub async fn execute_node(&self, update: NodeUpdate) {
-        match self.node.update(update).await {
-            // That the session has ended is its next event.
-            Ok(()) | Err(UpdateError::Stopped) => {}
-            Err(error) => tracing::warn!(error = %error, "the own metrics could not be brought up to date"),
-        }
-    }
-
-    /// Executes a request of the Host Application.
-    ///
-    /// # Errors
-    /// The session has ended.
-    pub async fn execute_host(&self, request: HostRequest) -> Result<(), Stopped> {
-        self.host.request(request).await
-    }
-
-    /// Says that Identity dies, and ends both sessions.
-    pub async fn stop(self) {
-        tokio::join!(self.node.stop(), self.host.stop());
-    }
-}
 
 /// The own address.
 ///

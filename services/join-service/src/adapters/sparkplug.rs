@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use join_protocol::limits::EVIDENCE_BYTES_MAX;
 use join_protocol::metrics::HostMessage;
-use sparkplug::edge_node::{EdgeNodeConfig, NodeUpdate, Speaker, UpdateError};
+use service_runtime::sessions;
+use sparkplug::edge_node::{EdgeNodeConfig, NodeUpdate, Speaker};
 use sparkplug::host::{HostConfig, HostRequest};
 use sparkplug::session::QoS;
 use sparkplug::{EdgeNodeDescriptor, HostId, Metric};
@@ -60,19 +61,10 @@ impl Sessions {
         Ok(())
     }
 
-    /// Passes an update on. An update that the node refuses is logged: a report is made to fit before.
-    ///
-    /// # Errors
-    /// The session has ended.
-    pub async fn update(&self, update: NodeUpdate) -> Result<(), Ended> {
-        let Some((node, _)) = &self.running else { return Ok(()) };
-        match node.update(update).await {
-            // That the session has ended is its next event.
-            Ok(()) | Err(UpdateError::Stopped) => Ok(()),
-            Err(error) => {
-                tracing::warn!(%error, "report refused by the edge node");
-                Ok(())
-            }
+    /// Brings the Edge Node up to date, if it was started.
+    pub async fn update(&self, update: NodeUpdate) {
+        if let Some((node, _)) = &self.running {
+            sessions::update(node, update).await;
         }
     }
 

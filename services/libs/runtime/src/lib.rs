@@ -7,6 +7,7 @@
 //! | [`keys`] | documented configuration keys, printed by `--help` and compared with the real ones in tests |
 //! | [`logging`] | one way to write logs, to stderr or a file |
 //! | [`service`] | the common start and the one loop of a service: signals, health where it is configured, events, effects, deadlines |
+//! | [`sessions`] | the sessions of a service that is an Edge Node and a Host Application |
 //! | [`health`] | `/livez`, `/readyz` and `/metrics` over HTTP |
 //! | [`http`] | the connections of an HTTP server: limits, TLS |
 //! | [`state_dir`] | the directory of a service's own files: absolute, closed to others |
@@ -32,6 +33,7 @@ pub mod keys;
 pub mod logging;
 pub mod record;
 pub mod service;
+pub mod sessions;
 pub mod shutdown;
 pub mod state_dir;
 
