@@ -11,8 +11,9 @@ use sparkplug::DataType;
 use crate::cli::Cli;
 use crate::wire::Reader;
 
-/// Metrics that hold a time, a revision or a version, the digest of an index, which is made over versions, or a commit, which is made over times. What the index holds is compared.
-const METRICS_LEFT_OUT: [&str; 18] = [
+/// Metrics that hold a time, a revision or a version, the digest of an index, which is made over versions, a commit, which is made over times, or is drawn at random,
+/// as keys and seals are. What the index holds is compared.
+const METRICS_LEFT_OUT: [&str; 20] = [
     "bdSeq",
     "Config/Revision",
     "Config/Store",
@@ -24,6 +25,8 @@ const METRICS_LEFT_OUT: [&str; 18] = [
     "Policy/Origin",
     "Config/Timelines",
     "Git/Commit",
+    "Git/Login",
+    "Enrolment/Key",
     "Source/Version",
     "Source/Commit",
     "Source/Charts",

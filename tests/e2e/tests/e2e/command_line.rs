@@ -147,11 +147,16 @@ async fn a_loaded_dump_is_dumped_equal() {
     assert_eq!(cli.json(&["cluster", "list"]).await, json!([]), "a dry run writes nothing");
     let loaded = cli.json(&["config", "load", file]).await;
     assert_eq!(loaded["writes"].as_u64(), Some(writes as u64));
-    // The cluster manager continues writing until both clusters are set up.
+    // The cluster manager continues writing until both clusters are set up, and Identity until both have their entry.
     let mut clusters = Value::Null;
     for _ in 0..200 {
         clusters = cli.json(&["cluster", "list"]).await;
-        if clusters.as_array().unwrap().iter().all(|cluster| cluster["setup"] == "ready") {
+        let mut is_done = clusters.as_array().unwrap().iter().all(|cluster| cluster["setup"] == "ready");
+        for cluster in clusters.as_array().unwrap() {
+            let uuid = cluster["uuid"].as_str().unwrap();
+            is_done &= cli.run(&["config", "get", uuid, "EdgeClusterIdentity"]).await.code == 0;
+        }
+        if is_done {
             break;
         }
     }
@@ -161,10 +166,10 @@ async fn a_loaded_dump_is_dumped_equal() {
     let again = cli.json_with(&["config", "load", "-"], &dump.to_string()).await;
     assert_eq!(again["writes"], 0, "a dump of what is there writes nothing: {again}");
 
-    // Into a fresh store, whose cluster manager is kept from adding anything of its own.
+    // Into a fresh store, whose writers are kept from adding anything of their own.
     let other_server = Mosquitto::start();
     let other = CentralServices::start(other_server.address(), free_port());
-    assert!(other.processes.kill("cluster-manager"));
+    assert!(other.processes.kill("cluster-manager") && other.processes.kill("identity"));
     let other_cli = Cli::new(&other_server.url());
     other_cli.json_with(&["config", "load", "-"], &dump.to_string()).await;
     let copy = other_cli.json(&["config", "dump"]).await;

@@ -558,6 +558,8 @@ fn node_red(server: &Server, directory: &Path) -> Option<Command> {
     command.arg(place.join("node_modules/node-red/red.js")).arg("--userDir").arg(directory);
     let address = server.address();
     command.env("MQTT_HOST", address.ip().to_string()).env("MQTT_PORT", address.port().to_string());
+    // Node makes the pipes that it is given non-blocking, also for others that write to them: what this test process says would be cut off.
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     Some(command)
 }
 
@@ -565,8 +567,7 @@ fn node_red(server: &Server, directory: &Path) -> Option<Command> {
 async fn is_read_alike_by_node_red(messages: &[Arc<Message>]) {
     let server = Server::mosquitto(Protocol::V311);
     let directory = tempfile::tempdir().unwrap();
-    let Some(mut command) = node_red(&server, directory.path()) else { return };
-    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let Some(command) = node_red(&server, directory.path()) else { return };
     let recorder = Recorder::start(server.address()).await;
     let _runs = tokio::process::Command::from(command).kill_on_drop(true).spawn().unwrap();
     flow_answers(&recorder).await;
@@ -659,13 +660,12 @@ fn node_red_text(value: &Value) -> Option<String> {
 async fn the_example_flow_of_node_red_reads_births_and_data() {
     let server = Server::mosquitto(Protocol::V311);
     let directory = tempfile::tempdir().unwrap();
-    let Some(mut command) = node_red(&server, directory.path()) else { return };
+    let Some(command) = node_red(&server, directory.path()) else { return };
     let filters = vec![("readable/#".to_owned(), QoS::AtMostOnce)];
     let mut readable = spawn_listener(filters, &server.mqtt(), Clock::new()).unwrap();
     assert_eq!(readable.recv().await, Some(ListenerEvent::Online));
     let mut node = own_node(&server, "ForNodeRed");
     while !matches!(next_event(&mut node, "the birth").await, NodeEvent::Born { .. }) {}
-    command.stdin(Stdio::null()).stdout(Stdio::null());
     let _runs = tokio::process::Command::from(command).kill_on_drop(true).spawn().unwrap();
     // A birth until it listens, then data.
     let mut seen: BTreeMap<String, Value> = BTreeMap::new();
@@ -707,7 +707,8 @@ struct Foreign {
 impl Foreign {
     fn start(command: Command) -> Self {
         let mut command = tokio::process::Command::from(command);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.kill_on_drop(true).spawn().unwrap();
         let stdin = child.stdin.take().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, stdin, stdout }

@@ -259,7 +259,7 @@ async fn an_edge_that_dies_while_another_store_answers_is_away_after_the_restore
     let (file, state) = (factory.backup(), factory.central.state_dir("configdb"));
     factory.cli.json(&["config", "restore", path(&file), "--state", path(&state), "--yes"]).await;
     factory.central.processes.restart("configdb");
-    let is_away = |row: &Value| row["edge"] == "away" && row["setup"] == "ready";
+    let is_away = |row: &Value| row["alive"] == false && row["seen"] == true && row["setup"] == "ready";
     factory.row_that("Alpha to be away", is_away).await;
     for list in ["cluster", "deployment", "host", "alert"] {
         factory.cli.json(&[list, "list"]).await;
