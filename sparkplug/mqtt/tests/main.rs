@@ -4,6 +4,7 @@
 mod edge_node;
 mod examples;
 mod host;
+mod last_words;
 mod mqtt5;
 mod oversized;
 mod several_servers;

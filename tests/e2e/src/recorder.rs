@@ -165,53 +165,78 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 async fn record(shared: Arc<Shared>, client: AsyncClient, mut events: EventLoop, listening: oneshot::Sender<()>) {
-    let start = Instant::now();
-    let mut listening = Some(listening);
-    let mut session = 0;
+    let mut recording = Recording {
+        shared,
+        client,
+        start: Instant::now(),
+        listening: Some(listening),
+        session: 0,
+        births: Births::default(),
+    };
     let mut connected = false;
-    let mut births = Births::default();
     loop {
         match events.poll().await {
-            Ok(Event::Incoming(Packet::ConnAck(_))) => {
-                connected = true;
-                births.begin();
-                // The queue takes a thousand; a full one is the end of the test in any case.
-                let _ = client.try_subscribe("#", QoS::AtMostOnce);
+            Ok(event) => {
+                connected |= matches!(event, Event::Incoming(Packet::ConnAck(_)));
+                recording.take(event);
             }
-            Ok(Event::Incoming(Packet::SubAck(_))) => {
-                // The births of the nodes that are connected by now were not recorded. Only these nodes are asked for a rebirth.
-                for node in births.of_before() {
-                    ask(&client, node);
+            Err(_) => {
+                // What was read together with the end of a connection came over that one.
+                for event in std::mem::take(&mut events.state.events) {
+                    recording.take(event);
                 }
-                if let Some(listening) = listening.take() {
+                recording.session += usize::from(std::mem::take(&mut connected));
+                tokio::time::sleep(RECONNECT).await;
+            }
+        }
+    }
+}
+
+struct Recording {
+    shared: Arc<Shared>,
+    client: AsyncClient,
+    start: Instant,
+    listening: Option<oneshot::Sender<()>>,
+    session: usize,
+    births: Births,
+}
+
+impl Recording {
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Incoming(Packet::ConnAck(_)) => {
+                self.births.begin();
+                // The queue takes a thousand; a full one is the end of the test in any case.
+                let _ = self.client.try_subscribe("#", QoS::AtMostOnce);
+            }
+            Event::Incoming(Packet::SubAck(_)) => {
+                // The births of the nodes that are connected by now were not recorded. Only these nodes are asked for a rebirth.
+                for node in self.births.of_before() {
+                    ask(&self.client, node);
+                }
+                if let Some(listening) = self.listening.take() {
                     let _ = listening.send(());
                 }
             }
-            Ok(Event::Incoming(Packet::Publish(publish))) => {
-                if let Some(node) = births.missed(&publish.topic).filter(|_| session > 0) {
-                    ask(&client, node);
+            Event::Incoming(Packet::Publish(publish)) => {
+                if let Some(node) = self.births.missed(&publish.topic).filter(|_| self.session > 0) {
+                    ask(&self.client, node);
                 }
                 let message = Arc::new(Message {
-                    at: start.elapsed(),
-                    session,
+                    at: self.start.elapsed(),
+                    session: self.session,
                     topic: publish.topic,
                     payload: publish.payload.to_vec(),
                     retain: publish.retain,
                 });
-                let done = lock(&shared.hook).as_mut().is_some_and(|hook| hook(&message));
+                let done = lock(&self.shared.hook).as_mut().is_some_and(|hook| hook(&message));
                 if done {
-                    *lock(&shared.hook) = None;
+                    *lock(&self.shared.hook) = None;
                 }
-                lock(&shared.messages).push(message);
-                shared.news.notify_waiters();
+                lock(&self.shared.messages).push(message);
+                self.shared.news.notify_waiters();
             }
-            Ok(_) => {}
-            Err(_) => {
-                if std::mem::take(&mut connected) {
-                    session += 1;
-                }
-                tokio::time::sleep(RECONNECT).await;
-            }
+            _ => {}
         }
     }
 }

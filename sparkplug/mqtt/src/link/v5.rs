@@ -81,7 +81,12 @@ pub(super) fn open(
                 others.clear();
                 Some((batch, Some((event_loop, server))))
             }
-            Err(error) => Some((vec![Err(fault(&server, &error, max))], None)),
+            Err(error) => {
+                // What was read together with the end of the connection.
+                let last = event_loop.state.events.iter_mut().filter_map(|event| signal(event).ok().flatten().map(Ok));
+                let end = iter::once(Err(fault(&server, &error, max)));
+                Some((last.chain(end).collect(), None))
+            }
         }
     });
     (client, Box::pin(signals))
