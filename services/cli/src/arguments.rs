@@ -14,7 +14,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use configdb_schema::document::GitRef;
 use uuid::Uuid;
 
-use crate::options::{CONTEXT_VARIABLE, Options, Reading};
+use crate::options::{CONTEXT_VARIABLE, Options, Reading, ReadingSource};
 use crate::watch::WatchArguments;
 use access::{AuditCommand, TokenCommand};
 use context::{ContextCommand, LoginArguments};
@@ -148,6 +148,9 @@ pub enum ClusterCommand {
     Show {
         /// Name or UUID
         cluster: String,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        source: ReadingSource,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
@@ -293,6 +296,9 @@ pub enum DeploymentCommand {
     Show {
         /// UUID, or CLUSTER/NAME
         deployment: String,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        source: ReadingSource,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,

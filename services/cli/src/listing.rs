@@ -21,8 +21,9 @@ use uuid::Uuid;
 use fleet_view::{AlertRow, ClusterRow, DeploymentRow, Fleet, JoiningHostRow};
 
 use crate::client::{Client, Scope};
+use crate::console_api::ConsoleApi;
 use crate::look_up;
-use crate::options::{Options, Reading, Source};
+use crate::options::{Options, Reading, ReadingSource, Source};
 use crate::output::page::{PACE, REDRAW};
 use crate::output::{Table, remark};
 use crate::tables;
@@ -57,6 +58,10 @@ pub trait InConsole: Listed {
     const TABLE: &'static str;
     /// What a row of the table was made of; None: it is one of another version.
     fn of_row(row: &Value) -> Option<Self>;
+    /// Whether the list has a row of the table.
+    fn has(_row: &Value) -> bool {
+        true
+    }
     /// Sorts rows as [`Listed::of_fleet`] does; the tables of the console are in another order.
     fn sort(rows: &mut [Self]) {
         rows.sort_by_cached_key(Self::key);
@@ -76,6 +81,18 @@ impl InConsole for DeploymentRow {
 
     fn of_row(row: &Value) -> Option<Self> {
         fleet_view::tables::deployment_row(row)
+    }
+}
+
+impl InConsole for JoiningHostRow {
+    const TABLE: &'static str = "hosts";
+
+    fn of_row(row: &Value) -> Option<Self> {
+        fleet_view::tables::joining_host_row(row)
+    }
+
+    fn has(row: &Value) -> bool {
+        fleet_view::tables::is_known_to_join(row)
     }
 }
 
@@ -197,9 +214,9 @@ impl Listed for AlertRow {
 /// As documented for the exit codes.
 pub async fn run<L: InConsole>(cluster: Option<&str>, reading: &Reading, options: &Options) -> anyhow::Result<usize> {
     let mut screen = Screen::<L>::new(options.presentation.output, reading.watch);
-    if let Some(address) = console_of(reading)? {
+    if let Some(address) = console_of(&reading.source)? {
         match console::run(address, cluster, reading, options, &mut screen).await {
-            Err(error) if reading.from.is_none() && is_away(&error) => {
+            Err(error) if reading.source.from.is_none() && is_away(&error) => {
                 remark(&format!("{error:#}; reading from the broker instead"));
             }
             ended => return ended.map(|()| screen.rows()),
@@ -209,21 +226,63 @@ pub async fn run<L: InConsole>(cluster: Option<&str>, reading: &Reading, options
     Ok(screen.rows())
 }
 
-/// The same, of the broker.
+/// What the console says to `ask`, where there is one that is to be read and is there; None: it is the broker that is to be read.
 ///
 /// # Errors
 /// As documented for the exit codes.
-pub async fn run_on_broker<L: Listed>(cluster: Option<&str>, watch: bool, options: &Options) -> anyhow::Result<()> {
-    let mut screen = Screen::<L>::new(options.presentation.output, watch);
-    from_broker(cluster, watch, options, &mut screen).await
+pub async fn of_console<T>(
+    source: &ReadingSource,
+    options: &Options,
+    ask: impl AsyncFnOnce(&ConsoleApi) -> anyhow::Result<T>,
+) -> anyhow::Result<Option<T>> {
+    let Some(address) = console_of(source)? else { return Ok(None) };
+    let api = ConsoleApi::open(address, &source.access, options.presentation.timeout)?;
+    let asked = async {
+        console::complete(&api).await?;
+        ask(&api).await
+    };
+    match asked.await {
+        Err(error) if source.from.is_none() && is_away(&error) => {
+            remark(&format!("{error:#}; reading from the broker instead"));
+            Ok(None)
+        }
+        asked => asked.map(Some),
+    }
+}
+
+/// The rows of a table of the console, sorted as those of the broker.
+///
+/// # Errors
+/// As documented for the exit codes.
+pub async fn rows<L: InConsole>(api: &ConsoleApi) -> anyhow::Result<Vec<L>> {
+    console::rows(api).await
+}
+
+/// The rows of a table of the console as they are.
+///
+/// # Errors
+/// As documented for the exit codes.
+pub async fn table(api: &ConsoleApi, name: &str) -> anyhow::Result<Vec<Value>> {
+    console::table(api, name).await
+}
+
+/// An entry of an object as it was written; None: the object has none of that application.
+///
+/// # Errors
+/// As documented for the exit codes.
+pub async fn entry(api: &ConsoleApi, object: Uuid, slug: &str) -> anyhow::Result<Option<Value>> {
+    let rows = console::table(api, &format!("entries:{object}")).await?;
+    let row = rows.iter().find(|row| row.get("key").and_then(Value::as_str) == Some(slug));
+    let text = row.and_then(|row| row.get("json")?.as_str());
+    Ok(text.map(serde_json::from_str).transpose()?)
 }
 
 /// The console to read from; None: it is the broker.
 ///
 /// # Errors
 /// With [`exit::USAGE`] where only a console is to be read, and none is named.
-fn console_of(reading: &Reading) -> anyhow::Result<Option<&str>> {
-    match (reading.from, reading.console.as_deref()) {
+fn console_of(source: &ReadingSource) -> anyhow::Result<Option<&str>> {
+    match (source.from, source.console.as_deref()) {
         (Some(Source::Broker), _) => Ok(None),
         (Some(Source::Console), None) => {
             let help = "add --console http://HOST:PORT, or use a context that has one";

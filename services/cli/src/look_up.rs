@@ -76,7 +76,14 @@ pub fn cluster_entry(fleet: &Fleet, wanted: &str) -> anyhow::Result<(Uuid, EdgeC
 /// # Errors
 /// With [`exit::NOT_FOUND`] when there is none, [`exit::USAGE`] when there are several.
 pub fn deployment(fleet: &Fleet, wanted: &str) -> anyhow::Result<DeploymentRow> {
-    let rows = fleet.deployments();
+    deployment_among(&fleet.deployments(), wanted)
+}
+
+/// The same among these rows.
+///
+/// # Errors
+/// As [`deployment`].
+pub fn deployment_among(rows: &[DeploymentRow], wanted: &str) -> anyhow::Result<DeploymentRow> {
     let uuid = Uuid::try_parse(wanted).ok();
     let matches = |row: &&DeploymentRow| match wanted.split_once('/') {
         Some((cluster, name)) => row.cluster == cluster && row.name == name,
@@ -104,7 +111,14 @@ pub fn deployment(fleet: &Fleet, wanted: &str) -> anyhow::Result<DeploymentRow> 
 /// # Errors
 /// With [`exit::NOT_FOUND`] when there is none, [`exit::USAGE`] when there is more than one, naming the candidates.
 pub fn host(fleet: &Fleet, wanted: &str) -> anyhow::Result<JoiningHostRow> {
-    let all = fleet.joining_hosts(None);
+    host_among(&fleet.joining_hosts(None), wanted)
+}
+
+/// The same among these rows.
+///
+/// # Errors
+/// As [`host`].
+pub fn host_among(all: &[JoiningHostRow], wanted: &str) -> anyhow::Result<JoiningHostRow> {
     let (cluster, name) = match wanted.split_once('/') {
         Some((cluster, name)) => (Some(cluster), name),
         None => (None, wanted),

@@ -116,10 +116,18 @@ async fn a_command_on_the_console_says_what_is_wrong_with_its_address_its_token_
         ),
         (format!("events {none} --console-ca-file @/none").as_str(), exit::CONFIG, "--console-ca-file"),
         ("events --console http://c.example --console-token-file @/token", exit::USAGE, "https://HOST:PORT"),
-        (format!("events --export @/night.jsonl {none}").as_str(), exit::UNAVAILABLE, "there is no console"),
+        (format!("events --export @/new.jsonl {none}").as_str(), exit::UNAVAILABLE, "there is no console"),
+        (format!("events --export @/night.jsonl {none}").as_str(), exit::CONFIG, "night.jsonl"),
+        (format!("events --export @/none/new.jsonl {none}").as_str(), exit::CONFIG, "--export"),
         ("cluster list --from console", exit::USAGE, "no console is named"),
         ("deployment list --from console", exit::USAGE, "no console is named"),
         ("alert list --from console", exit::USAGE, "no console is named"),
+        ("host list --from console", exit::USAGE, "no console is named"),
+        ("cluster show Paint_Shop --from console", exit::USAGE, "no console is named"),
+        ("deployment show Oven --from console", exit::USAGE, "no console is named"),
+        ("host show press-1 --from console", exit::USAGE, "no console is named"),
+        (format!("host list --from console {none}").as_str(), exit::UNAVAILABLE, "there is no console"),
+        (format!("host show press-1 --from console {none}").as_str(), exit::UNAVAILABLE, "there is no console"),
         (format!("cluster list --from console {none}").as_str(), exit::UNAVAILABLE, "there is no console"),
         (format!("deployment list --from console {none}").as_str(), exit::UNAVAILABLE, "there is no console"),
         (format!("alert list --check --from console {none}").as_str(), exit::UNAVAILABLE, "there is no console"),
@@ -132,6 +140,7 @@ async fn a_command_on_the_console_says_what_is_wrong_with_its_address_its_token_
         assert!(!error.contains("sfp_") && !error.contains("two words"), "{line}: {error}");
     }
     assert_eq!(std::fs::read_to_string(dir.join("night.jsonl")).unwrap(), "kept");
+    assert!(!dir.join("new.jsonl").exists(), "of an export that did not come nothing is left");
 }
 
 #[tokio::test]

@@ -120,6 +120,15 @@ pub struct Reading {
     /// Go on, and show what changes: the whole list in place on a terminal, the rows that change elsewhere
     #[arg(long, short)]
     pub watch: bool,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "options are documented where they are defined")]
+    pub source: ReadingSource,
+}
+
+/// Where a command reads.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Reading")]
+pub struct ReadingSource {
     /// Where to read; by default the console where a context or --console names one, else the broker
     #[arg(long, value_enum)]
     pub from: Option<Source>,

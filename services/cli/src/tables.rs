@@ -29,13 +29,22 @@ pub fn clusters(rows: &[ClusterRow], now: u64) -> Table {
             edge,
             since,
             row.flux.as_ref().map_or("", FluxRow::state).to_owned(),
-            row.hosts.to_string(),
+            hosts_of(row),
             row.deployments.to_string(),
             row.alerts.to_string(),
             reason,
         ]);
     }
     table
+}
+
+/// Hosts of a cluster that are ready, and all; with a `?` what its edge said last, or that it is not known.
+fn hosts_of(row: &ClusterRow) -> String {
+    match (row.alive || !row.seen, row.hosts.total) {
+        (true, _) => row.hosts.to_string(),
+        (false, 0) => "?".to_owned(),
+        (false, _) => format!("{}?", row.hosts),
+    }
 }
 
 /// Hosts as a table.

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use join_protocol::terms::Purpose;
 use uuid::Uuid;
 
-use crate::options::Options;
+use crate::options::{Options, Reading, ReadingSource};
 
 /// `sparkfleet trust ...`.
 #[derive(Debug, Clone, Subcommand)]
@@ -365,9 +365,9 @@ pub enum HostCommand {
         /// Only of this cluster (name or UUID)
         #[arg(long)]
         cluster: Option<String>,
-        /// Go on, and show what changes: the whole list in place on a terminal, the rows that change elsewhere
-        #[arg(long, short)]
-        watch: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        reading: Reading,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
@@ -376,6 +376,9 @@ pub enum HostCommand {
     Show {
         /// UUID of its state disk, name, or CLUSTER/NAME
         host: String,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        source: ReadingSource,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,

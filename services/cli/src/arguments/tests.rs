@@ -3,7 +3,7 @@
 use clap::error::ErrorKind;
 
 use super::*;
-use crate::options::{OutputForm, Source};
+use crate::options::{OutputForm, ReadingSource, Source};
 
 /// Reads `sparkfleet <line>`; words are separated by blanks.
 fn read(line: &str) -> Result<Command, clap::Error> {
@@ -381,15 +381,17 @@ fn a_list_is_printed_once_from_wherever_it_can_be_read_unless_it_is_said() {
         Command::Cluster(ClusterCommand::List { reading, .. }) => reading,
         Command::Deployment(DeploymentCommand::List { reading, .. }) => reading,
         Command::Alert(AlertCommand::List { reading, .. }) => reading,
+        Command::Host(HostCommand::List { reading, .. }) => reading,
         other => panic!("{other:?}"),
     };
-    for noun in ["cluster", "deployment", "alert"] {
+    for noun in ["cluster", "deployment", "alert", "host"] {
         let plain = reading(&format!("{noun} ls"));
-        assert!(!plain.watch && plain.from.is_none() && plain.access.token_file.is_none(), "{plain:?}");
+        let ReadingSource { from, access, .. } = &plain.source;
+        assert!(!plain.watch && from.is_none() && access.token_file.is_none(), "{plain:?}");
         let line =
             format!("{noun} list -w --from console --console http://c --console-token-file t --console-ca-file ca");
-        let said = reading(&line);
-        assert!(said.watch && said.from == Some(Source::Console), "{said:?}");
+        let Reading { watch, source: said } = reading(&line);
+        assert!(watch && said.from == Some(Source::Console), "{said:?}");
         assert_eq!((said.console.as_deref(), said.access.token_file), (Some("http://c"), Some("t".into())));
         assert_eq!(said.access.ca_file, Some("ca".into()));
     }
@@ -397,11 +399,15 @@ fn a_list_is_printed_once_from_wherever_it_can_be_read_unless_it_is_said() {
         taken(line);
     }
     assert_eq!(refused("alert list -w --check").0, ErrorKind::ArgumentConflict);
-    assert_eq!(
-        refused("host list --from console").0,
-        ErrorKind::UnknownArgument,
-        "the console has hosts in another form"
-    );
+    for line in ["cluster show Paint", "deployment show Paint/Oven", "host show Paint/press-1"] {
+        let found = match taken(&format!("{line} --from console --console http://c")) {
+            Command::Cluster(ClusterCommand::Show { source, .. }) => source,
+            Command::Deployment(DeploymentCommand::Show { source, .. }) => source,
+            Command::Host(HostCommand::Show { source, .. }) => source,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((found.from, found.console.as_deref()), (Some(Source::Console), Some("http://c")), "{line}");
+    }
     assert_eq!(refused("cluster list --from disk").0, ErrorKind::InvalidValue);
 }
 

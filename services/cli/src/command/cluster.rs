@@ -6,18 +6,20 @@ use configdb_schema::address::ClusterName;
 use configdb_schema::document::{EdgeCluster, RecoveryDecision};
 use serde_json::json;
 use service_runtime::exit;
+use sparkplug_mqtt::Clock;
 use uuid::Uuid;
 
 use super::{alert, edit};
 use crate::arguments::ClusterCommand;
 use crate::client::{Client, Scope, author};
-use crate::options::{Connection, Options};
+use crate::console_api::ConsoleApi;
+use crate::options::{Connection, Options, ReadingSource};
 use crate::output;
 use crate::output::outcome;
 use crate::recovery::{self, Comparison};
 use crate::usage_error::usage;
 use crate::{listing, look_up, tables};
-use fleet_view::{ClusterRow, DeploymentRow, Fleet, requests};
+use fleet_view::{AlertRow, ClusterRow, DeploymentRow, Fleet, HostRow, requests};
 
 /// Carries out a cluster command.
 ///
@@ -33,7 +35,7 @@ pub async fn run(command: ClusterCommand) -> anyhow::Result<()> {
             listing::run::<ClusterRow>(None, &reading, &options).await.map(drop)
         }
         ClusterCommand::Identity(command) => super::identity::run(command).await,
-        ClusterCommand::Show { cluster, options } => show(&cluster, &options).await,
+        ClusterCommand::Show { cluster, source, options } => show(&cluster, &source, &options).await,
         ClusterCommand::Edit { cluster, options } => {
             let find = |client: &Client| {
                 let (uuid, entry) = look_up::cluster_entry(&client.fleet, &cluster)?;
@@ -152,16 +154,59 @@ async fn wait_alive(client: &mut Client, uuid: Uuid) -> anyhow::Result<()> {
     settled.map_err(|reason| exit::with_code(exit::REFUSED, anyhow!("refused: {reason}")))
 }
 
-async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
-    let client = Client::open(options, Scope::Fleet).await?;
-    let now = client.wall();
-    let row = look_up::cluster(&client.fleet, wanted)?;
-    let hosts = client.fleet.hosts(Some(&row.name));
-    let deployments: Vec<DeploymentRow> =
-        client.fleet.deployments().into_iter().filter(|deployment| deployment.cluster == row.name).collect();
-    let alerts = alert::rows(&client.fleet, Some(&row.name));
-    let git = client.fleet.manager.cluster(row.uuid).and_then(|cluster| cluster.git_url.clone());
-    let namespace = client.fleet.manager.cluster(row.uuid).map(|cluster| cluster.namespace.clone());
+/// A cluster with everything that is shown of it.
+struct Shown {
+    row: ClusterRow,
+    hosts: Vec<HostRow>,
+    deployments: Vec<DeploymentRow>,
+    alerts: Vec<AlertRow>,
+    git: Option<String>,
+    namespace: Option<String>,
+}
+
+impl Shown {
+    async fn from_console(api: &ConsoleApi, wanted: &str) -> anyhow::Result<Self> {
+        let row = look_up::cluster_among(listing::rows(api).await?, wanted)?;
+        let is_own = |cluster: &str| cluster == row.name;
+        let hosts = listing::table(api, "hosts").await?;
+        let hosts =
+            hosts.iter().filter_map(fleet_view::tables::host_row).filter(|host| is_own(&host.cluster)).collect();
+        let mut deployments: Vec<DeploymentRow> = listing::rows(api).await?;
+        deployments.retain(|deployment| is_own(&deployment.cluster));
+        let mut alerts: Vec<AlertRow> = listing::rows(api).await?;
+        alerts.retain(|alert| alert.cluster.as_deref().is_some_and(is_own));
+        let clusters = listing::table(api, "clusters").await?;
+        let of_manager = clusters.iter().find(|other| other["key"] == row.uuid.to_string());
+        let text = |field: &str| of_manager.and_then(|row| row.pointer(field)?.as_str()).map(str::to_owned);
+        Ok(Self { git: text("/git/url"), namespace: text("/namespace"), hosts, deployments, alerts, row })
+    }
+
+    async fn from_broker(options: &Options, wanted: &str) -> anyhow::Result<Self> {
+        let client = Client::open(options, Scope::Fleet).await?;
+        let fleet = &client.fleet;
+        let shown = look_up::cluster(fleet, wanted).map(|row| {
+            let managed = fleet.manager.cluster(row.uuid);
+            Self {
+                hosts: fleet.hosts(Some(&row.name)),
+                deployments: fleet.deployments().into_iter().filter(|one| one.cluster == row.name).collect(),
+                alerts: alert::rows(fleet, Some(&row.name)),
+                git: managed.and_then(|cluster| cluster.git_url.clone()),
+                namespace: managed.map(|cluster| cluster.namespace.clone()),
+                row,
+            }
+        });
+        client.close().await;
+        shown
+    }
+}
+
+async fn show(wanted: &str, source: &ReadingSource, options: &Options) -> anyhow::Result<()> {
+    let of_console = listing::of_console(source, options, async |api| Shown::from_console(api, wanted).await).await?;
+    let Shown { row, hosts, deployments, alerts, git, namespace } = match of_console {
+        Some(shown) => shown,
+        None => Shown::from_broker(options, wanted).await?,
+    };
+    let now = Clock::new().now().wall;
     let value = json!({ "cluster": row, "git": git, "hosts": hosts, "deployments": deployments, "alerts": alerts });
     let lines = || {
         let mut lines = tables::clusters(std::slice::from_ref(&row), now).shown();
@@ -177,9 +222,7 @@ async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
         }
         lines
     };
-    let result = output::print(options.presentation.output, lines, &value);
-    client.close().await;
-    result
+    output::print(options.presentation.output, lines, &value)
 }
 
 /// What is known of Flux at the edge, and where to look when nothing is.

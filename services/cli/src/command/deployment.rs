@@ -4,13 +4,15 @@ use anyhow::anyhow;
 use configdb_contract::WriteRequest;
 use serde_json::{Value, json};
 use service_runtime::exit;
+use sparkplug_mqtt::Clock;
 use uuid::Uuid;
 
 use super::edit;
 use crate::arguments::DeploymentCommand;
 use crate::client::{Client, Scope, author};
+use crate::console_api::ConsoleApi;
 use crate::input::read_document;
-use crate::options::Options;
+use crate::options::{Options, ReadingSource};
 use crate::output;
 use crate::output::outcome;
 use crate::usage_error::{not_found, usage};
@@ -31,7 +33,7 @@ pub async fn run(command: DeploymentCommand) -> anyhow::Result<()> {
         DeploymentCommand::List { cluster, reading, options } => {
             listing::run::<DeploymentRow>(cluster.as_deref(), &reading, &options).await.map(drop)
         }
-        DeploymentCommand::Show { deployment, options } => show(&deployment, &options).await,
+        DeploymentCommand::Show { deployment, source, options } => show(&deployment, &source, &options).await,
         DeploymentCommand::Edit { deployment, options } => {
             let find = |client: &Client| {
                 let row = look_up::deployment(&client.fleet, &deployment)?;
@@ -155,12 +157,39 @@ async fn finish(
     Ok(())
 }
 
-async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
+/// A deployment with its entry as it was written.
+type Entered = (DeploymentRow, Option<Value>);
+
+async fn from_console(api: &ConsoleApi, wanted: &str) -> anyhow::Result<Entered> {
+    let row = look_up::deployment_among(&listing::rows(api).await?, wanted)?;
+    let entry = listing::entry(api, row.uuid, configdb_schema::application::EDGE_DEPLOYMENT.slug).await;
+    // What an edge still removes has no object any more.
+    match entry {
+        Err(error) if exit::code_of(&error) == exit::NOT_FOUND => Ok((row, None)),
+        entry => Ok((row, entry?)),
+    }
+}
+
+async fn from_broker(options: &Options, wanted: &str) -> anyhow::Result<Entered> {
     let client = Client::open(options, Scope::Fleet).await?;
-    let row = look_up::deployment(&client.fleet, wanted)?;
-    let slug = configdb_schema::application::EDGE_DEPLOYMENT.slug;
-    let entry = client.fleet.config.entry(row.uuid, slug).map(configdb_contract::Entry::value).transpose()?;
-    let now = client.wall();
+    let entered = || {
+        let row = look_up::deployment(&client.fleet, wanted)?;
+        let slug = configdb_schema::application::EDGE_DEPLOYMENT.slug;
+        let entry = client.fleet.config.entry(row.uuid, slug).map(configdb_contract::Entry::value).transpose()?;
+        Ok((row, entry))
+    };
+    let entered = entered();
+    client.close().await;
+    entered
+}
+
+async fn show(wanted: &str, source: &ReadingSource, options: &Options) -> anyhow::Result<()> {
+    let of_console = listing::of_console(source, options, async |api| from_console(api, wanted).await).await?;
+    let (row, entry) = match of_console {
+        Some(entered) => entered,
+        None => from_broker(options, wanted).await?,
+    };
+    let now = Clock::new().now().wall;
     let value = json!({ "deployment": row, "entry": entry });
     let lines = || {
         let mut lines = tables::deployments(std::slice::from_ref(&row), now).shown();
@@ -171,9 +200,7 @@ async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
         );
         lines
     };
-    let result = output::print(options.presentation.output, lines, &value);
-    client.close().await;
-    result
+    output::print(options.presentation.output, lines, &value)
 }
 
 async fn delete(wanted: &str, wait: bool, options: &Options) -> anyhow::Result<()> {

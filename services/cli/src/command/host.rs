@@ -1,15 +1,18 @@
 //! `sparkfleet host ...`: the hosts that join by attestation. What is shown was published by the join services; who may join is changed in the policy.
 
 use anyhow::anyhow;
+use configdb_schema::Document as _;
 use configdb_schema::document::{AttestationPolicy, EnrolledHost};
 use join_service_contract::HostState;
 use serde_json::json;
 use service_runtime::exit;
+use sparkplug_mqtt::Clock;
 
 use super::{administrator, attestation_policy, enrol as list_of_hosts, host_move, prepare};
 use crate::arguments::joining::{HostCommand, SignerArguments};
 use crate::client::{Client, Scope};
-use crate::options::Options;
+use crate::console_api::ConsoleApi;
+use crate::options::{Options, ReadingSource};
 use crate::output;
 use crate::usage_error::usage;
 use crate::{listing, look_up, tables};
@@ -21,10 +24,10 @@ use fleet_view::{Fleet, JoiningHostRow};
 /// As documented for the exit codes.
 pub async fn run(command: HostCommand) -> anyhow::Result<()> {
     match command {
-        HostCommand::List { cluster, watch, options } => {
-            listing::run_on_broker::<JoiningHostRow>(cluster.as_deref(), watch, &options).await
+        HostCommand::List { cluster, reading, options } => {
+            listing::run::<JoiningHostRow>(cluster.as_deref(), &reading, &options).await.map(drop)
         }
-        HostCommand::Show { host, options } => show(&host, &options).await,
+        HostCommand::Show { host, source, options } => show(&host, &source, &options).await,
         HostCommand::Approve { host, name, ek, control_plane, wait, signer, options } => {
             let wish = Approval { name, ek, control_plane, wait };
             approve(&host, wish, &signer, &options).await
@@ -42,14 +45,38 @@ pub async fn run(command: HostCommand) -> anyhow::Result<()> {
     }
 }
 
-async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
+/// A host with the policy of its cluster.
+type Judged = (JoiningHostRow, Option<AttestationPolicy>);
+
+async fn from_console(api: &ConsoleApi, wanted: &str) -> anyhow::Result<Judged> {
+    let row = look_up::host_among(&listing::rows(api).await?, wanted)?;
+    let cluster = look_up::cluster_among(listing::rows(api).await?, &row.cluster)?.uuid;
+    let policy = listing::entry(api, cluster, AttestationPolicy::slug()).await?;
+    Ok((row, policy.map(serde_json::from_value).transpose()?))
+}
+
+async fn from_broker(options: &Options, wanted: &str) -> anyhow::Result<Judged> {
     let client = Client::open(options, Scope::Joining).await?;
-    let row = look_up::host(&client.fleet, wanted)?;
-    let (uuid, _) = look_up::cluster_entry(&client.fleet, &row.cluster)?;
-    let policy = attestation_policy::current(&client.fleet, uuid)?.map(|(policy, _)| policy);
+    let judged = || {
+        let row = look_up::host(&client.fleet, wanted)?;
+        let (uuid, _) = look_up::cluster_entry(&client.fleet, &row.cluster)?;
+        let policy = attestation_policy::current(&client.fleet, uuid)?.map(|(policy, _)| policy);
+        Ok((row, policy))
+    };
+    let judged = judged();
+    client.close().await;
+    judged
+}
+
+async fn show(wanted: &str, source: &ReadingSource, options: &Options) -> anyhow::Result<()> {
+    let of_console = listing::of_console(source, options, async |api| from_console(api, wanted).await).await?;
+    let (row, policy) = match of_console {
+        Some(judged) => judged,
+        None => from_broker(options, wanted).await?,
+    };
     let (enrolled, revoked) =
         policy.as_ref().map_or((None, false), |policy| attestation_policy::listed(policy, &row.endorsement_key));
-    let now = client.wall();
+    let now = Clock::new().now().wall;
     let value = json!({ "host": row, "enrolment": enrolled, "revoked": revoked });
     let lines = || {
         let mut lines = tables::joining_hosts(std::slice::from_ref(&row), now).shown();
@@ -81,9 +108,7 @@ async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
         }
         lines
     };
-    let result = output::print(options.presentation.output, lines, &value);
-    client.close().await;
-    result
+    output::print(options.presentation.output, lines, &value)
 }
 
 /// What an approval says.

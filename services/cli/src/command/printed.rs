@@ -5,7 +5,7 @@ use configdb_contract::{HistoryEntry, Outcome, RequestResult, WriteRequest};
 use configdb_schema::document::{ApiToken, TokenScope};
 use edge_sync_contract::{DeploymentState, Entries, SyncNode};
 use fleet_view::bench::{Bench, CLUSTER, NAME, reported};
-use fleet_view::requests;
+use fleet_view::{ClusterRow, Count, requests};
 use join_service_contract::{HostState, JoinHost};
 use serde_json::{Value, json};
 use service_runtime::exit;
@@ -407,4 +407,22 @@ fn a_status_counts_and_lists_what_is_not_well() {
     assert!(lines.iter().any(|line| line.starts_with("ConfigDB") && line.contains("alive")), "{lines:#?}");
     let value = json!(status);
     assert_eq!(value["broker"], json!("mqtt://b"));
+}
+
+#[test]
+fn hosts_of_an_edge_that_is_away_are_marked_as_what_was_said_last() {
+    let hosts = |change: fn(&mut ClusterRow)| {
+        let mut row = Bench::with_cluster().fleet.clusters().remove(0);
+        change(&mut row);
+        let shown = tables::clusters(&[row], 0).lines().remove(1);
+        shown.split_whitespace().find(|word| word.contains('/') || *word == "?").unwrap_or_default().to_owned()
+    };
+    assert_eq!(hosts(|_| {}), "1/1");
+    assert_eq!(hosts(|row| row.alive = false), "1/1?");
+    assert_eq!(hosts(|row| (row.alive, row.hosts) = (false, Count::default())), "?");
+    assert_eq!(
+        hosts(|row| (row.alive, row.seen, row.hosts) = (false, false, Count::default())),
+        "0/0",
+        "it has none yet"
+    );
 }

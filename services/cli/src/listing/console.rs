@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use fleet_view::ClusterRow;
 use fleet_view::deltas::Table as Rows;
 use http_body_util::BodyExt as _;
 use hyper::body::{Bytes, Incoming};
@@ -43,21 +42,15 @@ pub(super) async fn run<L: InConsole>(
     options: &Options,
     screen: &mut Screen<L>,
 ) -> anyhow::Result<()> {
-    let api = ConsoleApi::open(address, &reading.access, options.presentation.timeout)?;
+    let api = ConsoleApi::open(address, &reading.source.access, options.presentation.timeout)?;
     let clock = Clock::new();
     let table = L::TABLE;
-    let console: Page = api.get("/api/v1/console", &[]).await?;
-    check_complete(&console.rows, api.address())?;
+    complete(&api).await?;
     let name = match cluster {
-        Some(wanted) => {
-            let clusters: Page = api.get("/api/v1/clusters", &[]).await?;
-            let clusters = read::<ClusterRow>(clusters.rows.iter(), api.address())?;
-            Some(look_up::cluster_among(clusters, wanted)?.name)
-        }
+        Some(wanted) => Some(look_up::cluster_among(rows(&api).await?, wanted)?.name),
         None => None,
     };
-    let page: Page = api.get(&format!("/api/v1/{table}"), &[]).await?;
-    let rows = read(page.rows.iter(), api.address())?;
+    let rows = rows(&api).await?;
     if !screen.show(chosen(rows, name.as_deref()), clock.now().wall)? || !reading.watch {
         return Ok(());
     }
@@ -86,6 +79,22 @@ pub(super) async fn run<L: InConsole>(
     }
 }
 
+/// Refuses to read from a console that does not know everything.
+pub(super) async fn complete(api: &ConsoleApi) -> anyhow::Result<()> {
+    check_complete(&table(api, "console").await?, api.address())
+}
+
+/// The rows of a table as this program knows them, sorted as those of the broker.
+pub(super) async fn rows<L: InConsole>(api: &ConsoleApi) -> anyhow::Result<Vec<L>> {
+    read(table(api, L::TABLE).await?.iter(), api.address())
+}
+
+/// The rows of a table.
+pub(super) async fn table(api: &ConsoleApi, name: &str) -> anyhow::Result<Vec<Value>> {
+    let page: Page = api.get(&format!("/api/v1/{name}"), &[]).await?;
+    Ok(page.rows)
+}
+
 /// Refuses to show what a console knows that does not know everything.
 fn check_complete(rows: &[Value], address: &str) -> anyhow::Result<()> {
     let row = rows.first().unwrap_or(&Value::Null);
@@ -100,6 +109,7 @@ fn check_complete(rows: &[Value], address: &str) -> anyhow::Result<()> {
 /// Rows of the console as this program knows them, by cluster and name.
 fn read<'a, L: InConsole>(rows: impl Iterator<Item = &'a Value>, address: &str) -> anyhow::Result<Vec<L>> {
     let error = || anyhow!("the console at {address} is of another version, whose rows this program does not know");
+    let rows = rows.filter(|row| L::has(row));
     let rows = rows.map(|row| L::of_row(row).ok_or_else(|| exit::with_code(exit::UNAVAILABLE, error())));
     let mut rows = rows.collect::<anyhow::Result<Vec<L>>>()?;
     L::sort(&mut rows);

@@ -3,9 +3,10 @@
 use super::*;
 use crate::options::ConsoleAccess;
 use fleet_view::bench::{Bench, CLUSTER, NAME};
+use join_service_contract::{HostState, JoinHost};
 
-fn reading(from: Option<Source>, console: Option<&str>) -> Reading {
-    Reading { watch: false, from, console: console.map(str::to_owned), access: ConsoleAccess::default() }
+fn reading(from: Option<Source>, console: Option<&str>) -> ReadingSource {
+    ReadingSource { from, console: console.map(str::to_owned), access: ConsoleAccess::default() }
 }
 
 #[test]
@@ -48,4 +49,50 @@ fn what_the_console_has_is_read_as_what_the_broker_has() {
     AlertRow::sort(&mut alerts);
     assert_eq!(alerts, bench.fleet.alerts(), "the oldest first");
     assert!(alerts.len() >= 2, "{alerts:#?}");
+}
+
+#[test]
+fn hosts_of_the_console_are_those_of_the_broker_and_nodes_that_no_join_service_knows_are_left_out() {
+    let host = |name: &str, state, change: fn(&mut JoinHost)| {
+        let mut host = JoinHost { name: name.to_owned(), role: "worker".to_owned(), state, ..JoinHost::default() };
+        (host.variant, host.kind, host.endorsement_key) = ("tpm2".to_owned(), "join".to_owned(), "ab".repeat(32));
+        change(&mut host);
+        host
+    };
+    let mut bench = Bench::with_cluster();
+    let hosts = [
+        (
+            Uuid::from_u128(0xD1),
+            host("paint-1", HostState::Member, |host| {
+                host.registers = Some([(4, "0f".repeat(32)), (15, "00".repeat(32))].into())
+            }),
+        ),
+        (Uuid::from_u128(0xD2), host("", HostState::Pending, |_| {})),
+        (
+            Uuid::from_u128(0xD3),
+            host("paint-1", HostState::Refused, |host| {
+                (host.foreign_disk, host.verdict) = (Some(Uuid::from_u128(0xD1)), Some("disk-of-another".to_owned()));
+                (host.detail, host.warnings, host.stage) =
+                    (Some("why".to_owned()), Some("old".to_owned()), Some("locked".to_owned()));
+            }),
+        ),
+    ];
+    bench.join(NAME, &hosts);
+    bench.cluster(Uuid::from_u128(0xB), "Body_Shop", |_| {});
+    bench.sync("Body_Shop", &edge_sync_contract::SyncNode::default(), &[]);
+    let rows: Vec<Value> = fleet_view::tables::hosts(&bench.fleet).into_values().collect();
+    let joining = rows.iter().filter(|row| JoiningHostRow::has(row)).map(|row| JoiningHostRow::of_row(row).unwrap());
+    let mut joining: Vec<JoiningHostRow> = joining.collect();
+    JoiningHostRow::sort(&mut joining);
+    assert_eq!(joining, bench.fleet.joining_hosts(None));
+    assert!(joining.len() == 3 && rows.len() > 3, "{rows:#?}");
+    let mut nodes: Vec<_> = rows.iter().filter_map(fleet_view::tables::host_row).collect();
+    nodes.sort_by(|a, b| (&a.cluster, &a.hostname).cmp(&(&b.cluster, &b.hostname)));
+    let mut known = bench.fleet.hosts(None);
+    known.sort_by(|a, b| (&a.cluster, &a.hostname).cmp(&(&b.cluster, &b.hostname)));
+    assert_eq!(nodes, known);
+    // A console of an earlier version does not say it, and is not taken for one that has no hosts.
+    let mut earlier = rows[0].clone();
+    earlier.as_object_mut().unwrap().remove("joining");
+    assert!(JoiningHostRow::has(&earlier) && JoiningHostRow::of_row(&earlier).is_none());
 }

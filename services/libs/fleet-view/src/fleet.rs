@@ -7,7 +7,9 @@ use cluster_manager_contract::{ClusterDevice, ManagerReplica, SetupState};
 use configdb_contract::{Change, ConfigReplica};
 use configdb_schema::Document;
 use configdb_schema::address::{self, Organisation};
-use configdb_schema::document::{AgentConfig, EdgeCluster, EdgeClusterStatus, EdgeDeployment, HelmChartTemplate, Info};
+use configdb_schema::document::{
+    AgentConfig, EdgeCluster, EdgeClusterStatus, EdgeDeployment, HelmChartTemplate, Host, Info,
+};
 use edge_monitor_contract::{MonitorReplica, MonitorView, NodeState, Presence};
 use edge_sync_contract::{DeploymentDevice, SyncDevice, SyncReplica};
 use identity_contract::IdentityReplica;
@@ -95,7 +97,7 @@ pub struct ClusterRow {
     pub agreed: bool,
     /// Why the edge holds what it is sent, until an operator decides; None: it does not.
     pub held: Option<String>,
-    /// Hosts that are ready, and all.
+    /// Hosts that are ready, and all: those of the last report while the edge is not alive.
     pub hosts: Count,
     /// Deployments that are ready, and all that are wanted.
     pub deployments: Count,
@@ -196,7 +198,7 @@ pub struct HostRow {
 }
 
 /// A host that has proven its TPM to the join service of a cluster.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoiningHostRow {
     /// Cluster name.
     pub cluster: String,
@@ -209,7 +211,7 @@ pub struct JoiningHostRow {
     /// Name that it has or wants; empty if it leaves that to the service.
     pub name: String,
     /// How far it is.
-    #[serde(serialize_with = "as_text")]
+    #[serde(serialize_with = "as_text", deserialize_with = "of_text")]
     pub state: HostState,
     /// `worker` or `control-plane`.
     pub role: String,
@@ -270,6 +272,11 @@ impl JoiningHostRow {
 
 fn as_text<S: serde::Serializer>(state: &HostState, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(state.as_str())
+}
+
+fn of_text<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<HostState, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map_err(|_| serde::de::Error::custom(format!("{text:?} is not a state of a host")))
 }
 
 /// A deployment: what is wanted, and what the edge says of it.
@@ -573,10 +580,11 @@ impl Fleet {
                 commit: node.source_applied.map(|commit| commit.to_string()),
             }),
             agreed: managed.is_some_and(|cluster| cluster.desired.agreed),
-            hosts: sync.map_or_else(Count::default, |sync| Count {
-                ready: sync.devices().hosts.values().filter(|host| host.ready).count(),
-                total: sync.devices().hosts.len(),
-            }),
+            hosts: match sync {
+                Some(sync) => count(sync.devices().hosts.values().map(|host| host.ready)),
+                None if refused => Count::default(),
+                None => count(self.last_hosts(uuid).iter().map(|host| host.ready)),
+            },
             deployments,
             alerts,
             simulated: sync.and_then(SyncReplica::node).is_some_and(|node| node.simulated),
@@ -591,7 +599,37 @@ impl Fleet {
             || self.config.entry(uuid, EdgeClusterStatus::slug()).is_some()
     }
 
-    /// Hosts of all clusters, or of the one of that name.
+    /// Hosts that a cluster reported last, as the cluster manager has written them down.
+    fn last_hosts(&self, cluster: Uuid) -> Vec<Host> {
+        let status: Option<EdgeClusterStatus> = self.config.document(cluster).ok().flatten();
+        status.and_then(|status| status.hosts).unwrap_or_default()
+    }
+
+    /// Hosts of clusters whose edge sync was not received: those of the last report.
+    fn hosts_of_silent(&self, cluster: Option<&str>) -> Vec<HostRow> {
+        let is_refused =
+            |uuid| self.manager.cluster(uuid).is_some_and(|cluster| cluster.setup.state == SetupState::Refused);
+        let silent = self.cluster_entries().filter(|(uuid, entry)| {
+            let is_wanted = cluster.is_none_or(|wanted| wanted == entry.name);
+            is_wanted && self.sync(&entry.name).is_none() && !is_refused(*uuid)
+        });
+        let rows = silent.flat_map(|(uuid, entry)| {
+            self.last_hosts(uuid).into_iter().map(move |host| HostRow {
+                joined: None,
+                cluster: entry.name.clone(),
+                hostname: host.hostname,
+                ready: host.ready,
+                role: role(host.control_plane),
+                architecture: host.arch,
+                operating_system: host.os_version,
+                kubernetes_version: host.k8s_version,
+                specialised: host.specialised,
+            })
+        });
+        rows.collect()
+    }
+
+    /// Hosts of all clusters, or of the one of that name; those of the last report where edge sync was not received.
     #[must_use]
     pub fn hosts(&self, cluster: Option<&str>) -> Vec<HostRow> {
         let wanted = self.syncs.values().filter_map(|sync| {
@@ -611,13 +649,14 @@ impl Fleet {
                     cluster: name.as_str().to_owned(),
                     hostname: host.hostname.clone(),
                     ready: host.ready,
-                    role: if host.control_plane { "control-plane" } else { "worker" },
+                    role: role(host.control_plane),
                     architecture: host.architecture.clone(),
                     operating_system: host.operating_system.clone(),
                     kubernetes_version: host.kubernetes_version.clone(),
                     specialised: host.specialised.clone(),
                 })
             })
+            .chain(self.hosts_of_silent(cluster))
             .collect()
     }
 
@@ -748,6 +787,19 @@ impl Fleet {
         let cluster = |id: &DeviceId| self.organisation.cluster_of_group(id.as_str());
         online.filter_map(|(id, _)| Some(cluster(id)?.as_str().to_owned())).collect()
     }
+}
+
+/// How many there are, and are ready.
+fn count(hosts: impl Iterator<Item = bool>) -> Count {
+    hosts.fold(Count::default(), |count, ready| Count {
+        ready: count.ready + usize::from(ready),
+        total: count.total + 1,
+    })
+}
+
+/// `control-plane` or `worker`.
+pub(crate) const fn role(control_plane: bool) -> &'static str {
+    if control_plane { "control-plane" } else { "worker" }
 }
 
 /// Whether a monitor is alive, and as many nodes are known as its birth counts.

@@ -21,8 +21,8 @@ use crate::health::{self, Condition, Health};
 use crate::intent::{self, Intent, Progress};
 use crate::{AlertRow, ClusterRow, DeploymentRow, Fleet};
 
-pub use hosts::hosts;
 pub(crate) use hosts::meaning;
+pub use hosts::{host_row, hosts, is_known_to_join, joining_host_row};
 
 /// Longest text of a row, in bytes. What nodes report is cut there.
 pub const TEXT_BYTES_MAX: usize = 8 * 1024;
@@ -144,7 +144,7 @@ impl<'a> Rows<'a> {
             let location = self.document::<Info>(row.uuid).and_then(|info| info.location);
             let labels = location.map_or_else(|| json!({}), |location| json!({ "location": location }));
             let git = device.git_commit.as_ref().map(
-                |wanted| json!({ "wanted": wanted, "applied": row.flux.as_ref().and_then(|flux| flux.commit.clone()) }),
+                |wanted| json!({ "wanted": wanted, "applied": row.flux.as_ref().and_then(|flux| flux.commit.clone()), "url": device.git_url }),
             );
             let json = json!({
                 "name": row.name, "group": row.group, "wave": rollout.wave, "setup": row.setup,
@@ -155,7 +155,7 @@ impl<'a> Rows<'a> {
                 "deployments": row.deployments, "alerts": row.alerts,
                 "version": node.map(|node| node.version.clone()), "desired_version": device.desired.version,
                 "certificate_ends": device.identity.expires, "git": git, "simulated": row.simulated,
-                "labels": labels,
+                "labels": labels, "namespace": device.namespace,
             });
             add(&mut table, row.uuid.to_string(), self.conditions.get(&row.uuid).cloned(), json);
         }

@@ -121,12 +121,15 @@ async fn a_user_logs_in_and_reads_at_the_console_what_the_broker_has() {
     hall.site.cli.json(&["deployment", "create", "Oven_1", "--cluster", NAME, "--wait"]).await;
     same(cli, &["deployment", "list"], |rows| rows.len() == 1 && rows[0]["ready"] == true).await;
     same(cli, &["deployment", "list", "--cluster", OTHER], <[Value]>::is_empty).await;
+    let oven = format!("{NAME}/Oven_1");
+    let read = async |source| cli.json(&["deployment", "show", &oven, "--from", source]).await;
+    assert_eq!(read("console").await, read("broker").await);
 
     hall.site.edge.processes.kill("edge-sync");
     let of_sync = |row: &Value| row["node"] == "Sync" && row["alert"] == "Offline";
     let alerts = same(cli, &["alert", "list"], |rows| rows.iter().any(of_sync)).await;
     assert!(alerts.iter().all(|row| row["acknowledged"].is_null()), "{alerts:#?}");
-    // A monitor that lives beside it is received. What the edge sync had reported is known to the console alone, which was there.
+    // A monitor that lives beside it is received.
     let stands = |rows: &Value| {
         let fields = ["name", "alive", "seen", "monitored", "alerts", "setup", "alive_since"];
         fields.map(|field| rows[0][field].clone())
@@ -138,8 +141,12 @@ async fn a_user_logs_in_and_reads_at_the_console_what_the_broker_has() {
         if console.code == 0 && broker.code == 0 {
             let (console, broker) = (console.json(), broker.json());
             if stands(&console) == stands(&broker) && broker[0]["alive"] == false && broker[0]["monitored"] == true {
-                assert_eq!(console[0]["hosts"], json!({ "ready": 2, "total": 2 }), "{console:#}");
-                assert_eq!(broker[0]["hosts"], json!({ "ready": 0, "total": 0 }), "{broker:#}");
+                // The broker has it no more; ConfigDB has what the edge reported last.
+                for rows in [&console, &broker] {
+                    assert_eq!(rows[0]["hosts"], json!({ "ready": 2, "total": 2 }), "{rows:#}");
+                }
+                let table = cli.run(&["cluster", "list", "--from", "broker"]).await;
+                assert!(table.stdout.contains("2/2?"), "{table:#?}");
                 break;
             }
         }
@@ -251,6 +258,28 @@ async fn the_hosts_of_the_console_are_those_of_the_broker() {
         assert!(Instant::now() < deadline, "broker: {broker:#?}\nconsole: {joined:#?} {console:#?}");
         tokio::time::sleep(LOOK).await;
     }
+    // The command line reads either.
+    let read = async |command: &[&str], source: &str| {
+        cli.run(&[command, &["--output", "json", "--from", source]].concat()).await
+    };
+    let one = format!("{NAME}/{}", cli.json(&["host", "list"]).await[0]["name"].as_str().unwrap());
+    for command in [
+        &["host", "list"][..],
+        &["host", "list", "--cluster", NAME],
+        &["host", "show", &one],
+        &["cluster", "show", NAME],
+    ] {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let (console, broker) = (read(command, "console").await, read(command, "broker").await);
+            if console.code == 0 && broker.code == 0 && console.json() == broker.json() {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{command:?}\nconsole: {console:#?}\nbroker: {broker:#?}");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+    cli.run(&["host", "show", "absent-1", "--from", "console"]).await.refused(7, "absent-1");
     let shown = cli.json(&["cluster", "show", NAME]).await;
     let members: Vec<&Value> = shown["hosts"].as_array().unwrap().iter().map(|host| &host["hostname"]).collect();
     let past = cli.json(&["at", "0s", "hosts"]).await;

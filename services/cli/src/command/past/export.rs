@@ -23,33 +23,40 @@ const SILENCE_MAX: Duration = Duration::from_secs(60);
 pub async fn write(api: &ConsoleApi, (since, until): (u64, u64), path: &Path) -> anyhow::Result<u64> {
     let named = || format!("--export {}", path.display());
     let config = |error: anyhow::Error| exit::with_code(exit::CONFIG, error);
-    let mut body =
-        api.open_stream("/api/v1/export", &[("since", since.to_string()), ("until", until.to_string())]).await?;
+    // Before the console is asked: it would send all of it for nothing.
     let mut file =
         File::options().write(true).create_new(true).mode(0o600).open(path).with_context(named).map_err(config)?;
-    // The last line, of which the end may be still to come.
-    let mut last = Vec::new();
-    let mut copy = async || -> anyhow::Result<u64> {
-        let broken = || exit::with_code(exit::UNAVAILABLE, anyhow!("{} has broken off the export", api.address()));
-        while let Some(part) = tokio::time::timeout(SILENCE_MAX, body.frame()).await.map_err(|_| broken())? {
-            let bytes = part.map_err(|_| broken())?.into_data().unwrap_or_default();
-            file.write_all(&bytes).with_context(named).map_err(config)?;
-            last.extend_from_slice(&bytes);
-            let line = last[..last.len().saturating_sub(1)].iter().rposition(|byte| *byte == b'\n');
-            last.drain(..line.map_or(0, |end| end + 1));
-            if last.len() > LINE_BYTES_MAX {
-                return Err(exit::with_code(exit::UNAVAILABLE, anyhow!("{} sends no export", api.address())));
-            }
-        }
-        match Line::parse(&last) {
-            Ok(Line::End(changes)) => Ok(changes),
-            _ => Err(broken()),
-        }
-    };
-    let copied = copy().await;
+    let copied = copy(api, (since, until), &mut file, path).await;
     if copied.is_err() {
         // What is not whole would be taken for all of it.
         let _ = std::fs::remove_file(path);
     }
     copied
+}
+
+/// Copies what the console sends; the number of changes that it says at the end.
+async fn copy(api: &ConsoleApi, (since, until): (u64, u64), file: &mut File, path: &Path) -> anyhow::Result<u64> {
+    let written = |result: std::io::Result<()>| {
+        let named = || format!("--export {}", path.display());
+        result.with_context(named).map_err(|error| exit::with_code(exit::CONFIG, error))
+    };
+    let broken = || exit::with_code(exit::UNAVAILABLE, anyhow!("{} has broken off the export", api.address()));
+    let mut body =
+        api.open_stream("/api/v1/export", &[("since", since.to_string()), ("until", until.to_string())]).await?;
+    // The last line, of which the end may be still to come.
+    let mut last = Vec::new();
+    while let Some(part) = tokio::time::timeout(SILENCE_MAX, body.frame()).await.map_err(|_| broken())? {
+        let bytes = part.map_err(|_| broken())?.into_data().unwrap_or_default();
+        written(file.write_all(&bytes))?;
+        last.extend_from_slice(&bytes);
+        let line = last[..last.len().saturating_sub(1)].iter().rposition(|byte| *byte == b'\n');
+        last.drain(..line.map_or(0, |end| end + 1));
+        if last.len() > LINE_BYTES_MAX {
+            return Err(exit::with_code(exit::UNAVAILABLE, anyhow!("{} sends no export", api.address())));
+        }
+    }
+    match Line::parse(&last) {
+        Ok(Line::End(changes)) => Ok(changes),
+        _ => Err(broken()),
+    }
 }

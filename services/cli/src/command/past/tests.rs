@@ -147,3 +147,24 @@ fn a_field_is_shown_as_people_read_it() {
     let shown = ["/none", "/missing", "/text", "/count", "/flag", "/list/0"].map(|place| text(&row, place));
     assert_eq!(shown, ["", "", "a", "1/3", "true", "x"]);
 }
+
+#[tokio::test]
+async fn a_file_that_is_there_is_refused_before_the_console_is_asked_and_one_that_is_not_whole_is_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("night.jsonl");
+    std::fs::write(&file, "mine").unwrap();
+    let end = r#"{"end":{"changes":0}}"#;
+    let served =
+        Served::start(vec![("/api/v1/export", 200, format!("{end}\n")), ("/api/v1/export", 200, "cut".to_owned())])
+            .await;
+    let line = format!("events --export {}", file.display());
+    let error = asked(&served, &line).await.unwrap_err();
+    assert_eq!(service_runtime::exit::code_of(&error), service_runtime::exit::CONFIG);
+    assert_eq!((served.paths().len(), std::fs::read_to_string(&file).unwrap()), (0, "mine".to_owned()));
+    std::fs::remove_file(&file).unwrap();
+    let _ = asked(&served, &line).await;
+    let _ = std::fs::remove_file(&file);
+    let error = asked(&served, &line).await.unwrap_err();
+    assert!(error.to_string().contains("has broken off the export"), "{error:#}");
+    assert!(!file.exists());
+}

@@ -2,7 +2,7 @@
 
 use clap::Parser as _;
 use fleet_view::bench::{Bench, NAME};
-use fleet_view::{AlertRow, DeploymentRow};
+use fleet_view::{AlertRow, ClusterRow, DeploymentRow};
 use serde_json::json;
 
 use super::*;
@@ -117,7 +117,7 @@ async fn a_list_is_read_with_the_token_and_the_rows_are_those_of_the_broker() {
     run(&served.address, None, &reading, &options, &mut screen).await.unwrap();
     assert_eq!(served.paths(), ["/api/v1/console", "/api/v1/clusters"]);
     assert!(served.asked().iter().all(|head| head.to_lowercase().contains("authorization: bearer sfp_abc")));
-    let page: Page = ConsoleApi::open(&served.address, &reading.access, options.presentation.timeout)
+    let page: Page = ConsoleApi::open(&served.address, &reading.source.access, options.presentation.timeout)
         .unwrap()
         .get("/api/v1/clusters", &[])
         .await
@@ -204,11 +204,39 @@ async fn a_stream_is_followed_and_its_end_is_said() {
     ];
     let served = Served::start(vec![("/api/v1/stream", 200, body.concat())]).await;
     let Line { reading, options } = line("");
-    let api = ConsoleApi::open(&served.address, &reading.access, options.presentation.timeout).unwrap();
+    let api = ConsoleApi::open(&served.address, &reading.source.access, options.presentation.timeout).unwrap();
     let mut screen = Screen::<ClusterRow>::new(OutputForm::Json, true);
     let ended = follow(&api, "clusters", None, Clock::new(), &mut screen).await.unwrap_err();
     assert!(is_away(&ended) && ended.to_string().contains("has ended the stream"), "{ended}");
     assert_eq!(served.paths(), ["/api/v1/stream?tables=console%2Cclusters"]);
     let names: Vec<&str> = screen.shown().iter().map(|row| row.name.as_str()).collect();
     assert_eq!(names, ["Body_Shop"]);
+}
+
+#[tokio::test]
+async fn one_of_the_fleet_is_shown_of_the_console_and_the_broker_is_left_alone() {
+    let (bench, mut answers) = answers(true);
+    let oven = uuid::Uuid::from_u128(0x0E);
+    let entries = fleet_view::config::entries(&bench.fleet, oven).into_values();
+    answers.push(("/api/v1/hosts", 200, page(fleet_view::tables::hosts(&bench.fleet).into_values())));
+    answers.push(("/api/v1/entries:00000000-0000-0000-0000-00000000000e", 200, page(entries)));
+    let served = Served::start(answers).await;
+    let shown = async |line: &str| {
+        let at = format!("--console {} --broker mqtt://127.0.0.1:1 --timeout 20s", served.address);
+        let line = format!("sparkfleet {line} {at}");
+        crate::run(crate::arguments::parsed(line.split(' ')).unwrap()).await
+    };
+    shown(&format!("cluster show {NAME}")).await.unwrap();
+    shown(&format!("deployment show {NAME}/Oven")).await.unwrap();
+    for (line, hint) in [
+        ("cluster show Paint_Shp", "did you mean \"Paint_Shop\"?"),
+        ("deployment show Ovn", "Paint_Shop/Oven"),
+        ("host show press-1", "have proven their TPM"),
+    ] {
+        let error = shown(line).await.unwrap_err();
+        assert_eq!(exit::code_of(&error), exit::NOT_FOUND, "{line}: {error:#}");
+        assert!(format!("{error:#}").contains(hint), "{line}: {error:#}");
+    }
+    let error = shown(&format!("cluster show {NAME} --from broker")).await.unwrap_err();
+    assert!(format!("{error:#}").contains("cannot reach the broker"), "{error:#}");
 }

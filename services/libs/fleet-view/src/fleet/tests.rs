@@ -251,3 +251,38 @@ fn a_service_whose_births_say_that_another_was_born_under_its_id_is_an_alert_unt
     born(&mut bench, None);
     assert_eq!(bench.fleet.alerts(), []);
 }
+
+#[test]
+fn of_an_edge_that_was_not_received_the_hosts_of_its_last_report_are_known() {
+    let host = |hostname: &str, ready| Host {
+        hostname: hostname.to_owned(),
+        arch: "amd64".to_owned(),
+        ready,
+        control_plane: hostname == "body-1",
+        ..Host::default()
+    };
+    let (silent, taken) = (Uuid::from_u128(0xB), Uuid::from_u128(0xC));
+    let mut bench = Bench::with_cluster();
+    bench.cluster(silent, "Body_Shop", |_| {});
+    let status = EdgeClusterStatus {
+        hosts: Some(vec![host("body-1", true), host("body-2", false)]),
+        ..EdgeClusterStatus::default()
+    };
+    bench.entry(silent, &status);
+    // A cluster whose name another one has: what it once reported is nothing of that name.
+    bench.cluster(taken, "Body_Shop", |device| device.setup.state = SetupState::Refused);
+    bench.entry(taken, &status);
+    let count = |bench: &Bench, uuid| bench.fleet.clusters().into_iter().find(|row| row.uuid == uuid).unwrap().hosts;
+    assert_eq!(count(&bench, silent), Count { ready: 1, total: 2 });
+    assert_eq!(count(&bench, taken), Count::default());
+    let names = |bench: &Bench| {
+        let rows = bench.fleet.hosts(Some("Body_Shop")).into_iter();
+        rows.map(|row| format!("{} {} {}", row.hostname, row.role, row.ready)).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&bench), ["body-1 control-plane true", "body-2 worker false"]);
+    assert_eq!(bench.fleet.hosts(None).len(), 3, "with that of the cluster that is alive");
+    // Once it is received, it speaks for itself.
+    bench.sync("Body_Shop", &SyncNode::default(), &[]);
+    assert_eq!(names(&bench).len(), 1);
+    assert_eq!(count(&bench, silent), Count { ready: 1, total: 1 });
+}

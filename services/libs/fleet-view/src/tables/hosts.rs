@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use configdb_schema::document::AttestationPolicy;
 use join_service_contract::HostState;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{Step, StepState, add, ladder};
 use crate::deltas::Table;
+use crate::fleet::role;
 use crate::{Fleet, HostRow, JoiningHostRow, health};
 
 /// The document that lists the refusals with what to do about each, so that there is one source of the advice.
@@ -61,9 +62,10 @@ pub fn hosts(fleet: &Fleet) -> Table {
             "warnings": joining.as_ref().and_then(|row| row.warnings.clone()),
             "policy_revision": joining.as_ref().map(|row| row.policy_revision),
             "pcrs": joining.as_ref().map(|row| pcrs(row, policy)).unwrap_or_default(),
+            "joining": joining.as_ref().map(standing_at_join),
             "kubernetes": member.map(|row| json!({
                 "version": row.kubernetes_version, "os": row.operating_system, "architecture": row.architecture,
-                "specialised": row.specialised,
+                "specialised": row.specialised, "role": row.role, "joined": row.joined,
             })),
         });
         add(&mut table, key, Some(condition), row);
@@ -94,6 +96,59 @@ fn standing(member: Option<&HostRow>, joining: Option<&JoiningHostRow>) -> &'sta
         (None, Some(HostState::Member)) => "member",
         (None, Some(HostState::Admitted | HostState::Locked) | None) => "joining",
     }
+}
+
+/// What the join service says of a host, as far as the row has it nowhere else.
+fn standing_at_join(row: &JoiningHostRow) -> Value {
+    json!({ "id": row.id, "has_foreign_disk": row.has_foreign_disk, "name": row.name, "state": row.state.as_str(),
+        "role": row.role, "kind": row.kind, "stage": row.stage, "verdict": row.verdict, "detail": row.detail,
+        "first_seen": row.first_seen, "last_seen": row.last_seen })
+}
+
+/// The host that a row of table `hosts` was made of, as its join service knows it; None: no join service knows it, or the row is of another table or version.
+#[must_use]
+pub fn joining_host_row(row: &Value) -> Option<JoiningHostRow> {
+    let mut fields = row.get("joining")?.as_object()?.clone();
+    for (name, of) in [
+        ("cluster", "cluster"),
+        ("disk", "disk"),
+        ("variant", "variant"),
+        ("warnings", "warnings"),
+        ("endorsement_key", "ek"),
+        ("policy_revision", "policy_revision"),
+    ] {
+        fields.insert(name.to_owned(), row.get(of)?.clone());
+    }
+    let quoted = row.get("pcrs")?.as_array()?.iter().filter(|pcr| pcr["quoted"].is_string());
+    let registers: Map<String, Value> =
+        quoted.map(|pcr| (pcr["register"].to_string(), pcr["quoted"].clone())).collect();
+    fields.insert("registers".to_owned(), Value::Object(registers));
+    serde_json::from_value(Value::Object(fields)).ok()
+}
+
+/// The Kubernetes Node that a row of table `hosts` was made of; None: it has none, or the row is of another table or version.
+#[must_use]
+pub fn host_row(row: &Value) -> Option<HostRow> {
+    let node = row.get("kubernetes")?.as_object()?;
+    let text = |name: &str| node.get(name)?.as_str().map(str::to_owned);
+    let name = row.get("key")?.as_str()?.split_once('/')?.1;
+    Some(HostRow {
+        cluster: row.get("cluster")?.as_str()?.to_owned(),
+        hostname: name.to_owned(),
+        ready: row.get("ready")?.as_bool()?,
+        role: role(text("role")? == role(true)),
+        architecture: text("architecture")?,
+        operating_system: text("os")?,
+        kubernetes_version: text("version")?,
+        specialised: text("specialised"),
+        joined: text("joined"),
+    })
+}
+
+/// Whether a join service knows the host of a row of table `hosts`.
+#[must_use]
+pub fn is_known_to_join(row: &Value) -> bool {
+    row.get("joining").is_none_or(|joining| !joining.is_null())
 }
 
 /// The way in. The join service reports hosts whose evidence was judged, so that the first three rungs are always behind.
