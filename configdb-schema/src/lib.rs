@@ -13,7 +13,7 @@
 //! Free-form objects (chart values, manifests) stay [`serde_json::Value`], so that reading and writing back loses nothing.
 //!
 //! This package validates nothing at run time and opens no file: schemas are compiled in, as text.
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod address;
 pub mod application;

@@ -9,7 +9,7 @@ use service_runtime::keys;
 
 /// What the program is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ParsedArgs {
+pub(crate) enum ParsedArgs {
     /// To run with this configuration file, if there is one.
     Run(Option<PathBuf>),
     /// To print this and end.
@@ -18,7 +18,7 @@ pub enum ParsedArgs {
 
 /// The command line is not understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ArgumentError {
+pub(crate) enum ArgumentError {
     /// Not an argument of this program.
     #[error("unknown argument {0:?}; see --help")]
     Unknown(OsString),
@@ -31,7 +31,7 @@ pub enum ArgumentError {
 ///
 /// # Errors
 /// [`ArgumentError`]
-pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<ParsedArgs, ArgumentError> {
+pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<ParsedArgs, ArgumentError> {
     let mut arguments = arguments.into_iter();
     let mut file = None;
     while let Some(argument) = arguments.next() {

@@ -23,7 +23,7 @@
 //!
 //! Guaranteed: the token of the disk says "initialised" last of all. So a host that is killed at any step either continues, or begins again with a disk that no member needs
 //! (`state/work.rs`). A member's disk is never formatted again (`boot.rs`). No log, metric, error or argument of a command holds a secret.
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod adapters;
 pub mod boot;

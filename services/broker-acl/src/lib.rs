@@ -9,7 +9,7 @@
 //! takes the common name of a client certificate as the user's name. What is not granted is refused. A host that waits is a user of its own, who is one Edge Node: servers bind it by its name.
 //!
 //! Everything here is a function of its arguments. What a server does with a file is tested on Mosquitto in `tests/e2e`; for the others the form of the files is checked.
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod broker;
 pub mod check;

@@ -11,6 +11,7 @@
 //!
 //! The commands need only the broker, those on secrets in repositories and on the past aside: what they show they have replicated, what they change they have asked for and seen reported. There is no `event.rs` and no `state.rs`: the
 //! command line holds no state of the fleet, only replicas of it ([`fleet_view::Fleet`]), and its configuration is its arguments ([`arguments`]).
+#![warn(unreachable_pub)]
 
 pub mod arguments;
 pub mod bearer;

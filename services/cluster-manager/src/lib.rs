@@ -26,7 +26,7 @@
 //!
 //! Nothing is stored here for the state: what is wanted and how far it is are in ConfigDB, what an edge has is reported by the edge. So the effects of a turn
 //! never wait for a commit, and there is no ledger. The disk holds only repositories, their passwords, the bdSeq and the record of writes.
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod accounts;
 pub mod adapters;

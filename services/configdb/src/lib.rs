@@ -16,6 +16,7 @@
 //!
 //! There is no `reconcile.rs`: nothing here is brought to a desired state, the writer's request is it. There is no `adapters/`: the outside things are the [`store`] (one file
 //! each) and the edge node, which is sparkplug-mqtt's.
+#![warn(unreachable_pub)]
 
 mod births;
 mod builtin;

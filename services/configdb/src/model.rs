@@ -69,7 +69,7 @@ pub(crate) struct ApplicationState {
 }
 
 impl ApplicationState {
-    pub fn check(&self, value: &serde_json::Value) -> Result<(), SchemaFault> {
+    pub(crate) fn check(&self, value: &serde_json::Value) -> Result<(), SchemaFault> {
         self.system.check(value)?;
         if self.schema.is(&self.system) { Ok(()) } else { self.schema.check(value) }
     }

@@ -16,7 +16,7 @@
 //! Tables that are recorded go on to `adapters/history`, as `state/recorder.rs` decides: what changed, and where nothing was received. Reads of the past read there.
 //!
 //! A table is computed when a client looks at it or it is recorded, and something changed that it is made of. That is at most ten times a second, and takes a tenth of the time at most.
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod action;
 pub mod adapters;

@@ -7,7 +7,7 @@ const SERVICE: &str = "console";
 
 /// The metrics.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ConsoleNode {
+pub(crate) struct ConsoleNode {
     /// Version of the program.
     pub version: String,
     /// Clients that follow tables.

@@ -19,7 +19,7 @@ use crate::watched_nodes::WatchedNodes;
 
 /// What the central monitor knows beside the watched monitors.
 #[derive(Debug)]
-pub struct Central {
+pub(crate) struct Central {
     organisation: Organisation,
     interval: Duration,
     replica: ConfigReplica,
@@ -33,7 +33,7 @@ pub struct Central {
 
 impl Central {
     /// Nothing known yet. `interval`: how long a monitor may be silent.
-    pub fn new(organisation: Organisation, interval: Duration) -> Self {
+    pub(crate) fn new(organisation: Organisation, interval: Duration) -> Self {
         let replica = ConfigReplica::new(configdb_contract::configdb_node(&organisation));
         Self {
             organisation,
@@ -46,7 +46,12 @@ impl Central {
     }
 
     /// Something happened to ConfigDB or to a monitor. Returns the edge sync that is to be asked for its birth: that of a monitor which has started again, and may not ask itself.
-    pub fn on_host(&mut self, event: &HostEvent, roster: &mut WatchedNodes, now: Now) -> Option<EdgeNodeDescriptor> {
+    pub(crate) fn on_host(
+        &mut self,
+        event: &HostEvent,
+        roster: &mut WatchedNodes,
+        now: Now,
+    ) -> Option<EdgeNodeDescriptor> {
         self.replica.on_event(event);
         let mut is_news = false;
         while self.replica.poll_change().is_some() {
@@ -75,7 +80,7 @@ impl Central {
     }
 
     /// Ends the watch of monitors that neither ConfigDB knows nor anyone receives.
-    pub fn sweep(&self, roster: &mut WatchedNodes) {
+    pub(crate) fn sweep(&self, roster: &mut WatchedNodes) {
         if !self.replica.is_complete() {
             return;
         }
@@ -90,12 +95,12 @@ impl Central {
     }
 
     /// Nodes beside the monitors whose birth is wanted.
-    pub fn expected(&self) -> BTreeSet<EdgeNodeDescriptor> {
+    pub(crate) fn expected(&self) -> BTreeSet<EdgeNodeDescriptor> {
         BTreeSet::from([self.replica.node().clone()])
     }
 
     /// What should be watched and cannot, and what is watched and should not be there.
-    pub fn problems(&self, roster: &WatchedNodes) -> BTreeMap<String, String> {
+    pub(crate) fn problems(&self, roster: &WatchedNodes) -> BTreeMap<String, String> {
         let mut problems = self.problems.clone();
         if self.replica.is_complete() {
             for key in roster.nodes().keys() {
@@ -187,7 +192,7 @@ impl Central {
 }
 
 /// Id of the device that stands for the monitor of a cluster: its group id.
-pub fn device_id(watched: &Watched) -> DeviceId {
+pub(crate) fn device_id(watched: &Watched) -> DeviceId {
     let group = watched.address().map(|address| address.group.to_string());
     DeviceId::new(group.unwrap_or_else(|| "unknown".to_owned())).expect("group ids obey the rules of device ids")
 }

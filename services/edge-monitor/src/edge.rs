@@ -28,7 +28,7 @@ struct Seen {
 
 /// What an edge cluster's monitor knows beside the watched nodes.
 #[derive(Debug)]
-pub struct Edge {
+pub(crate) struct Edge {
     group: GroupId,
     interval_default: Duration,
     resources: Option<BTreeMap<String, NodeResource>>,
@@ -41,7 +41,7 @@ pub struct Edge {
 }
 
 impl Edge {
-    pub const fn new(group: GroupId, interval_default: Duration) -> Self {
+    pub(crate) const fn new(group: GroupId, interval_default: Duration) -> Self {
         Self {
             group,
             interval_default,
@@ -54,7 +54,7 @@ impl Edge {
         }
     }
 
-    pub fn on_resources(&mut self, watch: Watch<NodeResource>, roster: &mut WatchedNodes, now: Now) {
+    pub(crate) fn on_resources(&mut self, watch: Watch<NodeResource>, roster: &mut WatchedNodes, now: Now) {
         if !watch.fold_into(&mut self.resources) {
             return;
         }
@@ -95,21 +95,21 @@ impl Edge {
         }
     }
 
-    pub fn on_secrets(&mut self, watch: Watch<SealedSecret>, roster: &mut WatchedNodes, now: Now) {
+    pub(crate) fn on_secrets(&mut self, watch: Watch<SealedSecret>, roster: &mut WatchedNodes, now: Now) {
         if watch.fold_into(&mut self.secrets) {
             self.inform_all(roster, now);
         }
     }
 
     /// ConfigMaps with agent configurations changed.
-    pub fn on_configs(&mut self, watch: Watch<AgentConfig>, roster: &mut WatchedNodes, now: Now) {
+    pub(crate) fn on_configs(&mut self, watch: Watch<AgentConfig>, roster: &mut WatchedNodes, now: Now) {
         if watch.fold_into(&mut self.configs) {
             self.inform_all(roster, now);
         }
     }
 
     /// Something happened in the own group.
-    pub fn on_host(&mut self, event: &HostEvent, roster: &mut WatchedNodes, now: Now) {
+    pub(crate) fn on_host(&mut self, event: &HostEvent, roster: &mut WatchedNodes, now: Now) {
         match event {
             HostEvent::NodeBirth { node, metrics, .. } if self.is_watchable(node) => {
                 self.on_birth(node, metrics, roster, now);
@@ -128,7 +128,7 @@ impl Edge {
     }
 
     /// Nodes that fell silent have no claim on a UUID any more.
-    pub fn on_silent(&mut self, fell_silent: &[NodeTimedOut], roster: &mut WatchedNodes, now: Now) {
+    pub(crate) fn on_silent(&mut self, fell_silent: &[NodeTimedOut], roster: &mut WatchedNodes, now: Now) {
         for NodeTimedOut { address } in fell_silent {
             if let Some(Seen { uuid: Some(uuid), .. }) = self.seen.remove(address) {
                 self.find_uuid(uuid, roster, now);
@@ -137,7 +137,7 @@ impl Edge {
     }
 
     /// Nodes beside the watched ones whose birth is wanted: edge sync for its hints, and where these point to.
-    pub fn expected(&self, roster: &WatchedNodes) -> BTreeSet<EdgeNodeDescriptor> {
+    pub(crate) fn expected(&self, roster: &WatchedNodes) -> BTreeSet<EdgeNodeDescriptor> {
         let unfound = roster.nodes().values().filter(|watched| watched.address().is_none());
         let hinted = unfound.filter_map(|watched| self.hints.get(&watched.uuid()?));
         let hinted = hinted.map(|edge_node| EdgeNodeDescriptor::new(self.group.clone(), edge_node.clone()));
@@ -146,7 +146,7 @@ impl Edge {
     }
 
     /// What should be watched and cannot, or not as its resource says, by name of the resource.
-    pub fn problems(&self, roster: &WatchedNodes) -> BTreeMap<String, String> {
+    pub(crate) fn problems(&self, roster: &WatchedNodes) -> BTreeMap<String, String> {
         let mut problems = self.spec_problems.clone();
         let mut add = |key: &String, problem: String| problems.entry(key.clone()).or_default().push(problem);
         for (key, watched) in roster.nodes() {

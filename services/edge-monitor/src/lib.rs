@@ -21,6 +21,7 @@
 //!
 //! A monitor stores nothing but its bdSeq. After a restart it asks every node for its birth and reads all resources again; secrets that exist then are taken to be those that
 //! the agents have read. Nothing is concluded from what is absent before a list of resources, or the replica of ConfigDB, is complete.
+#![warn(unreachable_pub)]
 
 pub mod adapters;
 pub mod config;

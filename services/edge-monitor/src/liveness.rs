@@ -25,7 +25,7 @@ const ASK_INTERVAL_MAX: Duration = Duration::from_secs(3600);
 
 /// Liveness of one node.
 #[derive(Debug, Clone)]
-pub struct Liveness {
+pub(crate) struct Liveness {
     interval: Duration,
     state: NodeState,
     since: u64,
@@ -38,14 +38,14 @@ pub struct Liveness {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Due {
+pub(crate) struct Due {
     /// Ask the node for rebirth.
     pub ask_rebirth: bool,
 }
 
 impl Liveness {
     /// An unknown node. `listening`: the own session is up.
-    pub fn new(interval: Duration, listening: bool, now: Now) -> Self {
+    pub(crate) fn new(interval: Duration, listening: bool, now: Now) -> Self {
         Self {
             interval,
             state: NodeState::Unknown,
@@ -59,21 +59,21 @@ impl Liveness {
     }
 
     /// Condition of the node.
-    pub const fn state(&self) -> NodeState {
+    pub(crate) const fn state(&self) -> NodeState {
         self.state
     }
 
     /// Since when, UTC ms.
-    pub const fn since(&self) -> u64 {
+    pub(crate) const fn since(&self) -> u64 {
         self.since
     }
 
-    pub const fn alert(&self) -> Alert {
+    pub(crate) const fn alert(&self) -> Alert {
         self.alert
     }
 
     /// Changes the interval; the time since the last packet counts on.
-    pub fn set_interval(&mut self, interval: Duration, jitter: &mut Jitter) {
+    pub(crate) fn set_interval(&mut self, interval: Duration, jitter: &mut Jitter) {
         if self.interval != interval {
             self.interval = interval;
             self.asks = 0;
@@ -82,14 +82,14 @@ impl Liveness {
     }
 
     /// A birth of the node.
-    pub fn born(&mut self, now: Now, jitter: &mut Jitter) {
+    pub(crate) fn born(&mut self, now: Now, jitter: &mut Jitter) {
         self.enter(NodeState::Online, now);
         self.alarm(false, now);
         self.packet(now, jitter);
     }
 
     /// Any other packet of the node than its birth or death.
-    pub fn received(&mut self, now: Now, jitter: &mut Jitter) {
+    pub(crate) fn received(&mut self, now: Now, jitter: &mut Jitter) {
         match self.state {
             NodeState::Online => self.packet(now, jitter),
             // Someone is there after all; only its birth says that it is alive, so that is asked for soon, but once an interval.
@@ -102,32 +102,32 @@ impl Liveness {
     }
 
     /// The death of the node.
-    pub fn died(&mut self, now: Now) {
+    pub(crate) fn died(&mut self, now: Now) {
         self.enter(NodeState::Offline, now);
         self.alarm(true, now);
         self.ask_at = None;
     }
 
     /// The own session is down.
-    pub fn deafened(&mut self) {
+    pub(crate) fn deafened(&mut self) {
         self.received = None;
         self.ask_at = None;
     }
 
     /// The own session is up (again).
-    pub fn listening(&mut self, now: Now, jitter: &mut Jitter) {
+    pub(crate) fn listening(&mut self, now: Now, jitter: &mut Jitter) {
         self.received = Some(now.mono);
         self.asks = 0;
         self.plan_ask(jitter);
     }
 
     /// When [`Liveness::on_timer`] has something to do.
-    pub fn next_deadline(&self) -> Option<Duration> {
+    pub(crate) fn next_deadline(&self) -> Option<Duration> {
         [self.ask_at, self.alarm_at()].into_iter().flatten().min()
     }
 
     /// Does what is due.
-    pub fn on_timer(&mut self, now: Now, jitter: &mut Jitter) -> Due {
+    pub(crate) fn on_timer(&mut self, now: Now, jitter: &mut Jitter) -> Due {
         if self.alarm_at().is_some_and(|at| at <= now.mono) {
             if self.state == NodeState::Online {
                 self.enter(NodeState::Silent, now);

@@ -9,7 +9,7 @@ use crate::spec::{NodeResource, NodeSpec, Subject};
 
 /// What is to be watched, by name of the resource, and what is wrong with the resources.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Desired {
+pub(crate) struct Desired {
     /// Valid resources, each subject once.
     pub nodes: BTreeMap<String, NodeSpec>,
     /// Problems of each resource that has any.
@@ -18,7 +18,7 @@ pub struct Desired {
 
 /// How to get from what is watched to what is desired.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Plan {
+pub(crate) struct Plan {
     pub remove: Vec<String>,
     /// Wanted and not watched.
     pub add: Vec<(String, NodeSpec)>,
@@ -27,7 +27,7 @@ pub struct Plan {
 }
 
 /// Validates all resources. Where two name the same subject, the one that is watched already keeps it, else the first by name.
-pub fn desired(
+pub(crate) fn desired(
     resources: &BTreeMap<String, NodeResource>,
     watched: &BTreeSet<String>,
     group: &GroupId,
@@ -58,7 +58,7 @@ pub fn desired(
 }
 
 /// Compares. Empty if everything is as desired.
-pub fn plan(watched: &BTreeMap<String, NodeSpec>, desired: &BTreeMap<String, NodeSpec>) -> Plan {
+pub(crate) fn plan(watched: &BTreeMap<String, NodeSpec>, desired: &BTreeMap<String, NodeSpec>) -> Plan {
     let mut plan = Plan::default();
     for name in watched.keys().filter(|name| !desired.contains_key(*name)) {
         plan.remove.push(name.clone());

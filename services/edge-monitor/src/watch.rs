@@ -15,7 +15,7 @@ use crate::spec::{NodeSpec, Subject};
 const REFUSAL_CHARACTERS_MAX: usize = 200;
 
 #[derive(Debug)]
-pub struct Watched {
+pub(crate) struct Watched {
     spec: NodeSpec,
     /// Where it is; None for a node known by UUID that was not born yet.
     address: Option<EdgeNodeDescriptor>,
@@ -30,14 +30,14 @@ pub struct Watched {
 
 /// What is due for one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Due {
+pub(crate) struct Due {
     pub rebirth: bool,
     pub reload: bool,
 }
 
 impl Watched {
     /// A node that was not received yet.
-    pub fn new(spec: NodeSpec, policy: ReloadPolicy, is_listening: bool, seed: u64, now: Now) -> Self {
+    pub(crate) fn new(spec: NodeSpec, policy: ReloadPolicy, is_listening: bool, seed: u64, now: Now) -> Self {
         let address = match &spec.subject {
             Subject::Address(address) => Some(address.clone()),
             Subject::Uuid(_) => None,
@@ -48,16 +48,16 @@ impl Watched {
     }
 
     /// What is to be watched.
-    pub const fn spec(&self) -> &NodeSpec {
+    pub(crate) const fn spec(&self) -> &NodeSpec {
         &self.spec
     }
 
-    pub const fn address(&self) -> Option<&EdgeNodeDescriptor> {
+    pub(crate) const fn address(&self) -> Option<&EdgeNodeDescriptor> {
         self.address.as_ref()
     }
 
     /// Its UUID, from the subject or from its birth.
-    pub fn uuid(&self) -> Option<Uuid> {
+    pub(crate) fn uuid(&self) -> Option<Uuid> {
         match self.spec.subject {
             Subject::Uuid(uuid) => Some(uuid),
             Subject::Address(_) => self.born_uuid,
@@ -65,12 +65,12 @@ impl Watched {
     }
 
     /// Condition of the node.
-    pub const fn state(&self) -> NodeState {
+    pub(crate) const fn state(&self) -> NodeState {
         self.liveness.state()
     }
 
     /// Changes what is to be watched; what is known of the node stays, so it must be the one at the same place.
-    pub fn change(&mut self, spec: NodeSpec, policy: ReloadPolicy, seed: u64, jitter: &mut Jitter, now: Now) {
+    pub(crate) fn change(&mut self, spec: NodeSpec, policy: ReloadPolicy, seed: u64, jitter: &mut Jitter, now: Now) {
         self.liveness.set_interval(spec.interval, jitter);
         match (&self.currency, spec.is_edge_agent) {
             (Some(_), true) | (None, false) => {}
@@ -81,12 +81,12 @@ impl Watched {
     }
 
     /// Says where the node is (not).
-    pub fn bind(&mut self, address: Option<EdgeNodeDescriptor>) {
+    pub(crate) fn bind(&mut self, address: Option<EdgeNodeDescriptor>) {
         self.address = address;
     }
 
     /// The node was born with this Instance_UUID and configuration revision.
-    pub fn born(&mut self, uuid: Option<Uuid>, revision: Option<String>, now: Now, jitter: &mut Jitter) {
+    pub(crate) fn born(&mut self, uuid: Option<Uuid>, revision: Option<String>, now: Now, jitter: &mut Jitter) {
         self.born_uuid = uuid;
         self.refused = None;
         self.liveness.born(now, jitter);
@@ -98,29 +98,29 @@ impl Watched {
     }
 
     /// An NBIRTH of the node could not be used.
-    pub fn birth_refused(&mut self, reason: &str) {
+    pub(crate) fn birth_refused(&mut self, reason: &str) {
         self.refused = Some(reason.chars().take(REFUSAL_CHARACTERS_MAX).collect());
     }
 
     /// Any other packet than birth and death of the node.
-    pub fn received(&mut self, now: Now, jitter: &mut Jitter) {
+    pub(crate) fn received(&mut self, now: Now, jitter: &mut Jitter) {
         self.liveness.received(now, jitter);
     }
 
     /// The node says which configuration it has.
-    pub fn reported(&mut self, revision: Option<String>, now: Now, jitter: &mut Jitter) {
+    pub(crate) fn reported(&mut self, revision: Option<String>, now: Now, jitter: &mut Jitter) {
         if let Some(currency) = &mut self.currency {
             currency.report(revision, now, jitter);
         }
     }
 
-    pub fn died(&mut self, now: Now, jitter: &mut Jitter) {
+    pub(crate) fn died(&mut self, now: Now, jitter: &mut Jitter) {
         self.liveness.died(now);
         self.set_reachable(false, now, jitter);
     }
 
     /// The own session went down or came up.
-    pub fn set_listening(&mut self, is_listening: bool, now: Now, jitter: &mut Jitter) {
+    pub(crate) fn set_listening(&mut self, is_listening: bool, now: Now, jitter: &mut Jitter) {
         if is_listening {
             self.liveness.listening(now, jitter);
         } else {
@@ -130,18 +130,18 @@ impl Watched {
     }
 
     /// The currency, if the node is an edge agent.
-    pub const fn currency_mut(&mut self) -> Option<&mut ConfigFreshness> {
+    pub(crate) const fn currency_mut(&mut self) -> Option<&mut ConfigFreshness> {
         self.currency.as_mut()
     }
 
     /// When [`Watched::on_timer`] has something to do.
-    pub fn next_deadline(&self) -> Option<Duration> {
+    pub(crate) fn next_deadline(&self) -> Option<Duration> {
         let currency = self.currency.as_ref().and_then(ConfigFreshness::next_deadline);
         [self.liveness.next_deadline(), currency].into_iter().flatten().min()
     }
 
     /// Does what is due.
-    pub fn on_timer(&mut self, now: Now, jitter: &mut Jitter) -> Due {
+    pub(crate) fn on_timer(&mut self, now: Now, jitter: &mut Jitter) -> Due {
         let rebirth = self.liveness.on_timer(now, jitter).ask_rebirth;
         if self.state() == NodeState::Silent {
             self.set_reachable(false, now, jitter);
@@ -151,7 +151,7 @@ impl Watched {
     }
 
     /// What the monitor says about it.
-    pub fn device(&self) -> MonitoredNodeDevice {
+    pub(crate) fn device(&self) -> MonitoredNodeDevice {
         let identity = match &self.spec.subject {
             Subject::Uuid(uuid) => identity::device(*uuid),
             Subject::Address(address) => identity::device_of_address(address),
@@ -192,7 +192,7 @@ impl Watched {
 
 /// Id of the device that stands for a node: its edge node id, with `_` for each dot, because some MQTT servers and Host Applications do not allow dots in ids.
 /// A node known by UUID that was not born yet has its UUID as id.
-pub fn device_id(watched: &Watched) -> DeviceId {
+pub(crate) fn device_id(watched: &Watched) -> DeviceId {
     let text = match (watched.address(), &watched.spec().subject) {
         (Some(address), _) | (None, Subject::Address(address)) => address.edge_node.as_str().replace('.', "_"),
         (None, Subject::Uuid(uuid)) => uuid.to_string(),

@@ -18,14 +18,14 @@ use crate::watch::Watched;
 
 /// How many nodes are watched, and how they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
+pub(crate) struct Counts {
     pub total: u32,
     pub online: u32,
     pub alerts: u32,
 }
 
 #[derive(Debug)]
-pub struct WatchedNodes {
+pub(crate) struct WatchedNodes {
     nodes: BTreeMap<String, Watched>,
     by_address: BTreeMap<EdgeNodeDescriptor, String>,
     /// What was sent to the own Edge Node, by key and by device.
@@ -46,13 +46,13 @@ pub struct WatchedNodes {
 
 /// What happened to a node in [`WatchedNodes::on_timer`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodeTimedOut {
+pub(crate) struct NodeTimedOut {
     pub address: EdgeNodeDescriptor,
 }
 
 impl WatchedNodes {
     /// No one is watched. `device_id` names the device of a node.
-    pub fn new(policy: ReloadPolicy, seed: u64, device_id: fn(&Watched) -> DeviceId) -> Self {
+    pub(crate) fn new(policy: ReloadPolicy, seed: u64, device_id: fn(&Watched) -> DeviceId) -> Self {
         Self {
             nodes: BTreeMap::new(),
             by_address: BTreeMap::new(),
@@ -70,17 +70,17 @@ impl WatchedNodes {
     }
 
     /// All watched nodes, by key.
-    pub const fn nodes(&self) -> &BTreeMap<String, Watched> {
+    pub(crate) const fn nodes(&self) -> &BTreeMap<String, Watched> {
         &self.nodes
     }
 
     /// Key of the node at an address.
-    pub fn key_at(&self, address: &EdgeNodeDescriptor) -> Option<&String> {
+    pub(crate) fn key_at(&self, address: &EdgeNodeDescriptor) -> Option<&String> {
         self.by_address.get(address)
     }
 
     /// Begins to watch. A node with an address that is watched under another key already is refused.
-    pub fn add(&mut self, key: String, spec: NodeSpec, now: Now) {
+    pub(crate) fn add(&mut self, key: String, spec: NodeSpec, now: Now) {
         self.seed = self.seed.wrapping_add(1);
         let watched = Watched::new(spec, self.policy, self.is_listening, self.seed, now);
         if let Some(address) = watched.address() {
@@ -90,14 +90,14 @@ impl WatchedNodes {
         self.touch(&key);
     }
 
-    pub fn remove(&mut self, key: &str) {
+    pub(crate) fn remove(&mut self, key: &str) {
         self.nodes.remove(key);
         self.by_address.retain(|_, owner| owner != key);
         self.touched.insert(key.to_owned());
     }
 
     /// Changes what is to be watched of the same node.
-    pub fn change(&mut self, key: &str, spec: NodeSpec, now: Now) {
+    pub(crate) fn change(&mut self, key: &str, spec: NodeSpec, now: Now) {
         self.seed = self.seed.wrapping_add(1);
         if let Some(watched) = self.nodes.get_mut(key) {
             watched.change(spec, self.policy, self.seed, &mut self.jitter, now);
@@ -106,7 +106,7 @@ impl WatchedNodes {
     }
 
     /// Says where a node is (not). False: another key has that address.
-    pub fn bind(&mut self, key: &str, address: Option<EdgeNodeDescriptor>) -> bool {
+    pub(crate) fn bind(&mut self, key: &str, address: Option<EdgeNodeDescriptor>) -> bool {
         let Some(watched) = self.nodes.get_mut(key) else { return false };
         if address.as_ref().and_then(|address| self.by_address.get(address)).is_some_and(|owner| owner != key) {
             return false;
@@ -121,16 +121,16 @@ impl WatchedNodes {
     }
 
     /// The node was born.
-    pub fn born(&mut self, key: &str, uuid: Option<Uuid>, revision: Option<String>, now: Now) {
+    pub(crate) fn born(&mut self, key: &str, uuid: Option<Uuid>, revision: Option<String>, now: Now) {
         self.with(key, |watched, jitter| watched.born(uuid, revision, now, jitter));
     }
 
-    pub fn died(&mut self, key: &str, now: Now) {
+    pub(crate) fn died(&mut self, key: &str, now: Now) {
         self.with(key, |watched, jitter| watched.died(now, jitter));
     }
 
     /// Does something with the currency of an edge agent.
-    pub fn currency(&mut self, key: &str, change: impl FnOnce(&mut ConfigFreshness, &mut Jitter)) {
+    pub(crate) fn currency(&mut self, key: &str, change: impl FnOnce(&mut ConfigFreshness, &mut Jitter)) {
         self.with(key, |watched, jitter| {
             if let Some(currency) = watched.currency_mut() {
                 change(currency, jitter);
@@ -139,7 +139,7 @@ impl WatchedNodes {
     }
 
     /// Takes what concerns the own session and the packets of watched nodes, but births and deaths of nodes.
-    pub fn on_host(&mut self, event: &HostEvent, now: Now) {
+    pub(crate) fn on_host(&mut self, event: &HostEvent, now: Now) {
         match event {
             HostEvent::Online | HostEvent::Offline { .. } => {
                 self.set_listening(matches!(event, HostEvent::Online), now)
@@ -167,12 +167,12 @@ impl WatchedNodes {
     }
 
     /// When [`WatchedNodes::on_timer`] has something to do.
-    pub const fn next_deadline(&self) -> Option<Duration> {
+    pub(crate) const fn next_deadline(&self) -> Option<Duration> {
         self.deadline
     }
 
     /// Does what is due; returns the nodes that fell silent.
-    pub fn on_timer(&mut self, effects: &mut Vec<Effect>, now: Now) -> Vec<NodeTimedOut> {
+    pub(crate) fn on_timer(&mut self, effects: &mut Vec<Effect>, now: Now) -> Vec<NodeTimedOut> {
         if self.deadline.is_none_or(|deadline| deadline > now.mono) {
             return Vec::new();
         }
@@ -206,7 +206,7 @@ impl WatchedNodes {
     }
 
     /// Sets the nodes whose birth the Host Application has to get: every node with an address, and `others`.
-    pub fn expect(&mut self, others: BTreeSet<EdgeNodeDescriptor>, effects: &mut Vec<Effect>) {
+    pub(crate) fn expect(&mut self, others: BTreeSet<EdgeNodeDescriptor>, effects: &mut Vec<Effect>) {
         let mut wanted = others;
         wanted.extend(self.by_address.keys().cloned());
         for node in self.expected.difference(&wanted) {
@@ -219,7 +219,7 @@ impl WatchedNodes {
     }
 
     /// Sends the own Edge Node what changed. True if anything did.
-    pub fn show(&mut self, effects: &mut Vec<Effect>) -> bool {
+    pub(crate) fn show(&mut self, effects: &mut Vec<Effect>) -> bool {
         let touched = std::mem::take(&mut self.touched);
         let mut freed = false;
         for key in &touched {
@@ -236,12 +236,12 @@ impl WatchedNodes {
     }
 
     /// Keys that are not shown because another node has their device id.
-    pub fn not_shown(&self) -> impl Iterator<Item = &String> {
+    pub(crate) fn not_shown(&self) -> impl Iterator<Item = &String> {
         self.nodes.keys().filter(|key| !self.shown.contains_key(*key))
     }
 
     /// How many nodes there are, and how they are.
-    pub fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> Counts {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let devices = || self.nodes.values().map(Watched::device);
         let alerts =
@@ -329,12 +329,12 @@ fn log_changes(key: &str, before: &MonitoredNodeDevice, device: &MonitoredNodeDe
 }
 
 /// The revision that a `Config_Revision` metric reports; the Null UUID and null are none.
-pub fn revision_of(metric: &Metric) -> Option<String> {
+pub(crate) fn revision_of(metric: &Metric) -> Option<String> {
     metric.as_str().and_then(revision_text)
 }
 
 /// A revision in the form in which revisions are compared; None for an empty text and the Null UUID.
-pub fn revision_text(text: &str) -> Option<String> {
+pub(crate) fn revision_text(text: &str) -> Option<String> {
     let text = text.trim();
     match Uuid::try_parse(text) {
         Ok(uuid) => (!uuid.is_nil()).then(|| uuid.to_string()),

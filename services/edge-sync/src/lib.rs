@@ -35,6 +35,7 @@
 //!
 //! While the broker or the control plane is away, everything runs on. While the API server is away, what is known is kept and `Desired/Reason` says why. What others change in an object
 //! is applied again, ever more seldom while they continue (`state/deployment.rs`). In kinds that count no generations, such as ConfigMap, only if they delete it or touch its marks.
+#![warn(unreachable_pub)]
 
 pub mod adapters;
 pub mod config;

@@ -10,14 +10,14 @@ use crate::config::Config;
 
 /// To run the process.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Configuration file; None: environment and defaults alone.
     pub config: Option<PathBuf>,
 }
 
 /// What the command line asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ParsedArgs {
+pub(crate) enum ParsedArgs {
     Run(Arguments),
     /// To print this and end.
     Print(String),
@@ -25,7 +25,7 @@ pub enum ParsedArgs {
 
 /// The command line is not understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ArgumentError {
+pub(crate) enum ArgumentError {
     /// Not an argument of this program.
     #[error("unknown argument {0:?}; see --help")]
     Unknown(OsString),
@@ -38,7 +38,7 @@ pub enum ArgumentError {
 ///
 /// # Errors
 /// [`ArgumentError`]
-pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<ParsedArgs, ArgumentError> {
+pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<ParsedArgs, ArgumentError> {
     let mut arguments = arguments.into_iter();
     let mut found = Arguments::default();
     while let Some(argument) = arguments.next() {

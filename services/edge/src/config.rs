@@ -64,7 +64,7 @@ impl ServiceConfig for Config {
 
 impl Config {
     /// The configuration of each service. Health is served by the process, not by them.
-    pub fn split(self) -> (edge_sync::Config, edge_monitor::Config) {
+    pub(crate) fn split(self) -> (edge_sync::Config, edge_monitor::Config) {
         let monitor = edge_monitor::Config {
             organisation: self.organisation.clone(),
             state_dir: self.state_dir.clone(),

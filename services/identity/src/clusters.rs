@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 /// A cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Cluster {
+pub(crate) struct Cluster {
     /// As it is set up, once its repository was published: its group follows from it.
     pub name: Option<String>,
     /// The set-up is complete.
@@ -21,7 +21,7 @@ pub struct Cluster {
 }
 
 /// Whether an entry under that application says something of a cluster.
-pub fn concerns(slug: &str) -> bool {
+pub(crate) fn concerns(slug: &str) -> bool {
     let slugs =
         [EdgeCluster::slug(), EdgeClusterSetup::slug(), EdgeClusterEnrolment::slug(), EdgeClusterIdentity::slug()];
     slugs.contains(&slug)
@@ -53,14 +53,14 @@ impl Cluster {
 
 /// All clusters.
 #[derive(Debug, Default)]
-pub struct Clusters {
+pub(crate) struct Clusters {
     known: BTreeMap<Uuid, Cluster>,
     by_name: BTreeMap<String, BTreeSet<Uuid>>,
 }
 
 impl Clusters {
     /// Brings one up to date. Some: whether it may enrol has changed.
-    pub fn read(&mut self, config: &ConfigReplica, uuid: Uuid) -> Option<bool> {
+    pub(crate) fn read(&mut self, config: &ConfigReplica, uuid: Uuid) -> Option<bool> {
         let now = Cluster::read(config, uuid);
         let (name, may_enrol) = now.as_ref().map_or((None, false), |one| (one.name.clone(), one.may_enrol));
         let before = match now {
@@ -85,17 +85,17 @@ impl Clusters {
     }
 
     /// One of them.
-    pub fn get(&self, uuid: Uuid) -> Option<&Cluster> {
+    pub(crate) fn get(&self, uuid: Uuid) -> Option<&Cluster> {
         self.known.get(&uuid)
     }
 
     /// All of them.
-    pub fn all(&self) -> impl Iterator<Item = Uuid> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = Uuid> {
         self.known.keys().copied()
     }
 
     /// Those of that name: two only where ConfigDB holds two records of one name.
-    pub fn named(&self, name: &str) -> impl Iterator<Item = Uuid> {
+    pub(crate) fn named(&self, name: &str) -> impl Iterator<Item = Uuid> {
         self.by_name.get(name).into_iter().flatten().copied()
     }
 }

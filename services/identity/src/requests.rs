@@ -14,7 +14,7 @@ const ASKING_MAX: usize = 1024;
 
 /// A cluster that asks.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub(crate) struct Request {
     /// By which node.
     pub node: EdgeNodeDescriptor,
     /// What.
@@ -25,7 +25,7 @@ pub struct Request {
 
 /// What an event of a node that asks leads to.
 #[derive(Debug, PartialEq)]
-pub enum Received {
+pub(crate) enum Received {
     /// Nothing.
     Nothing,
     /// The cluster has to be served.
@@ -36,11 +36,11 @@ pub enum Received {
 
 /// All that ask.
 #[derive(Debug, Default)]
-pub struct Requests(BTreeMap<Uuid, Request>);
+pub(crate) struct Requests(BTreeMap<Uuid, Request>);
 
 impl Requests {
     /// Takes an event of a node by which that cluster asks to be certified. `is_known`: there is such a cluster.
-    pub fn on_event(
+    pub(crate) fn on_event(
         &mut self,
         manager: &Manager,
         (uuid, is_known): (Uuid, bool),
@@ -89,19 +89,19 @@ impl Requests {
     }
 
     /// What that cluster asks and is not answered.
-    pub fn due(&self, uuid: Uuid) -> Option<&Request> {
+    pub(crate) fn due(&self, uuid: Uuid) -> Option<&Request> {
         self.0.get(&uuid).filter(|request| request.is_due)
     }
 
     /// The cluster is answered.
-    pub fn answered(&mut self, uuid: Uuid) {
+    pub(crate) fn answered(&mut self, uuid: Uuid) {
         if let Some(request) = self.0.get_mut(&uuid) {
             request.is_due = false;
         }
     }
 
     /// Clusters that are not answered.
-    pub fn waiting(&self) -> impl Iterator<Item = Uuid> {
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = Uuid> {
         self.0.iter().filter(|(_, request)| request.is_due).map(|(uuid, _)| *uuid)
     }
 }

@@ -23,7 +23,7 @@ const ALERT_CHARS_MAX: usize = 2_000;
 
 /// What is revoked, and since when that was published.
 #[derive(Debug, Default)]
-pub struct OwnList {
+pub(crate) struct OwnList {
     published: Option<BTreeMap<String, String>>,
     is_stale: bool,
     /// `Now::mono` at which it is published again.
@@ -32,12 +32,16 @@ pub struct OwnList {
 
 impl OwnList {
     /// Something was revoked.
-    pub const fn mark(&mut self) {
+    pub(crate) const fn mark(&mut self) {
         self.is_stale = true;
     }
 
     /// It is to be published, if that has changed or was published long ago. `revoked`: serial numbers with the ends of the certificates.
-    pub fn publish<'a>(&mut self, revoked: impl IntoIterator<Item = (&'a str, &'a str)>, now: Now) -> Option<Effect> {
+    pub(crate) fn publish<'a>(
+        &mut self,
+        revoked: impl IntoIterator<Item = (&'a str, &'a str)>,
+        now: Now,
+    ) -> Option<Effect> {
         let is_due = self.due.is_none_or(|due| due <= now.mono);
         if !self.is_stale && !is_due {
             return None;
@@ -56,25 +60,25 @@ impl OwnList {
     }
 
     /// It could not be written.
-    pub fn on_not_written(&mut self, now: Now) {
+    pub(crate) fn on_not_written(&mut self, now: Now) {
         let retry = now.mono + PUBLISHED_RETRY;
         self.due = Some(self.due.map_or(retry, |due| due.min(retry)));
     }
 
     /// `Now::mono` at which it is published again.
-    pub const fn next_deadline(&self) -> Option<Duration> {
+    pub(crate) const fn next_deadline(&self) -> Option<Duration> {
         self.due
     }
 
     /// Revoked certificates as they were published last.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.published.as_ref().map_or(0, BTreeMap::len)
     }
 }
 
 /// The watched lists.
 #[derive(Debug, Default)]
-pub struct WatchedLists {
+pub(crate) struct WatchedLists {
     /// As they were read last.
     lists: Vec<Result<RevocationList, String>>,
     /// Why the own list could not be written; None: it could.
@@ -85,7 +89,7 @@ pub struct WatchedLists {
 
 impl WatchedLists {
     /// Takes what was read.
-    pub fn on_report(&mut self, report: RevocationsReport) {
+    pub(crate) fn on_report(&mut self, report: RevocationsReport) {
         self.lists = report.lists;
         match report.written {
             Some(Ok(())) => self.not_written = None,
@@ -95,7 +99,7 @@ impl WatchedLists {
     }
 
     /// Has the lists read when they are due.
-    pub fn reconcile(&mut self, now: Now) -> Option<Effect> {
+    pub(crate) fn reconcile(&mut self, now: Now) -> Option<Effect> {
         (self.due <= now.mono).then(|| {
             self.due = now.mono + READ_EVERY;
             Effect::ReadRevocations
@@ -103,12 +107,12 @@ impl WatchedLists {
     }
 
     /// `Now::mono` at which the lists are read again.
-    pub const fn next_deadline(&self) -> Duration {
+    pub(crate) const fn next_deadline(&self) -> Duration {
         self.due
     }
 
     /// Brings what the node says of the lists up to date.
-    pub fn report(&self, node: &mut IdentityNode, now: Now) {
+    pub(crate) fn report(&self, node: &mut IdentityNode, now: Now) {
         let known = self.lists.iter().flatten();
         node.revocations_next_update = known.filter_map(|list| list.ends).min();
         let not_written = self.not_written.iter();

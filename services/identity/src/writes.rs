@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 /// What comes of writes.
 #[derive(Debug)]
-pub enum Output {
+pub(crate) enum Output {
     /// To be sent.
     Send(HostRequest),
     /// The write of that cluster has ended.
@@ -30,7 +30,7 @@ struct Write {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Writes {
+pub(crate) struct Writes {
     node: EdgeNodeDescriptor,
     seed: u64,
     retry: (Duration, Duration),
@@ -44,7 +44,7 @@ pub struct Writes {
 
 impl Writes {
     /// To the ConfigDB that is that node.
-    pub fn new(node: EdgeNodeDescriptor, retry: (Duration, Duration), seed: u64, now: Now) -> Self {
+    pub(crate) fn new(node: EdgeNodeDescriptor, retry: (Duration, Duration), seed: u64, now: Now) -> Self {
         Self {
             writer: Writer::new(WriterConfig::new(node.clone()), seed),
             node,
@@ -58,20 +58,20 @@ impl Writes {
     }
 
     /// Another ConfigDB answers: what was asked of the other one is not meant for this one.
-    pub fn start_again(&mut self) {
+    pub(crate) fn start_again(&mut self) {
         self.writer = Writer::new(WriterConfig::new(self.node.clone()), self.seed);
         self.by_cluster.clear();
         self.by_id.clear();
     }
 
     /// Nothing of the cluster is being written, and no pause lasts.
-    pub fn may_write(&self, uuid: Uuid, now: Now) -> bool {
+    pub(crate) fn may_write(&self, uuid: Uuid, now: Now) -> bool {
         let write = self.by_cluster.get(&uuid);
         write.is_none_or(|write| write.id.is_none() && write.until.is_none_or(|until| until <= now.mono))
     }
 
     /// Sends a write of a cluster, and again until it is answered.
-    pub fn submit(&mut self, uuid: Uuid, write: WriteRequest, now: Now) {
+    pub(crate) fn submit(&mut self, uuid: Uuid, write: WriteRequest, now: Now) {
         self.made += 1;
         let id = format!("{}-{}", self.instance, self.made);
         let write = WriteRequest { id: id.clone(), ..write }.by(identity_contract::names::SERVICE);
@@ -97,12 +97,12 @@ impl Writes {
     }
 
     /// Takes over what ConfigDB has changed or answered.
-    pub fn on_change(&mut self, change: &Change, now: Now) {
+    pub(crate) fn on_change(&mut self, change: &Change, now: Now) {
         self.writer.on_change(change, now);
     }
 
     /// It may be time to send again. Says for which clusters a pause is over.
-    pub fn on_deadline(&mut self, now: Now) -> Vec<Uuid> {
+    pub(crate) fn on_deadline(&mut self, now: Now) -> Vec<Uuid> {
         self.writer.handle_timeout(now);
         let mut over = Vec::new();
         for (uuid, write) in &mut self.by_cluster {
@@ -115,13 +115,13 @@ impl Writes {
     }
 
     /// `Now::mono` at which there is something to do.
-    pub fn next_deadline(&self) -> Option<Duration> {
+    pub(crate) fn next_deadline(&self) -> Option<Duration> {
         let pauses = self.by_cluster.values().filter_map(|write| write.until);
         self.writer.next_deadline().into_iter().chain(pauses).min()
     }
 
     /// What comes of the writes, in order.
-    pub fn poll(&mut self, now: Now) -> Option<Output> {
+    pub(crate) fn poll(&mut self, now: Now) -> Option<Output> {
         loop {
             let (id, refusal) = match self.writer.poll_output()? {
                 WriterOutput::Send(request) => return Some(Output::Send(request)),

@@ -22,7 +22,7 @@
 //! compare-and-swap, see `docs/decisions/0010-join-service-replicas.md`. `document.rs` says what is stored, `event.rs` all that comes in and goes out, package `join-trust` where keys come from.
 //!
 //! While the control plane is away the store has the last policy, and hosts keep joining. While the Kubernetes API is away no host gets a ticket, and `Error` says so.
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod adapters;
 pub mod cache;

@@ -16,6 +16,7 @@
 //! This is not a service: it has no state that outlives the process, no configuration of its own and no contract, so the rooms `config.rs`, `event.rs`, `state.rs`, `reconcile.rs` and
 //! `adapters/` are absent. What can be
 //! pure is (the store and its rules, conditions, manifests, agents' configuration, machines); rims are `kubernetes/http.rs`, `kubernetes/stream.rs`, `flux/git.rs` and `edge_agent/`.
+#![warn(unreachable_pub)]
 
 pub mod cluster;
 pub mod edge_agent;

@@ -8,6 +8,7 @@
 //!           -> explore          -> the console's look at any broker
 //!           -> enrol            -> an Edge Node of the quarantine group, Secrets of this cluster
 //! ```
+#![warn(unreachable_pub)]
 
 pub mod arguments;
 pub mod enrol;

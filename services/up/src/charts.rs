@@ -30,7 +30,7 @@ const FILES: [(&str, &[u8]); 19] = files![
 ];
 
 /// The files of all charts, by their paths in the repository.
-pub fn shipped() -> BTreeMap<String, Vec<u8>> {
+pub(crate) fn shipped() -> BTreeMap<String, Vec<u8>> {
     FILES.iter().map(|(path, bytes)| ((*path).to_owned(), bytes.to_vec())).collect()
 }
 

@@ -42,14 +42,14 @@ use sparkfleet_cli::client::{refusal, request_id};
 const FACTORY: &str = include_str!("../../../examples/factory.yaml");
 
 /// Host id of the table that is shown.
-pub const TABLE: &str = "sparkfleet-up";
+pub(crate) const TABLE: &str = "sparkfleet-up";
 
 /// How long a simulated edge that could not be started waits for the next attempt.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(5);
 
 /// Everything that runs.
 #[derive(Debug)]
-pub struct Factory {
+pub(crate) struct Factory {
     broker: Option<Broker>,
     mqtt: Reach,
     places: Places,
@@ -65,7 +65,7 @@ pub struct Factory {
 ///
 /// # Errors
 /// With [`exit::CONFIG`], naming the file and the place in it.
-pub fn read_load(file: Option<&Path>) -> anyhow::Result<Dump> {
+pub(crate) fn read_load(file: Option<&Path>) -> anyhow::Result<Dump> {
     let wrong = |error: anyhow::Error| exit::with_code(exit::CONFIG, error);
     let Some(file) = file else { return Dump::parse(FACTORY).context("the built-in factory").map_err(wrong) };
     let text = std::fs::read_to_string(file).with_context(|| format!("--load {}", file.display())).map_err(wrong)?;
@@ -76,7 +76,7 @@ pub fn read_load(file: Option<&Path>) -> anyhow::Result<Dump> {
 ///
 /// # Errors
 /// With [`exit::CONFIG`] if the directory cannot be used, [`exit::UNAVAILABLE`] if another factory uses it.
-pub fn prepare(arguments: &UpArguments) -> anyhow::Result<File> {
+pub(crate) fn prepare(arguments: &UpArguments) -> anyhow::Result<File> {
     let dir = &arguments.data_dir;
     let wrong = |error: anyhow::Error| exit::with_code(exit::CONFIG, error);
     let named = || format!("--data-dir {}", dir.display());
@@ -97,7 +97,7 @@ impl Factory {
     ///
     /// # Errors
     /// With [`exit::UNAVAILABLE`] for a port that is taken.
-    pub async fn start(arguments: &UpArguments, shutdown: &Shutdown) -> anyhow::Result<Self> {
+    pub(crate) async fn start(arguments: &UpArguments, shutdown: &Shutdown) -> anyhow::Result<Self> {
         let (broker, reach) = broker(arguments).await?;
         let url = reach.mqtt.servers.concat();
         let mqtt = reach.login(&Principal::ControlPlane)?;
@@ -166,18 +166,18 @@ impl Factory {
     ///
     /// # Errors
     /// The system yields no random numbers.
-    pub fn table_mqtt(&self) -> anyhow::Result<MqttConfig> {
+    pub(crate) fn table_mqtt(&self) -> anyhow::Result<MqttConfig> {
         self.mqtt.login(&Principal::Operator)
     }
 
     /// Where everything is reached.
     #[must_use]
-    pub const fn places(&self) -> &Places {
+    pub(crate) const fn places(&self) -> &Places {
         &self.places
     }
 
     /// Waits for a service that ends by itself, which none should.
-    pub async fn failed(&self) -> anyhow::Error {
+    pub(crate) async fn failed(&self) -> anyhow::Error {
         match self.services.lock().await.join_next().await {
             Some(Ok(error)) => error,
             Some(Err(panic)) => anyhow::Error::new(panic).context("a service has panicked"),
@@ -187,7 +187,7 @@ impl Factory {
 
     /// Starts and stops simulated edges as clusters come and go.
     #[must_use]
-    pub fn edges(&self) -> Edges {
+    pub(crate) fn edges(&self) -> Edges {
         Edges {
             running: std::sync::Arc::clone(&self.edges),
             shutdown: self.edge_shutdown.clone(),
@@ -200,7 +200,7 @@ impl Factory {
     }
 
     /// Stops edges, then the control plane, then the broker.
-    pub async fn stop(mut self) {
+    pub(crate) async fn stop(mut self) {
         let edges = std::mem::take(&mut *self.edges.lock().await);
         futures::future::join_all(edges.into_values().map(SimulatedEdge::stop)).await;
         self.central.trigger();
@@ -251,7 +251,7 @@ fn git_address(arguments: &UpArguments) -> anyhow::Result<std::net::SocketAddr> 
 }
 
 /// The console's address. It is served without login, so no one else's machine may reach it.
-pub async fn console_listener(arguments: &UpArguments) -> anyhow::Result<tokio::net::TcpListener> {
+pub(crate) async fn console_listener(arguments: &UpArguments) -> anyhow::Result<tokio::net::TcpListener> {
     let listen = arguments.console_listen;
     if !listen.ip().is_loopback() {
         let error = anyhow!("--console-listen {listen} must be a loopback address: the console of `up` has no login");
@@ -315,7 +315,7 @@ impl Reach {
 
 /// The simulated edges of the clusters that are set up.
 #[derive(Debug)]
-pub struct Edges {
+pub(crate) struct Edges {
     running: Arc<Mutex<BTreeMap<Uuid, SimulatedEdge>>>,
     shutdown: Shutdown,
     manager_state: PathBuf,
@@ -327,7 +327,7 @@ pub struct Edges {
 
 impl Edges {
     /// Brings the edges in line with the cluster manager's Devices: one for each cluster that is ready, none for one that is gone.
-    pub async fn follow(&mut self, fleet: &Fleet) {
+    pub(crate) async fn follow(&mut self, fleet: &Fleet) {
         if !fleet.manager.is_complete() || !fleet.config.is_complete() {
             return;
         }
@@ -374,7 +374,7 @@ impl Edges {
     }
 
     /// First policies of clusters that were started, to be written.
-    pub fn take_policies(&mut self) -> Vec<FirstPolicy> {
+    pub(crate) fn take_policies(&mut self) -> Vec<FirstPolicy> {
         let policies = std::mem::take(&mut self.policies);
         policies
             .into_iter()
@@ -428,7 +428,7 @@ fn self_link(fleet: &Fleet, cluster: Uuid, git_url: Option<&str>) -> Option<Stri
 
 /// The first policy of a cluster.
 #[derive(Debug)]
-pub struct FirstPolicy {
+pub(crate) struct FirstPolicy {
     cluster: Uuid,
     policy: AttestationPolicy,
     /// File that says that it is written.
@@ -437,7 +437,7 @@ pub struct FirstPolicy {
 
 /// Loads the first content once, and writes the first policy of each simulated cluster. A file in the data directory says that it is done; until then a start continues where the last one ended.
 #[derive(Debug)]
-pub struct FirstContent {
+pub(crate) struct FirstContent {
     dump: Option<Dump>,
     done: PathBuf,
     phases: VecDeque<Vec<WriteRequest>>,
@@ -449,7 +449,7 @@ pub struct FirstContent {
 impl FirstContent {
     /// Nothing is written until ConfigDB is known completely.
     #[must_use]
-    pub fn new(dump: Dump, data_dir: &Path, fleet: &Fleet) -> Self {
+    pub(crate) fn new(dump: Dump, data_dir: &Path, fleet: &Fleet) -> Self {
         let done = data_dir.join("loaded");
         let seed = Uuid::new_v4().as_u64_pair().0;
         let writer = Writer::new(WriterConfig::new(fleet.config.node().clone()), seed);
@@ -461,7 +461,7 @@ impl FirstContent {
     ///
     /// # Errors
     /// A policy that has no JSON form, which each has.
-    pub fn write_policies(&mut self, policies: Vec<FirstPolicy>, now: Now) -> anyhow::Result<Vec<HostRequest>> {
+    pub(crate) fn write_policies(&mut self, policies: Vec<FirstPolicy>, now: Now) -> anyhow::Result<Vec<HostRequest>> {
         for FirstPolicy { cluster, policy, done } in policies {
             let request = WriteRequest::put(request_id(), cluster).by("sparkfleet-up").document(&policy)?;
             let request = request.if_match(AttestationPolicy::slug(), None);
@@ -475,7 +475,12 @@ impl FirstContent {
     ///
     /// # Errors
     /// ConfigDB refuses the content.
-    pub fn on_changes(&mut self, fleet: &Fleet, changes: &[Change], now: Now) -> anyhow::Result<Vec<HostRequest>> {
+    pub(crate) fn on_changes(
+        &mut self,
+        fleet: &Fleet,
+        changes: &[Change],
+        now: Now,
+    ) -> anyhow::Result<Vec<HostRequest>> {
         for change in changes {
             self.writer.on_change(change, now);
         }
@@ -492,7 +497,7 @@ impl FirstContent {
 
     /// When a repetition is due.
     #[must_use]
-    pub fn next_deadline(&self) -> Option<Duration> {
+    pub(crate) fn next_deadline(&self) -> Option<Duration> {
         self.writer.next_deadline()
     }
 
@@ -500,7 +505,7 @@ impl FirstContent {
     ///
     /// # Errors
     /// ConfigDB does not answer.
-    pub fn handle_timeout(&mut self, now: Now) -> anyhow::Result<Vec<HostRequest>> {
+    pub(crate) fn handle_timeout(&mut self, now: Now) -> anyhow::Result<Vec<HostRequest>> {
         self.writer.handle_timeout(now);
         self.proceed(now)
     }

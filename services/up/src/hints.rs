@@ -6,7 +6,7 @@ use crate::arguments::UpArguments;
 
 /// Where everything of this factory is reached.
 #[derive(Debug, Clone)]
-pub struct Places {
+pub(crate) struct Places {
     /// URL of the broker.
     pub broker: String,
     /// Web console.
@@ -19,7 +19,7 @@ pub struct Places {
 
 /// The lines above the table.
 #[must_use]
-pub fn header(arguments: &UpArguments, places: &Places) -> Vec<String> {
+pub(crate) fn header(arguments: &UpArguments, places: &Places) -> Vec<String> {
     let kind = if arguments.broker.is_some() { "broker" } else { "embedded broker" };
     vec![
         format!(
@@ -35,13 +35,13 @@ pub fn header(arguments: &UpArguments, places: &Places) -> Vec<String> {
 
 /// The file that the log goes to while the terminal shows the table.
 #[must_use]
-pub fn log_file(arguments: &UpArguments) -> std::path::PathBuf {
+pub(crate) fn log_file(arguments: &UpArguments) -> std::path::PathBuf {
     arguments.data_dir.join("sparkfleet.log")
 }
 
 /// The lines below the table.
 #[must_use]
-pub fn next(arguments: &UpArguments, places: &Places) -> Vec<String> {
+pub(crate) fn next(arguments: &UpArguments, places: &Places) -> Vec<String> {
     let program = std::env::args().next().unwrap_or_else(|| "sparkfleet".to_owned());
     let broker = match places.broker.as_str() {
         "mqtt://127.0.0.1:1883" => String::new(),

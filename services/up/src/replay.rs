@@ -43,7 +43,7 @@ enum Kind {
 ///
 /// # Errors
 /// With [`exit::CONFIG`] for a file that is neither, or damaged; [`exit::UNAVAILABLE`] for a port that is taken.
-pub async fn run(arguments: &UpArguments, file: &Path) -> anyhow::Result<()> {
+pub(crate) async fn run(arguments: &UpArguments, file: &Path) -> anyhow::Result<()> {
     if let Some(broker) = &arguments.broker {
         let error = anyhow!(
             "--replay publishes on a broker of its own, so that no client takes what was for what is: leave out --broker {broker}, or unset SPARKFLEET_BROKER"

@@ -11,7 +11,7 @@ use sparkfleet_cli::tables;
 
 /// Draws the whole screen of so many columns and rows. What does not fit is cut off, and said to be.
 #[must_use]
-pub fn draw(fleet: &Fleet, header: &[String], hints: &[String], now: u64, size: (usize, usize)) -> String {
+pub(crate) fn draw(fleet: &Fleet, header: &[String], hints: &[String], now: u64, size: (usize, usize)) -> String {
     let (columns, rows_max) = size;
     let mut lines: Vec<String> = header.to_vec();
     let mut part = |title: Vec<String>| {
@@ -51,13 +51,13 @@ fn outside(fleet: &Fleet) -> Vec<JoiningHostRow> {
 
 /// Says in lines what changed since the last time.
 #[derive(Debug, Default)]
-pub struct Changes {
+pub(crate) struct Changes {
     known: BTreeMap<String, String>,
 }
 
 impl Changes {
     /// One line for each thing that is other than before.
-    pub fn lines(&mut self, fleet: &Fleet) -> Vec<String> {
+    pub(crate) fn lines(&mut self, fleet: &Fleet) -> Vec<String> {
         let now = Self::described(fleet);
         let mut lines = Vec::new();
         for (what, state) in &now {

@@ -55,7 +55,7 @@
 //! # Ok(())
 //! # }
 //! ```
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 mod backoff;
 pub mod edge_node;

@@ -30,7 +30,7 @@
 //! a complete replica again. The link, its pings and its will stay in order all the time.
 //!
 //! Towards the server: `update` and `request` wait while more than 4 MiB or 2,000 messages are on their way to the socket; births that are due wait as well.
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 mod backlog;
 mod bd_seq;

@@ -146,6 +146,11 @@ impl Link {
     }
 }
 
+/// The end of a connection, after what was read together with it.
+fn last_batch(last: impl Iterator<Item = Signal>, end: Fault) -> Batch {
+    last.map(Ok).chain([Err(end)]).collect()
+}
+
 fn transport(config: &MqttConfig, server: &ServerAddress) -> Result<(Transport, Option<Fingerprint>), MqttConfigError> {
     let with_tls = |transport: fn(TlsConfiguration) -> Transport| {
         let files = Files::read(&config.certificate_files())?;

@@ -95,6 +95,18 @@ pub fn check_missing_docs(file: &SourceFile) -> Vec<Finding> {
     Vec::new()
 }
 
+/// Checks that the root of a package of services, or of the library, has the compiler find what is public and cannot be reached: it would hide what nobody uses.
+#[must_use]
+pub fn check_reachable(file: &SourceFile) -> Vec<Finding> {
+    let is_root = ["services/", "sparkplug/"].iter().any(|folder| file.path.starts_with(folder))
+        && file.path.ends_with("/src/lib.rs");
+    let code = split(&file.text).code;
+    if is_root && lines_with(&code, "unreachable_pub").is_empty() {
+        return vec![Finding::of(&file.path, "the root of a package carries #![warn(unreachable_pub)]")];
+    }
+    Vec::new()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,6 +154,20 @@ mod tests {
     fn hash_maps_are_free_in_pure_packages_but_not_in_decisions() {
         assert_eq!(count("sparkplug/core/src/alias.rs", "use std::collections::HashMap;"), 0);
         assert_eq!(count("services/edge-sync/src/event.rs", "use std::collections::HashMap;"), 1);
+    }
+
+    #[test]
+    fn a_root_that_does_not_warn_about_what_cannot_be_reached_is_found() {
+        let check = |path, text| check_reachable(&SourceFile::new(path, text)).len();
+        assert_eq!(check("services/configdb/src/lib.rs", "//! Doc.\n"), 1);
+        assert_eq!(
+            check("services/configdb/src/lib.rs", "// #![warn(unreachable_pub)]\n"),
+            1,
+            "a comment does not count"
+        );
+        assert_eq!(check("services/configdb/src/lib.rs", "#![warn(missing_docs, unreachable_pub)]\n"), 0);
+        assert_eq!(check("services/configdb/src/state.rs", ""), 0);
+        assert_eq!(check("tests/e2e/src/lib.rs", ""), 0);
     }
 
     #[test]

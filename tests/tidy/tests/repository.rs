@@ -95,6 +95,11 @@ fn pure_packages_ask_for_complete_documentation() {
 }
 
 #[test]
+fn packages_ask_the_compiler_for_what_cannot_be_reached() {
+    in_every_rust_file(purity::check_reachable);
+}
+
+#[test]
 fn every_service_has_the_same_rooms() {
     let services = rooms::services(&tree().paths);
     assert!(services.len() > 3, "only {services:?} were found");

@@ -1,7 +1,7 @@
 //! A host's whole way in without a host: a model of TPM, disk and record, an issuer in memory, virtual time. Every task can fail, hang, or be the last before the power goes.
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
-#[allow(dead_code, reason = "other tests use the rest")]
+#[allow(dead_code, unreachable_pub, reason = "other tests use the rest")]
 #[path = "../../tests/support/issuer.rs"]
 mod issuer;
 mod local;

@@ -27,7 +27,7 @@ struct Plan {
 ///
 /// # Errors
 /// As documented for the exit codes.
-pub async fn run(wanted: &str, to: Option<&str>, dry_run: bool, options: &Options) -> anyhow::Result<()> {
+pub(super) async fn run(wanted: &str, to: Option<&str>, dry_run: bool, options: &Options) -> anyhow::Result<()> {
     let (cluster, host) = wanted
         .split_once('/')
         .filter(|(cluster, host)| !cluster.is_empty() && !host.is_empty())

@@ -24,7 +24,7 @@ const ALL_RECEIVED: Duration = Duration::from_secs(40);
 ///
 /// # Errors
 /// With [`exit::TIMEOUT`] if there is none, with [`exit::USAGE`] if there are several.
-pub async fn find(wanted: Option<&str>, group: &str, kinds: &[Kind], options: &Options) -> anyhow::Result<Uuid> {
+pub(super) async fn find(wanted: Option<&str>, group: &str, kinds: &[Kind], options: &Options) -> anyhow::Result<Uuid> {
     if let Some(disk) = wanted.and_then(|wanted| Uuid::try_parse(wanted).ok()) {
         return Ok(disk);
     }

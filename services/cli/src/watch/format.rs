@@ -22,7 +22,7 @@ const UNDECODABLE_BYTES_MAX: usize = 64;
 
 /// A message, ready to be shown.
 #[derive(Debug)]
-pub struct Shown {
+pub(super) struct Shown {
     /// When it arrived, UTC ms.
     pub time: u64,
     /// Topic.
@@ -42,14 +42,14 @@ pub struct Shown {
 impl Shown {
     /// Whether it has metrics of which only the alias is known.
     #[must_use]
-    pub fn has_nameless_metrics(&self) -> bool {
+    pub(super) fn has_nameless_metrics(&self) -> bool {
         matches!(&self.body, Body::Payload { metrics, .. } if metrics.iter().any(|metric| metric.name.is_none()))
     }
 }
 
 /// What a message carries.
 #[derive(Debug)]
-pub enum Body {
+pub(super) enum Body {
     /// A Sparkplug payload.
     Payload {
         /// `seq`.
@@ -78,7 +78,7 @@ pub enum Body {
 
 /// A metric, ready to be shown.
 #[derive(Debug)]
-pub struct ShownMetric {
+pub(super) struct ShownMetric {
     name: Option<Arc<str>>,
     alias: Option<u64>,
     datatype: Option<DataType>,
@@ -93,7 +93,7 @@ pub struct ShownMetric {
 impl ShownMetric {
     /// A metric of which `name` and `datatype` are known as far as they can be.
     #[must_use]
-    pub fn new(raw: RawMetric, name: Option<Arc<str>>, datatype: Option<DataType>) -> Self {
+    pub(super) fn new(raw: RawMetric, name: Option<Arc<str>>, datatype: Option<DataType>) -> Self {
         let (alias, timestamp) = (raw.alias, raw.timestamp);
         let (historical, transient) = (raw.is_historical, raw.is_transient);
         let properties = raw.properties.clone().unwrap_or_default();
@@ -112,7 +112,7 @@ impl ShownMetric {
 
     /// The name; `alias 17` where no birth says it.
     #[must_use]
-    pub fn label(&self) -> String {
+    pub(super) fn label(&self) -> String {
         match (&self.name, self.alias) {
             (Some(name), _) => visible(name),
             (None, Some(alias)) => format!("alias {alias}"),
@@ -123,13 +123,13 @@ impl ShownMetric {
 
 /// The reason why a payload cannot be shown.
 #[must_use]
-pub fn undecodable(error: &DecodeError, payload: Bytes) -> Body {
+pub(super) fn undecodable(error: &DecodeError, payload: Bytes) -> Body {
     Body::Undecodable { reason: error.to_string(), payload }
 }
 
 /// For people: a headline, then a line for each metric.
 #[must_use]
-pub fn text(message: &Shown, full: bool) -> String {
+pub(super) fn text(message: &Shown, full: bool) -> String {
     let mut text = format!("{}  {}", instant(message.time), visible(&message.topic));
     match &message.body {
         Body::Payload { seq, bd_seq, uuid, body_bytes, .. } => {
@@ -205,7 +205,7 @@ fn shortened(text: &str, full: bool) -> String {
 
 /// For programs: one object in one line.
 #[must_use]
-pub fn json(message: &Shown) -> String {
+pub(super) fn json(message: &Shown) -> String {
     let mut object = Map::new();
     object.insert("time".into(), instant(message.time).into());
     object.insert("topic".into(), message.topic.as_str().into());

@@ -17,7 +17,7 @@ const LINES_MAX: usize = 100_000;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Tree {
+pub(super) struct Tree {
     groups: BTreeMap<String, BTreeMap<EdgeNodeDescriptor, Node>>,
     hosts: BTreeMap<HostId, (bool, u64)>,
     lines: usize,
@@ -126,7 +126,7 @@ impl Received {
 
 impl Tree {
     /// Takes notice of a message of a node or a device; commands to it are not a sign of life.
-    pub fn take(
+    pub(super) fn take(
         &mut self,
         node: &EdgeNodeDescriptor,
         kind: MessageKind,
@@ -169,7 +169,7 @@ impl Tree {
     }
 
     /// Takes notice of a STATE message.
-    pub fn take_state(&mut self, host: &HostId, online: bool, since_ms: u64) {
+    pub(super) fn take_state(&mut self, host: &HostId, online: bool, since_ms: u64) {
         if self.hosts.len() < LINES_MAX {
             self.hosts.insert(host.clone(), (online, since_ms));
         }
@@ -177,7 +177,7 @@ impl Tree {
 
     /// The tree as lines of text, at most `lines_max` (None: all).
     #[must_use]
-    pub fn text(&mut self, now_ms: u64, lines_max: Option<usize>) -> String {
+    pub(super) fn text(&mut self, now_ms: u64, lines_max: Option<usize>) -> String {
         let mut lines = Vec::new();
         for (group, nodes) in &mut self.groups {
             lines.push((visible(group), String::new()));

@@ -73,7 +73,7 @@ mod with_feature {
 
     use crate::config::KerberosConfig;
 
-    pub fn open(config: &KerberosConfig, state_dir: &Path) -> anyhow::Result<Option<Kdc>> {
+    pub(super) fn open(config: &KerberosConfig, state_dir: &Path) -> anyhow::Result<Option<Kdc>> {
         if config.realm.is_none() {
             return Ok(None);
         }
@@ -87,7 +87,7 @@ mod with_feature {
         Kdc::open(client, &state_dir.join("kerberos")).map(Some).context("state_dir: kerberos")
     }
 
-    pub async fn allow(kdc: &Kdc, principal: &Principal, allowed: bool) -> Result<(), KdcError> {
+    pub(super) async fn allow(kdc: &Kdc, principal: &Principal, allowed: bool) -> Result<(), KdcError> {
         match (kdc.presence(principal).await?, allowed) {
             (Presence::Absent, true) => kdc.create(principal).await,
             (Presence::Disabled, true) | (Presence::Enabled, false) => kdc.allow(principal, allowed).await,

@@ -20,7 +20,7 @@ use crate::shared_repository::HELM_PATH;
 
 /// What a cluster contributes to the totals of the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Share {
+pub(super) struct Share {
     /// Its state.
     pub state: SetupState,
     /// Its deployments.
@@ -33,7 +33,7 @@ pub struct Share {
 
 /// One cluster.
 #[derive(Debug, Default)]
-pub struct Cluster {
+pub(super) struct Cluster {
     /// Names that it has or wants.
     pub claims: BTreeSet<String>,
     /// Its Sync, if that was asked to be born.
@@ -50,14 +50,14 @@ pub struct Cluster {
 
 impl Cluster {
     /// Keeps what an earlier copy of the same cluster has published.
-    pub fn take_over(&mut self, before: Self) {
+    pub(super) fn take_over(&mut self, before: Self) {
         self.expecting = before.expecting;
         self.expecting_join = before.expecting_join;
         self.expecting_keys = before.expecting_keys;
     }
 
     /// Every node that was asked to be born.
-    pub fn expected(self) -> impl Iterator<Item = EdgeNodeDescriptor> {
+    pub(super) fn expected(self) -> impl Iterator<Item = EdgeNodeDescriptor> {
         self.expecting.into_iter().chain(self.expecting_join).chain(self.expecting_keys)
     }
 }

@@ -80,7 +80,7 @@ struct Object {
 /// Entries compare by their JSON: ETags and revisions differ between runs.
 mod entry_of {
     #[derive(Debug, Clone)]
-    pub struct Entry(pub configdb_contract::Entry);
+    pub(super) struct Entry(pub configdb_contract::Entry);
     impl PartialEq for Entry {
         fn eq(&self, other: &Self) -> bool {
             let value = |entry: &Self| entry.0.value().unwrap();

@@ -26,25 +26,25 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    pub fn was_live(&self) -> bool {
+    pub(super) fn was_live(&self) -> bool {
         self.before.as_ref().is_some_and(|object| !object.deleted)
     }
 
-    pub fn is_born(&self) -> bool {
+    pub(super) fn is_born(&self) -> bool {
         !self.was_live() && !self.object.deleted
     }
 
-    pub fn registration_changed(&self) -> bool {
+    pub(super) fn registration_changed(&self) -> bool {
         registration_differs(self.before.as_ref(), &self.object)
     }
 
-    pub fn membership_changed(&self) -> bool {
+    pub(super) fn membership_changed(&self) -> bool {
         self.before
             .as_ref()
             .is_none_or(|b| (&b.member_of, &b.subclass_of) != (&self.object.member_of, &self.object.subclass_of))
     }
 
-    pub fn is_changed(&self) -> bool {
+    pub(super) fn is_changed(&self) -> bool {
         !self.changed.is_empty() || self.registration_changed() || self.membership_changed()
     }
 }

@@ -51,12 +51,12 @@ static SYSTEM: LazyLock<BTreeMap<Uuid, (Value, Schema)>> = LazyLock::new(|| {
 
 impl Schema {
     /// What the program itself demands of the entries of an application.
-    pub fn of_system(application: Uuid) -> Self {
+    pub(crate) fn of_system(application: Uuid) -> Self {
         SYSTEM.get(&application).map(|(_, schema)| schema.clone()).unwrap_or_default()
     }
 
     /// The stored schema of an application. The program's own, which is what most stores hold, is not compiled again.
-    pub fn stored(application: Uuid, text: &str) -> Result<Self, String> {
+    pub(crate) fn stored(application: Uuid, text: &str) -> Result<Self, String> {
         let document: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
         match SYSTEM.get(&application) {
             Some((own, schema)) if *own == document => Ok(schema.clone()),
@@ -65,11 +65,11 @@ impl Schema {
     }
 
     /// True if both are one compiled schema.
-    pub fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is(&self, other: &Self) -> bool {
         matches!((self, other), (Self::Compiled(a), Self::Compiled(b)) if Arc::ptr_eq(a, b))
     }
 
-    pub fn compile(schema: &Value) -> Result<Self, String> {
+    pub(crate) fn compile(schema: &Value) -> Result<Self, String> {
         let mut expansion = Expansion { root: schema, open: Vec::new(), parts: BTreeMap::new() };
         if expansion.parts_of(schema)? > PARTS_MAX {
             return Err(format!("with its references written out it has more than {PARTS_MAX} parts; make it simpler"));
@@ -84,7 +84,7 @@ impl Schema {
             })
     }
 
-    pub fn check(&self, value: &Value) -> Result<(), SchemaFault> {
+    pub(crate) fn check(&self, value: &Value) -> Result<(), SchemaFault> {
         let validator = match self {
             Self::None => return Ok(()),
             Self::Compiled(validator) => validator,

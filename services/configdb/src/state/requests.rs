@@ -26,7 +26,7 @@ pub(super) struct RequestLog {
 }
 
 impl RequestLog {
-    pub fn new(recorded: &[RecordedRequest], requests_max: usize) -> Self {
+    pub(super) fn new(recorded: &[RecordedRequest], requests_max: usize) -> Self {
         let requests_max = requests_max.max(1) as u64;
         let mut log = Self { requests_max, next: 0, by_sequence: BTreeMap::new(), sequences: BTreeMap::new() };
         for request in recorded {
@@ -36,7 +36,7 @@ impl RequestLog {
         log
     }
 
-    pub fn find(&self, id: &str, digest: Uuid) -> Known {
+    pub(super) fn find(&self, id: &str, digest: Uuid) -> Known {
         match self.sequences.get(id).and_then(|sequence| self.by_sequence.get(sequence)) {
             None => Known::No,
             Some(known) if known.digest == digest => Known::Same(known.result.clone()),
@@ -44,7 +44,7 @@ impl RequestLog {
         }
     }
 
-    pub fn record(&mut self, digest: Uuid, result: RequestResult) -> RecordedRequest {
+    pub(super) fn record(&mut self, digest: Uuid, result: RequestResult) -> RecordedRequest {
         let request = RecordedRequest { sequence: self.next, digest, result };
         self.insert(request.clone());
         request
@@ -60,11 +60,11 @@ impl RequestLog {
         }
     }
 
-    pub const fn forget_below(&self) -> u64 {
+    pub(super) const fn forget_below(&self) -> u64 {
         self.next.saturating_sub(self.requests_max)
     }
 
-    pub fn last(&self) -> Option<&RequestResult> {
+    pub(super) fn last(&self) -> Option<&RequestResult> {
         self.by_sequence.last_key_value().map(|(_, request)| &request.result)
     }
 }

@@ -30,7 +30,7 @@ pub(super) struct Transactions {
 
 impl Transactions {
     /// Keeps a part. `now`: monotonic.
-    pub fn stage(&mut self, part: PartRequest, now: Duration) -> Result<(), Refusal> {
+    pub(super) fn stage(&mut self, part: PartRequest, now: Duration) -> Result<(), Refusal> {
         let refuse = |reason: String| Err(Refusal { field: names::TRANSACTION_ID.to_owned(), reason });
         self.open.retain(|_, open| open.touched + IDLE > now);
         let PartRequest { transaction, position, write } = part;
@@ -65,7 +65,7 @@ impl Transactions {
     }
 
     /// The parts of a transaction that is to be carried out, in order; it does not wait any more, unless parts are missing.
-    pub fn take(&mut self, transaction: &str, parts: u64) -> Result<Vec<WriteRequest>, Refusal> {
+    pub(super) fn take(&mut self, transaction: &str, parts: u64) -> Result<Vec<WriteRequest>, Refusal> {
         let arrived = self.open.get(transaction).map_or(0, |open| open.parts.len()) as u64;
         let last = self.open.get(transaction).and_then(|open| open.parts.last_key_value()).map(|(last, _)| *last);
         if arrived != parts || last.is_some_and(|last| last.checked_add(1) != Some(parts)) {

@@ -20,7 +20,7 @@ impl StoreLock {
     ///
     /// # Errors
     /// [`StoreError::Open`] if another process has it, or the lock file can be neither opened nor made.
-    pub fn take(path: &Path) -> Result<Self, StoreError> {
+    pub(super) fn take(path: &Path) -> Result<Self, StoreError> {
         let failed = |hint, source: io::Error| StoreError::Open {
             path: PathBuf::from(path),
             hint,

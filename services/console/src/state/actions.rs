@@ -35,7 +35,7 @@ const OFFER_MAX: Duration = Duration::from_secs(20);
 
 /// Who asks, as it is recorded.
 #[derive(Debug, Clone)]
-pub struct Who {
+pub(super) struct Who {
     /// Name of the principal.
     pub name: String,
     /// The address.
@@ -80,7 +80,7 @@ struct WaitingCommand {
 
 /// What came of an action that has ended, or of a command.
 #[derive(Debug)]
-pub struct Ended {
+pub(super) struct Ended {
     /// The question that waits for it, and its answer.
     pub answer: Option<(u64, Result<Reply, Refusal>)>,
     /// Its record.
@@ -89,7 +89,7 @@ pub struct Ended {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Actions {
+pub(super) struct Actions {
     writer: Writer,
     all: BTreeMap<String, Running>,
     /// Their keys, the oldest first.
@@ -124,7 +124,7 @@ fn action_id(who: &str, key: &str) -> String {
 
 impl Actions {
     /// None yet. `seed` is that of the jitter.
-    pub fn new(fleet: &Fleet, seed: u64) -> Self {
+    pub(super) fn new(fleet: &Fleet, seed: u64) -> Self {
         let config = WriterConfig { deadline: ANSWER_MAX, ..WriterConfig::new(fleet.config.node().clone()) };
         let writer = Writer::new(config, seed);
         Self { writer, all: BTreeMap::new(), order: VecDeque::new(), commands: Vec::new(), sends: Vec::new() }
@@ -134,7 +134,7 @@ impl Actions {
     ///
     /// # Errors
     /// Why it is not begun.
-    pub fn start(
+    pub(super) fn start(
         &mut self,
         key: &str,
         action: &Action,
@@ -186,7 +186,7 @@ impl Actions {
     ///
     /// # Errors
     /// Why it is not begun.
-    pub fn start_command(
+    pub(super) fn start_command(
         &mut self,
         question: u64,
         (cluster, hash, lifetime): (Uuid, &str, Duration),
@@ -227,12 +227,12 @@ impl Actions {
     }
 
     /// Takes a change of ConfigDB's replica.
-    pub fn on_change(&mut self, change: &Change, now: Now) {
+    pub(super) fn on_change(&mut self, change: &Change, now: Now) {
         self.writer.on_change(change, now);
     }
 
     /// Does what is due, and says what has ended since.
-    pub fn poll(&mut self, fleet: &Fleet, now: Now) -> Vec<Ended> {
+    pub(super) fn poll(&mut self, fleet: &Fleet, now: Now) -> Vec<Ended> {
         self.writer.handle_timeout(now);
         let mut ended = Vec::new();
         while let Some(output) = self.writer.poll_output() {
@@ -250,17 +250,17 @@ impl Actions {
     }
 
     /// What is to be sent.
-    pub fn take_sends(&mut self) -> Vec<HostRequest> {
+    pub(super) fn take_sends(&mut self) -> Vec<HostRequest> {
         std::mem::take(&mut self.sends)
     }
 
     /// When [`Actions::poll`] has something to do.
-    pub fn next_deadline(&self) -> Option<Duration> {
+    pub(super) fn next_deadline(&self) -> Option<Duration> {
         self.commands.iter().map(|command| command.deadline).chain(self.writer.next_deadline()).min()
     }
 
     /// Table `actions`.
-    pub fn rows(&self) -> Table {
+    pub(super) fn rows(&self) -> Table {
         let row = |(id, running): (&String, &Running)| {
             let (state, text) = match &running.stage {
                 Stage::Sent => ("sent", ""),

@@ -37,7 +37,7 @@ const CAUSE_AGE: Duration = Duration::from_secs(5);
 
 /// What is known of the fleet beside its tables.
 #[derive(Debug, Clone, Default)]
-pub struct Outlook {
+pub(super) struct Outlook {
     /// There is a session with the broker.
     pub online: bool,
     /// Nothing is missing.
@@ -50,7 +50,7 @@ pub struct Outlook {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Recorder {
+pub(super) struct Recorder {
     standing: Standing,
     recorded: Tables,
     at: u64,
@@ -71,7 +71,7 @@ pub struct Recorder {
 impl Recorder {
     /// Nothing is recorded before the store has said what it holds.
     #[must_use]
-    pub fn new(standing: Standing) -> Self {
+    pub(super) fn new(standing: Standing) -> Self {
         Self {
             standing,
             recorded: Tables::new(),
@@ -91,30 +91,30 @@ impl Recorder {
 
     /// Whether there is a history.
     #[must_use]
-    pub const fn standing(&self) -> &Standing {
+    pub(super) const fn standing(&self) -> &Standing {
         &self.standing
     }
 
     /// Whether tables are worth computing for it.
     #[must_use]
-    pub fn is_open(&self) -> bool {
+    pub(super) fn is_open(&self) -> bool {
         self.standing == Standing::Open
     }
 
     /// Whether what happens is being recorded now.
     #[must_use]
-    pub const fn is_listening(&self) -> bool {
+    pub(super) const fn is_listening(&self) -> bool {
         self.listening
     }
 
     /// Table `events`.
     #[must_use]
-    pub fn events(&self) -> Table {
+    pub(super) fn events(&self) -> Table {
         self.events.iter().map(|event| (event.number.to_string(), event.to_row())).collect()
     }
 
     /// A write to ConfigDB was applied: what follows on the row of that key comes from it.
-    pub fn note_cause(&mut self, key: String, request: String, now: Now) {
+    pub(super) fn note_cause(&mut self, key: String, request: String, now: Now) {
         if self.causes.len() >= CAUSES_MAX {
             self.causes.pop_front();
         }
@@ -122,7 +122,7 @@ impl Recorder {
     }
 
     /// Takes what the store says. True: table `events` is another one.
-    pub fn on_answer(&mut self, answer: Answer) -> bool {
+    pub(super) fn on_answer(&mut self, answer: Answer) -> bool {
         match answer {
             Answer::Opened(known) => {
                 self.standing = Standing::Open;
@@ -155,7 +155,7 @@ impl Recorder {
     }
 
     /// The next record, if there is something to record. `live`: the tables as they are shown.
-    pub fn poll(&mut self, live: &Tables, outlook: &Outlook, now: Now) -> Option<Arc<Record>> {
+    pub(super) fn poll(&mut self, live: &Tables, outlook: &Outlook, now: Now) -> Option<Arc<Record>> {
         self.note_outlook(outlook, now);
         if !self.is_open() || self.on_its_way.is_some() {
             return None;
@@ -191,14 +191,14 @@ impl Recorder {
 
     /// The last record: from now on nothing is received.
     #[must_use]
-    pub fn farewell(&self, reason: &str, now: Now) -> Option<Record> {
+    pub(super) fn farewell(&self, reason: &str, now: Now) -> Option<Record> {
         let is_gap = self.is_open() && self.listening;
         let at = now.wall.max(self.at);
         is_gap.then(|| Record { begins_gap: Some(reason.to_owned()), ..Record::of_time(at) })
     }
 
     /// The session with the broker ended.
-    pub fn lose(&mut self, reason: &str) {
+    pub(super) fn lose(&mut self, reason: &str) {
         if std::mem::take(&mut self.listening) {
             self.lost = Some(format!("no session with the broker: {reason}"));
         }

@@ -13,7 +13,7 @@ use crate::replay::Step;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Replay {
+pub(super) struct Replay {
     header: Option<Header>,
     replayed: Replayed,
     is_over: bool,
@@ -21,12 +21,12 @@ pub struct Replay {
 
 impl Replay {
     /// A table as it is shown.
-    pub fn table(&self, view: View) -> Arc<Table> {
+    pub(super) fn table(&self, view: View) -> Arc<Table> {
         self.replayed.table(view)
     }
 
     /// What is shown, for people.
-    pub fn sentence(&self) -> String {
+    pub(super) fn sentence(&self) -> String {
         let Some(header) = &self.header else { return "the replay has not begun".to_owned() };
         let at = export::moment(self.replayed.at().max(header.since));
         let end = if self.is_over { "; it has ended" } else { "" };

@@ -17,7 +17,7 @@ use crate::kept::{KeptHolder, KeptSession};
 use crate::question::{Credential, Refusal, SessionHash};
 
 /// A session that is not used ends after this.
-pub const IDLE_MAX: Duration = Duration::from_secs(30 * 60);
+pub(super) const IDLE_MAX: Duration = Duration::from_secs(30 * 60);
 
 /// And in any case after this.
 pub const AGE_MAX: Duration = Duration::from_secs(12 * 3600);
@@ -68,7 +68,7 @@ impl Session {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Users {
+pub(super) struct Users {
     tokens: Tokens,
     sessions: BTreeMap<SessionHash, Session>,
     /// Something of the sessions is to be kept at once; false: only when they were used.
@@ -80,7 +80,7 @@ pub struct Users {
 
 impl Users {
     /// No user is known yet.
-    pub const fn new(tokens: Tokens) -> Self {
+    pub(super) const fn new(tokens: Tokens) -> Self {
         Self {
             tokens,
             sessions: BTreeMap::new(),
@@ -92,7 +92,7 @@ impl Users {
     }
 
     /// Takes over what changed in ConfigDB.
-    pub fn on_change(&mut self, change: &Change, config: &ConfigReplica) {
+    pub(super) fn on_change(&mut self, change: &Change, config: &ConfigReplica) {
         match change {
             Change::Entry { object, slug, new, .. } if **slug == *ApiToken::slug() => {
                 self.set(*object, new.as_ref().map(|entry| &*entry.json));
@@ -118,7 +118,7 @@ impl Users {
     ///
     /// # Errors
     /// An unknown caller, or too many wrong tokens came from that address.
-    pub fn principal(
+    pub(super) fn principal(
         &mut self,
         credential: Credential,
         from: &str,
@@ -165,18 +165,18 @@ impl Users {
 
     /// Whether a user shows a session that began at the identity provider.
     #[must_use]
-    pub fn is_person(&self, credential: Credential) -> bool {
+    pub(super) fn is_person(&self, credential: Credential) -> bool {
         let Credential::Session(hash) = credential else { return false };
         self.sessions.get(&hash).is_some_and(|session| matches!(session.holder, Holder::Person(_)))
     }
 
     /// Begins a session of the holder of a token that was found good.
-    pub fn begin(&mut self, session: SessionHash, token: TokenHash, now: Now) {
+    pub(super) fn begin(&mut self, session: SessionHash, token: TokenHash, now: Now) {
         self.begin_of(session, Holder::Token(token), now);
     }
 
     /// Begins a session of a user whom the identity provider vouches for.
-    pub fn begin_as(&mut self, session: SessionHash, principal: Principal, now: Now) {
+    pub(super) fn begin_as(&mut self, session: SessionHash, principal: Principal, now: Now) {
         self.begin_of(session, Holder::Person(principal), now);
     }
 
@@ -192,12 +192,12 @@ impl Users {
     }
 
     /// Ends a session.
-    pub fn end(&mut self, session: SessionHash) {
+    pub(super) fn end(&mut self, session: SessionHash) {
         self.is_changed |= self.sessions.remove(&session).is_some();
     }
 
     /// What is to be kept of the sessions for a later process, if that is other than when it was asked for last. `is_time`: also when they were only used.
-    pub fn take_kept(&mut self, is_time: bool, now: Now) -> Option<Vec<KeptSession>> {
+    pub(super) fn take_kept(&mut self, is_time: bool, now: Now) -> Option<Vec<KeptSession>> {
         let is_due = self.is_changed || (is_time && self.is_used);
         if !is_due {
             return None;
@@ -221,7 +221,7 @@ impl Users {
     }
 
     /// Takes over what an earlier process has kept. What would have ended meanwhile has, and so has what begins in the future.
-    pub fn restore(&mut self, kept: Vec<KeptSession>, now: Now) {
+    pub(super) fn restore(&mut self, kept: Vec<KeptSession>, now: Now) {
         for KeptSession { hash, holder, began, used } in kept.into_iter().take(SESSIONS_MAX) {
             let (Some(age), Some(rest)) = (now.wall.checked_sub(began), now.wall.checked_sub(used)) else { continue };
             let holder = match holder {
@@ -241,7 +241,7 @@ impl Users {
     ///
     /// # Errors
     /// It is one too many.
-    pub fn count_action(&mut self, name: &str, now: Now) -> Result<(), Refusal> {
+    pub(super) fn count_action(&mut self, name: &str, now: Now) -> Result<(), Refusal> {
         Ok(self.acting.take(name.to_owned(), now.mono)?)
     }
 }

@@ -7,7 +7,7 @@
 //! | [`parameters`] | what an administrator gives to the first member ([`InitParameters`]) |
 //!
 //! The messages (`Join/...`) are in the package `join-protocol`. A host is the Edge Node `<disk uuid>` of the quarantine group of its cluster.
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod names;
 pub mod node;

@@ -14,7 +14,7 @@
 //! [`names::SETUP_RETRY`] and [`names::PULL_NOW`].
 //!
 //! The package is pure: no clock, no sockets, no async.
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod api_token;
 pub mod device;

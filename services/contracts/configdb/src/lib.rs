@@ -15,7 +15,7 @@
 //! | [`dump`] | Factory+ dump files <-> requests and replicas |
 //!
 //! A reader feeds a [`ConfigReplica`] with the events of its Host Application, a writer feeds a [`Writer`] with the replica's changes.
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod command;
 pub mod dump;

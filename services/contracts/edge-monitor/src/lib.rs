@@ -12,7 +12,7 @@
 //! A monitor is born at `<group>/Monitor`: on an edge cluster in the cluster's group, for the control plane in the central group. Its payloads carry the Factory+ marker
 //! ([`identity::FACTORY_PLUS`]) and no aliases. It takes no command but Rebirth.
 //! This package knows no service, no clock and no Kubernetes.
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod device;
 pub mod identity;

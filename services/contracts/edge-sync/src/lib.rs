@@ -18,7 +18,7 @@
 //! reported version at or above its own with another digest has lost its memory and continues above the reported one.
 //!
 //! This package must not know Kubernetes, MQTT or the clock.
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod command;
 pub mod device;

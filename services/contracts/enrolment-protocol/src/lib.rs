@@ -24,7 +24,7 @@
 //! Pure: randomness and signatures come in as arguments. What is hashed, the sizes and the threats are in `docs/enrolment.md`.
 //!
 //! It must not know MQTT, X.509, Kubernetes, or whose token is good.
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod bootstrap;
 pub mod cluster;

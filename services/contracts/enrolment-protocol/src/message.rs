@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 use crate::VERSION;
 
 /// Largest request and largest answer, in bytes: chains of certificates and post-quantum keys fit, and little else.
-pub const BYTES_MAX: usize = 32 * 1024;
+pub(crate) const BYTES_MAX: usize = 32 * 1024;
 
 /// Bytes are not the message that they should be. It names the message, the field and the rule, and holds nothing of the bytes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -44,7 +44,7 @@ pub enum MessageError {
 }
 
 /// Measures, decodes and checks the encoding.
-pub fn decode<M: Message + Default>(message: &'static str, bytes: &[u8]) -> Result<M, MessageError> {
+pub(crate) fn decode<M: Message + Default>(message: &'static str, bytes: &[u8]) -> Result<M, MessageError> {
     if bytes.len() > BYTES_MAX {
         return Err(MessageError::TooLarge(message));
     }
@@ -55,12 +55,12 @@ pub fn decode<M: Message + Default>(message: &'static str, bytes: &[u8]) -> Resu
 }
 
 /// Only this version.
-pub const fn check_version(message: &'static str, version: u32) -> Result<(), MessageError> {
+pub(crate) const fn check_version(message: &'static str, version: u32) -> Result<(), MessageError> {
     if version == VERSION { Ok(()) } else { Err(MessageError::Version { message, version }) }
 }
 
 /// A field of exactly that many bytes.
-pub fn array<const N: usize>(
+pub(crate) fn array<const N: usize>(
     message: &'static str,
     field: &'static str,
     bytes: &[u8],

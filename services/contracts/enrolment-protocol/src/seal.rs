@@ -1,7 +1,7 @@
 //! Sealing and every hash. HPKE (RFC 9180) in the join protocol's suite with X-Wing: what a later quantum computer opens is not a secret, and a git password is among it.
 
 use join_protocol::seal::Binding;
-pub use join_protocol::seal::{KeyPair, SealError, Sealed};
+pub(crate) use join_protocol::seal::{KeyPair, SealError, Sealed};
 use join_protocol::secret::Secret;
 use join_protocol::terms::Suite;
 use join_protocol::transcript::{Hash, hash};
@@ -16,12 +16,12 @@ fn binding<'a>(info: &Hash, psk: Option<&'a Secret>) -> Binding<'a> {
 }
 
 /// A key pair to receive sealed messages with, derived from `seed` alone.
-pub fn key_pair(seed: &Secret) -> KeyPair {
+pub(crate) fn key_pair(seed: &Secret) -> KeyPair {
     KeyPair::derive(SUITE, seed)
 }
 
 /// Opens what was sealed to this pair with the same info, and with the same secret where there is one.
-pub fn open(
+pub(crate) fn open(
     pair: &KeyPair,
     encapsulated_key: &[u8],
     ciphertext: &[u8],
@@ -32,12 +32,12 @@ pub fn open(
 }
 
 /// True if the bytes can be a public key.
-pub fn is_public_key(bytes: &[u8]) -> bool {
+pub(crate) fn is_public_key(bytes: &[u8]) -> bool {
     join_protocol::seal::is_public_key(SUITE, bytes)
 }
 
 /// Seals to a public key. The randomness is that of the secret and of all that goes in, so that different texts never share a key.
-pub fn seal(
+pub(crate) fn seal(
     public: &[u8],
     plaintext: &[u8],
     info: &Hash,
@@ -49,17 +49,17 @@ pub fn seal(
 }
 
 /// HPKE info of a request: which cluster asks, and which key it pins.
-pub fn request_info(cluster: Uuid, manager_key: &[u8]) -> Hash {
+pub(crate) fn request_info(cluster: Uuid, manager_key: &[u8]) -> Hash {
     hash("enrol1/1", &[cluster.as_bytes(), manager_key])
 }
 
 /// What the key that shall be certified signs.
-pub fn proof(cluster: Uuid, token: &str, public_key: &[u8], answer_key: &[u8], answer_secret: &[u8]) -> Hash {
+pub(crate) fn proof(cluster: Uuid, token: &str, public_key: &[u8], answer_key: &[u8], answer_secret: &[u8]) -> Hash {
     hash("enrol1/p", &[cluster.as_bytes(), token.as_bytes(), public_key, answer_key, answer_secret])
 }
 
 /// What a cluster proves to be by the certificate that it has.
-pub struct Predecessor<'a> {
+pub(crate) struct Predecessor<'a> {
     /// Its serial number.
     pub serial: &'a [u8],
     /// Its key.
@@ -67,7 +67,7 @@ pub struct Predecessor<'a> {
 }
 
 /// What the key that shall be certified and that of the certificate before it both sign. `manager_key`: the recipient.
-pub fn renewal_proof(
+pub(crate) fn renewal_proof(
     cluster: Uuid,
     manager_key: &[u8],
     predecessor: &Predecessor<'_>,
@@ -80,16 +80,16 @@ pub fn renewal_proof(
 }
 
 /// HPKE info of the login of a cluster's repository. `manager_key`: the recipient.
-pub fn login_info(cluster: Uuid, manager_key: &[u8]) -> Hash {
+pub(crate) fn login_info(cluster: Uuid, manager_key: &[u8]) -> Hash {
     hash("enrol1/l", &[cluster.as_bytes(), manager_key])
 }
 
 /// Id of a request: the hash of its bytes.
-pub fn request_id(request: &[u8]) -> Hash {
+pub(crate) fn request_id(request: &[u8]) -> Hash {
     hash("enrol1/r", &[request])
 }
 
 /// HPKE info of an answer: the request that it answers.
-pub fn answer_info(request: &Hash) -> Hash {
+pub(crate) fn answer_info(request: &Hash) -> Hash {
     hash("enrol1/2", &[request])
 }

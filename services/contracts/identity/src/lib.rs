@@ -10,7 +10,7 @@
 //! manager's Devices. What it has done about a cluster's identities is in the cluster's `EdgeClusterIdentity` entry.
 //!
 //! The package is pure: no clock, no sockets, no async. It must not know X.509 or how requests are sealed.
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod names;
 pub mod node;

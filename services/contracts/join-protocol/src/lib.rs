@@ -26,7 +26,7 @@
 //! Pure: time comes in as an argument, randomness as [`secret::Entropy`], 32 fresh bytes a step. What is hashed, the sizes and the threats are in `docs/join-protocol.md`.
 //!
 //! It must not know MQTT, Kubernetes, TPM structures, or who may join.
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod attestation;
 pub mod certificate;

@@ -20,7 +20,7 @@
 //! reason.
 //!
 //! How hosts speak with Join is not here but in `join-protocol`. This package must not know Kubernetes, MQTT, TPMs or the clock.
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod counters;
 pub mod host;

@@ -12,7 +12,7 @@
 //! An answer to another wish than the present one is ignored. A Device that goes is an account that is not wanted any more. Only a complete replica shows that: a dead Keys still wants what it wanted.
 //!
 //! This package must not know Kubernetes, MQTT or the KDC. No secret is in any metric.
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod account;
 pub mod names;

@@ -38,7 +38,7 @@ const KUBERNETES: &str = "kubernetes";
 #[x_kube(validation = Rule::new("!(has(self.edgeAgent) && self.edgeAgent) || has(self.uuid)").message("edgeAgent needs uuid"))]
 #[x_kube(validation = Rule::new("!has(self.secrets) || (has(self.edgeAgent) && self.edgeAgent)").message("secrets need edgeAgent"))]
 #[serde(rename_all = "camelCase")]
-pub struct SparkplugNodeSpec {
+pub(crate) struct SparkplugNodeSpec {
     /// Instance_UUID of the node; it is found wherever it is born in the cluster's group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"))]

@@ -19,7 +19,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// The lease as this replica knows it.
 #[derive(Debug)]
-pub struct Leadership {
+pub(super) struct Leadership {
     name: String,
     beat: u64,
     /// The version that was seen last, and since when.
@@ -32,18 +32,18 @@ pub struct Leadership {
 impl Leadership {
     /// Of the replica of that name.
     #[must_use]
-    pub const fn new(name: String) -> Self {
+    pub(super) const fn new(name: String) -> Self {
         Self { name, beat: 0, seen: None, until: None, started: None, next: Duration::ZERO }
     }
 
     /// This replica leads.
     #[must_use]
-    pub fn leads(&self, now: Duration) -> bool {
+    pub(super) fn leads(&self, now: Duration) -> bool {
         self.until.is_some_and(|until| now < until)
     }
 
     /// What has to be written at present, with what is known of the lease.
-    pub fn due(&mut self, lease: Option<&Entry<Leader>>, now: Duration) -> Option<Operation> {
+    pub(super) fn due(&mut self, lease: Option<&Entry<Leader>>, now: Duration) -> Option<Operation> {
         match (lease, &self.seen) {
             (Some(lease), Some((version, _))) if *version == lease.version => {}
             (Some(lease), _) => self.seen = Some((lease.version.clone(), now)),
@@ -71,14 +71,14 @@ impl Leadership {
     }
 
     /// The lease was written.
-    pub fn on_written(&mut self, now: Duration) {
+    pub(super) fn on_written(&mut self, now: Duration) {
         let started = self.started.take().unwrap_or(now);
         self.until = Some(started + HOLD);
         self.next = started + RENEW;
     }
 
     /// The lease was not written.
-    pub fn on_failed(&mut self, class: ErrorClass, now: Duration) {
+    pub(super) fn on_failed(&mut self, class: ErrorClass, now: Duration) {
         self.started = None;
         self.next = now + RETRY;
         if class == ErrorClass::Conflict {
@@ -89,7 +89,7 @@ impl Leadership {
 
     /// When something is due.
     #[must_use]
-    pub fn next_deadline(&self, has_lease: bool) -> Option<Duration> {
+    pub(super) fn next_deadline(&self, has_lease: bool) -> Option<Duration> {
         let takes_at = match &self.seen {
             Some((_, since)) if self.until.is_none() && has_lease => Some(*since + LEASE),
             _ => None,
@@ -99,7 +99,7 @@ impl Leadership {
     }
 
     /// It has ended: this replica does not lead.
-    pub fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         self.until = None;
     }
 }

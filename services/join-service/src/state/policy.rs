@@ -16,7 +16,7 @@ use crate::document::PolicyRecord;
 
 /// The policy, and what is said of it.
 #[derive(Debug)]
-pub struct ActivePolicy {
+pub(super) struct ActivePolicy {
     /// The keys whose signatures count.
     anchor: TrustAnchor,
     desired: Option<DesiredPolicy>,
@@ -37,7 +37,7 @@ pub struct ActivePolicy {
 
 /// What becomes of a command.
 #[derive(Debug, PartialEq, Eq)]
-pub enum CommandOutcome {
+pub(super) enum CommandOutcome {
     /// This is to be stored, and is in force then.
     Accepted(PolicyRecord),
     /// It is in force.
@@ -53,7 +53,7 @@ pub enum CommandOutcome {
 impl ActivePolicy {
     /// None was sent.
     #[must_use]
-    pub fn new(anchor: TrustAnchor) -> Self {
+    pub(super) fn new(anchor: TrustAnchor) -> Self {
         Self {
             anchor,
             desired: None,
@@ -70,49 +70,49 @@ impl ActivePolicy {
 
     /// What is in force.
     #[must_use]
-    pub const fn desired(&self) -> Option<&DesiredPolicy> {
+    pub(super) const fn desired(&self) -> Option<&DesiredPolicy> {
         self.desired.as_ref()
     }
 
     /// Its digest.
     #[must_use]
-    pub const fn digest(&self) -> Option<PolicyDigest> {
+    pub(super) const fn digest(&self) -> Option<PolicyDigest> {
         self.digest
     }
 
     /// What it does.
     #[must_use]
-    pub const fn state(&self) -> PolicyState {
+    pub(super) const fn state(&self) -> PolicyState {
         self.state
     }
 
     /// For people: why it admits no host, or why the last command was refused.
     #[must_use]
-    pub fn error(&self) -> Option<&String> {
+    pub(super) fn error(&self) -> Option<&String> {
         self.refused.as_ref().or(self.error.as_ref())
     }
 
     /// Judges by it.
     #[must_use]
-    pub const fn verifier(&self) -> &HostVerifier {
+    pub(super) const fn verifier(&self) -> &HostVerifier {
         &self.verifier
     }
 
     /// Version; 0 without one.
     #[must_use]
-    pub fn version(&self) -> u64 {
+    pub(super) fn version(&self) -> u64 {
         self.desired.as_ref().map_or(0, |desired| desired.version)
     }
 
     /// Another number for each policy and revision, the same in every replica: what was challenged under one is not judged under another.
     #[must_use]
-    pub fn epoch(&self) -> u64 {
+    pub(super) fn epoch(&self) -> u64 {
         self.digest.map_or(0, PolicyDigest::number)
     }
 
     /// Forms of keys that a challenge is made for. Without a usable policy all, so that a host can be sent under seal why it is refused.
     #[must_use]
-    pub fn variants(&self) -> Vec<Variant> {
+    pub(super) fn variants(&self) -> Vec<Variant> {
         match self.state {
             PolicyState::InForce => self.verifier.variants(),
             _ => Variant::ALL.to_vec(),
@@ -120,7 +120,7 @@ impl ActivePolicy {
     }
 
     /// Compares a command with what is in force. `now_ms`: UTC ms.
-    pub fn take(&mut self, command: DesiredPolicy, now_ms: u64) -> CommandOutcome {
+    pub(super) fn take(&mut self, command: DesiredPolicy, now_ms: u64) -> CommandOutcome {
         let version = command.version;
         let taken = match &command.entry {
             Some(text) => match read(text, &self.anchor) {
@@ -209,17 +209,17 @@ impl ActivePolicy {
 
     /// Why what the control plane sends is held.
     #[must_use]
-    pub const fn held(&self) -> Option<Hold> {
+    pub(super) const fn held(&self) -> Option<Hold> {
         self.receiver.held()
     }
 
     /// A command could not be read, or not be stored.
-    pub fn refuse(&mut self, reason: String) {
+    pub(super) fn refuse(&mut self, reason: String) {
         self.refused = Some(reason);
     }
 
     /// This policy is in force from here on. It was taken over before: its end is not looked at. Of two records the one with the smaller serial number is an older one of the store.
-    pub fn apply(&mut self, stored: PolicyRecord) {
+    pub(super) fn apply(&mut self, stored: PolicyRecord) {
         if stored.serial < self.serial {
             return;
         }

@@ -18,7 +18,7 @@ use crate::document::HostRecord;
 
 /// The last report.
 #[derive(Debug, Default)]
-pub struct Reports {
+pub(super) struct Reports {
     node: Option<(JoinNode, JoinCounters)>,
     hosts: BTreeMap<Uuid, JoinHost>,
     counts: HostCounts,
@@ -28,7 +28,7 @@ pub struct Reports {
 
 /// How many hosts were published.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct HostCounts {
+pub(super) struct HostCounts {
     /// All.
     pub total: u32,
     /// Those that wait for approval.
@@ -63,17 +63,17 @@ impl HostCounts {
 
 impl Reports {
     /// The node as it was published last.
-    pub fn node(&self) -> Option<&JoinNode> {
+    pub(super) fn node(&self) -> Option<&JoinNode> {
         self.node.as_ref().map(|(node, _)| node)
     }
 
     /// How many hosts were published last.
-    pub const fn counts(&self) -> HostCounts {
+    pub(super) const fn counts(&self) -> HostCounts {
         self.counts
     }
 
     /// Takes the hosts over that the first report has, as they are under the policy of this epoch.
-    pub fn begin_hosts(&mut self, mut hosts: BTreeMap<Uuid, JoinHost>, policy: u64, now: u64) {
+    pub(super) fn begin_hosts(&mut self, mut hosts: BTreeMap<Uuid, JoinHost>, policy: u64, now: u64) {
         hosts.values_mut().for_each(|host| host.since = now);
         self.counts = HostCounts::of(&hosts);
         self.hosts = hosts;
@@ -81,7 +81,7 @@ impl Reports {
     }
 
     /// The first report: metrics of the node, then its devices.
-    pub fn begin(&mut self, node: JoinNode, counters: &JoinCounters) -> (Vec<Metric>, Vec<NodeUpdate>) {
+    pub(super) fn begin(&mut self, node: JoinNode, counters: &JoinCounters) -> (Vec<Metric>, Vec<NodeUpdate>) {
         let mut metrics = node.to_metrics();
         metrics.extend(counters.to_metrics());
         let updates = self.hosts.iter().map(|(id, host)| host.to_update(*id)).collect();
@@ -90,7 +90,7 @@ impl Reports {
     }
 
     /// Ids of hosts that have to be looked at: those that changed, and all if the policy did.
-    pub fn take_changed(&mut self, cache: &mut Cache, seen: &mut SeenHosts, policy: u64) -> BTreeSet<Uuid> {
+    pub(super) fn take_changed(&mut self, cache: &mut Cache, seen: &mut SeenHosts, policy: u64) -> BTreeSet<Uuid> {
         let mut disks = cache.take_changed_disks();
         disks.append(&mut seen.take_changed_disks());
         if self.policy.replace(policy) != Some(policy) {
@@ -106,7 +106,7 @@ impl Reports {
     }
 
     /// What has to be published so that the host with this id is known, in its state since `now` (UTC ms) if that is another one; None: there is none.
-    pub fn update_host(&mut self, id: Uuid, mut host: Option<JoinHost>, now: u64) -> Option<NodeUpdate> {
+    pub(super) fn update_host(&mut self, id: Uuid, mut host: Option<JoinHost>, now: u64) -> Option<NodeUpdate> {
         let known = self.hosts.get(&id);
         if let Some(host) = &mut host {
             host.since = known.filter(|known| known.state == host.state).map_or(now, |known| known.since);
@@ -128,7 +128,7 @@ impl Reports {
     }
 
     /// What has to be published so that this is known of the node.
-    pub fn update_node(&mut self, node: JoinNode, counters: &JoinCounters) -> Option<NodeUpdate> {
+    pub(super) fn update_node(&mut self, node: JoinNode, counters: &JoinCounters) -> Option<NodeUpdate> {
         let metrics = match &self.node {
             Some((known, counted)) => {
                 let mut metrics = node.changes_since(known);
@@ -145,7 +145,7 @@ impl Reports {
     }
 
     /// Says again what answers a policy, as historical values: values that did not change would otherwise not be sent. A reader that missed the data before sees the gap in `seq`.
-    pub fn repeat_policy(&self, now: u64) -> Option<NodeUpdate> {
+    pub(super) fn repeat_policy(&self, now: u64) -> Option<NodeUpdate> {
         let names: BTreeSet<&str> =
             [POLICY_VERSION, POLICY_DIGEST, POLICY_ORIGIN, POLICY_HELD, POLICY_STATE, POLICY_REASON].into();
         let named = self.node()?.to_metrics().into_iter().filter(|metric| names.contains(&*metric.name));
@@ -161,13 +161,13 @@ fn all_disks(cache: &Cache, seen: &SeenHosts) -> BTreeSet<Uuid> {
 }
 
 /// The hosts as devices: those that have a record, and those that were refused.
-pub fn hosts(cache: &Cache, seen: &SeenHosts, policy: &ActivePolicy) -> BTreeMap<Uuid, JoinHost> {
+pub(super) fn hosts(cache: &Cache, seen: &SeenHosts, policy: &ActivePolicy) -> BTreeMap<Uuid, JoinHost> {
     let ids = all_disks(cache, seen).into_iter().chain(seen.iter().map(|(ek, _)| names::keyed_host(ek)));
     ids.filter_map(|id| Some((id, host(id, cache, seen, policy)?))).collect()
 }
 
 /// The host with this id, if there is one. A refused host never takes the place of the host whose disk it names: it has the id of its endorsement key.
-pub fn host(id: Uuid, cache: &Cache, seen: &SeenHosts, policy: &ActivePolicy) -> Option<JoinHost> {
+pub(super) fn host(id: Uuid, cache: &Cache, seen: &SeenHosts, policy: &ActivePolicy) -> Option<JoinHost> {
     let is_revoked = |ek| policy.verifier().policy().is_revoked(ek);
     if let Some((ek, entry)) = cache.hosts_of_disk(id).next_back() {
         let mut host = recorded(hex::encode(ek), &entry.is);

@@ -13,7 +13,7 @@ const SEEN_MAX: usize = 500;
 
 /// A refusal, and whose.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub(super) struct Seen {
     /// State disk.
     pub disk: Uuid,
     /// The name that it asks for.
@@ -41,7 +41,7 @@ pub struct Seen {
 impl Seen {
     /// Pending, refused or revoked.
     #[must_use]
-    pub const fn state(&self) -> HostState {
+    pub(super) const fn state(&self) -> HostState {
         match self.verdict {
             RefusalCode::ApprovalPending => HostState::Pending,
             RefusalCode::EndorsementRevoked => HostState::Revoked,
@@ -51,14 +51,14 @@ impl Seen {
 
     /// True if a member that was refused so has no keys: it asked for more than new certificates, and the same request will not be granted soon.
     #[must_use]
-    pub fn locks_out(&self) -> bool {
+    pub(super) fn locks_out(&self) -> bool {
         self.kind != Kind::Renew && self.verdict.class() != RefusalClass::Retry
     }
 }
 
 /// The last refusal of each host.
 #[derive(Debug, Default)]
-pub struct SeenHosts {
+pub(super) struct SeenHosts {
     hosts: BTreeMap<EkHash, Seen>,
     by_disk: BTreeMap<Uuid, BTreeSet<EkHash>>,
     by_id: BTreeMap<Uuid, EkHash>,
@@ -68,7 +68,7 @@ pub struct SeenHosts {
 
 impl SeenHosts {
     /// A host was refused.
-    pub fn note(&mut self, ek: EkHash, mut seen: Seen) {
+    pub(super) fn note(&mut self, ek: EkHash, mut seen: Seen) {
         if let Some(known) = self.hosts.get(&ek) {
             seen.first_seen = known.first_seen;
         } else if self.hosts.len() >= SEEN_MAX
@@ -84,7 +84,7 @@ impl SeenHosts {
     }
 
     /// A host got its ticket.
-    pub fn forget(&mut self, ek: &EkHash) {
+    pub(super) fn forget(&mut self, ek: &EkHash) {
         let Some(disk) = self.hosts.remove(ek).map(|seen| seen.disk) else { return };
         self.changed_disks.insert(disk);
         let id = names::keyed_host(ek);
@@ -100,34 +100,34 @@ impl SeenHosts {
 
     /// The last refusal of a host.
     #[must_use]
-    pub fn get(&self, ek: &EkHash) -> Option<&Seen> {
+    pub(super) fn get(&self, ek: &EkHash) -> Option<&Seen> {
         self.hosts.get(ek)
     }
 
     /// Hosts that named this disk.
-    pub fn of_disk(&self, disk: Uuid) -> impl Iterator<Item = (&EkHash, &Seen)> {
+    pub(super) fn of_disk(&self, disk: Uuid) -> impl Iterator<Item = (&EkHash, &Seen)> {
         let keys = self.by_disk.get(&disk).into_iter().flatten();
         keys.filter_map(|ek| self.hosts.get_key_value(ek))
     }
 
     /// The host that has no disk of its own and this id.
     #[must_use]
-    pub fn of_id(&self, id: Uuid) -> Option<(&EkHash, &Seen)> {
+    pub(super) fn of_id(&self, id: Uuid) -> Option<(&EkHash, &Seen)> {
         self.hosts.get_key_value(self.by_id.get(&id)?)
     }
 
     /// Disks of which something changed since this was asked last.
-    pub fn take_changed_disks(&mut self) -> BTreeSet<Uuid> {
+    pub(super) fn take_changed_disks(&mut self) -> BTreeSet<Uuid> {
         std::mem::take(&mut self.changed_disks)
     }
 
     /// Ids of hosts that are not seen any more, or were seen with another disk, since this was asked last.
-    pub fn take_changed_ids(&mut self) -> BTreeSet<Uuid> {
+    pub(super) fn take_changed_ids(&mut self) -> BTreeSet<Uuid> {
         std::mem::take(&mut self.changed_ids)
     }
 
     /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = (&EkHash, &Seen)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&EkHash, &Seen)> {
         self.hosts.iter()
     }
 }

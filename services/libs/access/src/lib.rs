@@ -8,7 +8,7 @@
 //! | [`audit`] | the record of a write |
 //!
 //! Pure: time and randomness are arguments. This package must not know HTTP, nor how anything is done that is asked for.
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod audit;
 pub mod claims;

@@ -22,7 +22,7 @@ use crate::{Fleet, JoiningHostRow};
 const CENTRAL: Uuid = known::service::CLUSTER_MANAGER;
 
 /// Name of a kind of alert. It has a name of its own so that serde does not take it for a text that is borrowed from what it reads.
-pub type AlertName = &'static str;
+pub(crate) type AlertName = &'static str;
 
 /// All kinds.
 const ALERTS: [AlertName; 10] = [

@@ -11,7 +11,7 @@
 //!
 //! The command line, `sparkfleet up` and the web console show these rows, so that none of them judges otherwise than the others. Pure: it must not know how events
 //! arrive, what time it is, or how rows are drawn.
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod config;
 pub mod deltas;

@@ -14,7 +14,7 @@
 //!
 //! This package must not know who a user is, why a repository exists, or what its files mean. It holds no password and no key.
 
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod client;
 pub mod external;

@@ -1,4 +1,5 @@
 //! A client for HTTPS, and for HTTP where an address says so.
+#![warn(unreachable_pub)]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

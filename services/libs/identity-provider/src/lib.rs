@@ -7,7 +7,7 @@
 //! | `login` | the authorization code flow with PKCE |
 //!
 //! What a user may do is not known here.
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod issuer;
 mod login;

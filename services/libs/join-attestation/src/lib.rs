@@ -25,7 +25,7 @@
 //!
 //! What a TPM cannot say is not known here: requests, challenges and their lifetimes belong to the join protocol, and which host has which key to the join service.
 //! No clock, no randomness, no I/O: the seed of a credential and the time are arguments. Every input is bounded before it is read.
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod attest;
 pub mod credential;

@@ -9,7 +9,7 @@
 //! | [`kubeadm`] | bootstrap tokens, discovery pins, the files of a control plane |
 //!
 //! No clock, no randomness, no I/O: times and random bytes are arguments. Secrets show nothing of themselves and are overwritten when they are dropped.
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod certificate;
 pub mod keys;

@@ -8,6 +8,7 @@
 //!
 //! The side that makes the files (command line, `up`) and the side that reads them (join service, the administrator who sets the first host up) share this package, so that both derive the same keys.
 //! It must not know which hosts join, nor how.
+#![warn(unreachable_pub)]
 
 pub mod files;
 pub mod keys;

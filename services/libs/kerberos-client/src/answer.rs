@@ -31,7 +31,7 @@ const INVALID: &[&str] = &[
 ];
 
 /// The error in what a program said.
-pub fn error(said: &Said) -> KdcError {
+pub(crate) fn error(said: &Said) -> KdcError {
     // `No policy specified` and the like are not errors.
     let line = said.err.lines().rev().find(|line| line.contains(" while ") || line.contains(": "));
     let line = line.or_else(|| said.err.lines().next_back()).unwrap_or("it gave no reason").trim();
@@ -44,7 +44,7 @@ pub fn error(said: &Said) -> KdcError {
 }
 
 /// Answer to `getprinc -terse`.
-pub fn presence(said: &Said) -> Result<Presence, KdcError> {
+pub(crate) fn presence(said: &Said) -> Result<Presence, KdcError> {
     if said.err.contains("Principal does not exist") {
         return Ok(Presence::Absent);
     }
@@ -62,7 +62,7 @@ fn fields(said: &Said) -> Option<Vec<&str>> {
 }
 
 /// Answer to `getprinc -terse`.
-pub fn key_info(said: &Said) -> Result<KeyInfo, KdcError> {
+pub(crate) fn key_info(said: &Said) -> Result<KeyInfo, KdcError> {
     let fields = fields(said).ok_or_else(|| error(said))?;
     let info = |fields: &[&str]| {
         let number: usize = fields.get(15)?.parse().ok()?;
@@ -77,17 +77,17 @@ pub fn key_info(said: &Said) -> Result<KeyInfo, KdcError> {
 }
 
 /// Answer to a command that says how it succeeded.
-pub fn done(said: &Said, words: &str) -> Result<(), KdcError> {
+pub(crate) fn done(said: &Said, words: &str) -> Result<(), KdcError> {
     if said.out.contains(words) { Ok(()) } else { Err(error(said)) }
 }
 
 /// Answer to `addprinc`: someone else may have been faster.
-pub fn created(said: &Said) -> Result<(), KdcError> {
+pub(crate) fn created(said: &Said) -> Result<(), KdcError> {
     if said.err.contains("already exists") { Ok(()) } else { done(said, "\" created.") }
 }
 
 /// Answer to `kinit`: whether the key is that of the KDC.
-pub fn validity(said: &Said) -> Result<bool, KdcError> {
+pub(crate) fn validity(said: &Said) -> Result<bool, KdcError> {
     if said.ok {
         Ok(true)
     } else if INVALID.iter().any(|words| said.err.contains(words)) {

@@ -3,7 +3,7 @@
 //!
 //! The client runs the programs of MIT Kerberos (`kadmin`, `kinit`): nothing of libkrb5 is linked, a call that hangs is killed, and an error of the library cannot take the
 //! service with it. Passwords go in by standard input, keys come out by a file of mode 0600 in a directory of the service's own; neither is in an argument, an error or a log.
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 mod answer;
 mod encryption;

@@ -17,7 +17,7 @@ const FORGOTTEN: &[&str] = &["KRB5CCNAME", "KRB5_KTNAME", "KRB5_CLIENT_KTNAME", 
 
 /// What a program said.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Said {
+pub(crate) struct Said {
     /// It ended with code 0. `kadmin` does so whatever happened.
     pub ok: bool,
     /// Standard output.
@@ -30,7 +30,7 @@ pub struct Said {
 ///
 /// # Errors
 /// It cannot be started, or did not end in time.
-pub async fn run<'a>(
+pub(crate) async fn run<'a>(
     program: &str,
     arguments: impl IntoIterator<Item = &'a OsStr>,
     input: &[u8],

@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_secs(60);
 
 /// The token of a file; clones share it.
 #[derive(Clone)]
-pub struct FileToken(Arc<Shared>);
+pub(crate) struct FileToken(Arc<Shared>);
 
 struct Shared {
     file: PathBuf,
@@ -31,13 +31,13 @@ struct State {
 
 impl FileToken {
     /// None: there is no such file, or no token in it.
-    pub fn read(file: PathBuf) -> Option<Self> {
+    pub(crate) fn read(file: PathBuf) -> Option<Self> {
         let header = header(&file)?;
         Some(Self(Arc::new(Shared { file, state: Mutex::new(State { header, read_at: Instant::now() }) })))
     }
 
     /// Puts the token on a request.
-    pub fn put_on(&self, mut request: Request<Body>) -> Request<Body> {
+    pub(crate) fn put_on(&self, mut request: Request<Body>) -> Request<Body> {
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.read_at.elapsed() >= LOOK {
             self.look(&mut state);

@@ -19,7 +19,7 @@
 //! | [`exit`] | exit codes and how an error is printed for a person |
 //!
 //! Of the workspace it imports the Sparkplug library alone. The clock is sparkplug-mqtt's, because it yields the `Now` of the state machines. There is no queue here: a service makes its bounded channel itself, beside the reason for the bound.
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod atomic_file;
 pub mod backoff;

@@ -9,7 +9,7 @@
 //! under AES-256-GCM with a nonce of zeros, because each session key is used once. Plain values and session keys are overwritten when they are dropped, and no error shows them.
 //!
 //! Session keys are arguments. The padding of RSA-OAEP takes its randomness inside the cryptography library; no value can be sealed without it.
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 mod certificate;
 mod manifest;

@@ -9,7 +9,9 @@ use rumqttc::{
 };
 use sparkplug::session::{Publish, QoS};
 
-use super::{Batch, Fault, HANDED_MAX, IN_FLIGHT_MAX, Signal, Signals, VersionDoubt, broker_address, reason};
+use super::{
+    Batch, Fault, HANDED_MAX, IN_FLIGHT_MAX, Signal, Signals, VersionDoubt, broker_address, last_batch, reason,
+};
 use crate::config::MqttConfig;
 use crate::server_address::ServerAddress;
 
@@ -56,10 +58,8 @@ pub(super) fn open(
                 Some((batch, Some((event_loop, server))))
             }
             Err(error) => {
-                // What was read together with the end of the connection.
-                let last = event_loop.state.events.iter_mut().filter_map(|event| signal(event, max).map(Ok));
-                let end = iter::once(Err(fault(&server, &error, max)));
-                Some((last.chain(end).collect(), None))
+                let last = event_loop.state.events.iter_mut().filter_map(|event| signal(event, max));
+                Some((last_batch(last, fault(&server, &error, max)), None))
             }
         }
     });

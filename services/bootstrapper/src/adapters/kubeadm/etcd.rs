@@ -34,7 +34,7 @@ use crate::platform::{Outcome, PlatformError};
 /// Where etcd keeps what it has.
 const DATA: &str = "/var/lib/etcd/member";
 /// Port on which members of etcd answer clients, as kubeadm sets it up.
-pub const CLIENT_PORT: u16 = 2379;
+pub(super) const CLIENT_PORT: u16 = 2379;
 /// Port on which they reach each other.
 const PEER_PORT: u16 = 2380;
 /// Largest certificate or key of an authority.
@@ -65,7 +65,7 @@ struct Members {
 
 /// The etcd of the cluster that a host joins.
 #[derive(Debug)]
-pub struct Etcd<'a> {
+pub(super) struct Etcd<'a> {
     /// Root directory of the host.
     pub root: &'a Path,
     /// Name of its node.
@@ -84,7 +84,7 @@ impl Etcd<'_> {
     ///
     /// # Errors
     /// etcd does not remove a member, which it refuses where the others have no quorum.
-    pub async fn remove_own(&self) -> Outcome<Vec<String>> {
+    pub(super) async fn remove_own(&self) -> Outcome<Vec<String>> {
         let authority = ["ca.crt", "ca.key"].map(|name| below(self.root, Path::new(PKI)).join("etcd").join(name));
         if below(self.root, Path::new(DATA)).exists() || authority.iter().any(|path| !path.exists()) {
             return Ok(Vec::new());

@@ -19,7 +19,7 @@ const PLUGIN_DIRECTORY: &str = "/opt/cni/bin";
 
 /// What is applied once the API answers.
 #[derive(Debug)]
-pub struct PodNetwork {
+pub(super) struct PodNetwork {
     /// Addresses of pods; empty: kubeadm's default, none.
     pub subnet: String,
     /// Manifests that are applied as they are.
@@ -33,7 +33,7 @@ impl PodNetwork {
     ///
     /// # Errors
     /// A file or a plugin is not on this host, or the package's network cannot have these addresses.
-    pub fn of(parameters: &InitParameters, root: &Path) -> Outcome<Self> {
+    pub(super) fn of(parameters: &InitParameters, root: &Path) -> Outcome<Self> {
         let subnet = parameters.pod_subnet.clone();
         let files = match &parameters.manifests {
             Manifests::Package => return Self::of_package(subnet, root),

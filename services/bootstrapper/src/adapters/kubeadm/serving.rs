@@ -21,7 +21,7 @@ const AUTHORITY_BYTES_MAX: u64 = 64 * 1024;
 ///
 /// # Errors
 /// The authority cannot be read, or does not sign.
-pub fn issue(root: &Path, files: &Files, node_name: &str, addresses: &[IpAddr]) -> Outcome<()> {
+pub(super) fn issue(root: &Path, files: &Files, node_name: &str, addresses: &[IpAddr]) -> Outcome<()> {
     let failed = |error: &dyn std::fmt::Display| {
         PlatformError::new("the serving certificate of the kubelet cannot be issued", error)
     };

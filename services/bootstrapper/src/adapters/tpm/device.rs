@@ -20,7 +20,7 @@ const COORDINATE_BYTES: usize = 32;
 
 /// What an IAK says.
 #[derive(Debug)]
-pub struct IakStatement {
+pub(super) struct IakStatement {
     /// The IAK as `TPM2B_PUBLIC`, then `TPM2B_ATTEST` and `TPMT_SIGNATURE` about the attestation key.
     pub statement: Vec<u8>,
     /// Certificates of makers, that of the IAK first; none if the TPM holds none.
@@ -31,7 +31,7 @@ pub struct IakStatement {
 ///
 /// # Errors
 /// The TPM does not let it be used.
-pub fn statement(
+pub(super) fn statement(
     context: &mut Context,
     session: AuthSession,
     attestation: KeyHandle,

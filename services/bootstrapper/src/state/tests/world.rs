@@ -22,15 +22,15 @@ use crate::record::{NodeRecord, Progress};
 use crate::renewal::ValidityPeriod;
 use crate::state::{Settings, State};
 
-pub const DISK: Uuid = Uuid::from_u128(0xD15C);
-pub const GENERATION: [u8; 16] = [0x6E; 16];
-pub const START_MS: u64 = 1_800_000_000_000;
+pub(super) const DISK: Uuid = Uuid::from_u128(0xD15C);
+pub(super) const GENERATION: [u8; 16] = [0x6E; 16];
+pub(super) const START_MS: u64 = 1_800_000_000_000;
 /// More turns than any run takes.
 const TURNS_MAX: usize = 10_000;
 
 /// What goes wrong, at the task of this name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
+pub(super) enum Trouble {
     /// It fails so often.
     Fails(&'static str, usize),
     /// It never ends.
@@ -41,13 +41,13 @@ pub enum Trouble {
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Run {
+pub(super) enum Run {
     Ended(Ending),
     Killed,
 }
 
 /// What a host keeps over the end of a process; some of it not over the end of a boot.
-pub struct Host {
+pub(super) struct Host {
     tpm: SimulatedTpm,
     pub locked: bool,
     pub mark: Option<Mark>,
@@ -65,7 +65,7 @@ pub struct Host {
     pub reboots: usize,
 }
 
-pub struct World {
+pub(super) struct World {
     state: Option<State>,
     queue: VecDeque<Event>,
     now: Duration,
@@ -91,7 +91,7 @@ pub struct World {
     node: Option<HostNode>,
 }
 
-pub fn name_of(task: &Task) -> &'static str {
+pub(super) fn name_of(task: &Task) -> &'static str {
     match task {
         Task::Inspect => "inspect",
         Task::Prepare(_) => "prepare",
@@ -142,7 +142,7 @@ fn settings() -> Settings {
 
 impl World {
     /// A host that is to do this: new for a join or an init, a member after a reboot for the others.
-    pub fn new(kind: Kind) -> Self {
+    pub(super) fn new(kind: Kind) -> Self {
         let issuer = |new: fn(Variant, Box<dyn join_protocol::attestation::Verifier + Send>) -> TestIssuer| {
             let mut issuer = new(Variant::Simulated, Box::<SimulatedVerifier>::default());
             let component = join_protocol::message::grant::Component {
@@ -202,21 +202,21 @@ impl World {
         }
     }
 
-    pub fn state(&self) -> &State {
+    pub(super) fn state(&self) -> &State {
         self.state.as_ref().unwrap()
     }
 
     /// The kind that a dashboard sees.
-    pub fn kind(&self) -> &str {
+    pub(super) fn kind(&self) -> &str {
         self.node.as_ref().map_or("", |node| &node.kind)
     }
 
     /// What a dashboard sees.
-    pub const fn dashboard(&self) -> Option<&HostNode> {
+    pub(super) const fn dashboard(&self) -> Option<&HostNode> {
         self.node.as_ref()
     }
 
-    pub fn kinds_received(&self) -> Vec<Kind> {
+    pub(super) fn kinds_received(&self) -> Vec<Kind> {
         let mut kinds = self.hellos.clone();
         kinds.sort_unstable();
         kinds.dedup();
@@ -224,19 +224,19 @@ impl World {
     }
 
     /// A boot ends.
-    pub fn power_off(&mut self) {
+    pub(super) fn power_off(&mut self) {
         self.host.tpm.reboot();
         (self.host.locked, self.host.open) = (false, false);
     }
 
     /// Starts the process and runs it to its end.
-    pub fn run(&mut self) -> Run {
+    pub(super) fn run(&mut self) -> Run {
         self.start();
         self.go(None).unwrap_or_else(|| panic!("it does not end: {:?}", self.tasks))
     }
 
     /// Starts processes, and reboots where it is asked for, until the host is a member.
-    pub fn run_to_the_end(&mut self, what: &str) {
+    pub(super) fn run_to_the_end(&mut self, what: &str) {
         for _ in 0..5 {
             match self.run() {
                 Run::Ended(Ending::Member) => return,
@@ -248,7 +248,7 @@ impl World {
     }
 
     /// Starts the process unless it runs, and lets it run for so long.
-    pub fn run_for(&mut self, ms: u64) {
+    pub(super) fn run_for(&mut self, ms: u64) {
         if self.state.is_none() {
             self.start();
         }
@@ -258,26 +258,26 @@ impl World {
     }
 
     /// Lets the process run to its end.
-    pub fn go_on(&mut self) -> Run {
+    pub(super) fn go_on(&mut self) -> Run {
         self.go(None).unwrap()
     }
 
-    pub fn stop(&mut self) -> Run {
+    pub(super) fn stop(&mut self) -> Run {
         self.queue.push_back(Event::Stop);
         self.go(None).unwrap()
     }
 
-    pub fn command_administrator(&mut self, wanted: bool) {
+    pub(super) fn command_administrator(&mut self, wanted: bool) {
         self.command(Metric::new(names::ADMINISTRATOR, wanted));
     }
 
-    pub fn command(&mut self, metric: Metric) {
+    pub(super) fn command(&mut self, metric: Metric) {
         let metrics = vec![metric];
         self.queue.push_back(Event::Node(NodeEvent::Command { device: None, metrics, timestamp: None }));
         assert_eq!(self.go(Some(self.now)), None);
     }
 
-    pub fn start(&mut self) {
+    pub(super) fn start(&mut self) {
         self.queue.clear();
         self.node = None;
         self.state = Some(State::new(settings()));

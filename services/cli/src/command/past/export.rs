@@ -20,7 +20,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// With [`exit::CONFIG`]: the file is there already, or cannot be written. With [`exit::UNAVAILABLE`]: there is no console, or it has broken off.
-pub async fn write(api: &ConsoleApi, (since, until): (u64, u64), path: &Path) -> anyhow::Result<u64> {
+pub(super) async fn write(api: &ConsoleApi, (since, until): (u64, u64), path: &Path) -> anyhow::Result<u64> {
     let named = || format!("--export {}", path.display());
     let config = |error: anyhow::Error| exit::with_code(exit::CONFIG, error);
     // Before the console is asked: it would send all of it for nothing.

@@ -50,7 +50,7 @@ struct Key {
 ///
 /// # Errors
 /// As documented for the exit codes.
-pub async fn put(arguments: PutArguments) -> anyhow::Result<()> {
+pub(super) async fn put(arguments: PutArguments) -> anyhow::Result<()> {
     let PutArguments { place, key, file, fingerprint: pinned, scope, secret_type, dry_run, api: options } = arguments;
     check_names(&place.namespace, &place.name).and_then(|()| check_key(&key)).map_err(|error| usage(error.into()))?;
     if file == Path::new("-") && std::io::stdin().is_terminal() {
@@ -111,7 +111,7 @@ fn dry(dry_run: bool, before: &str) -> String {
 ///
 /// # Errors
 /// As documented for the exit codes.
-pub async fn list(cluster: &str, options: &ApiOptions) -> anyhow::Result<()> {
+pub(super) async fn list(cluster: &str, options: &ApiOptions) -> anyhow::Result<()> {
     let api = Api::open(options)?;
     let cluster = api.cluster(cluster).await?;
     let value: Value = api.get(&format!("/v1/cluster/{}/secrets", cluster.uuid)).await?;
@@ -139,7 +139,7 @@ fn lines(secrets: &Secrets, cluster: &str) -> Vec<String> {
 ///
 /// # Errors
 /// As documented for the exit codes; keys before the one that it is about are deleted.
-pub async fn delete(place: &Place, keys: &[String], dry_run: bool, options: &ApiOptions) -> anyhow::Result<()> {
+pub(super) async fn delete(place: &Place, keys: &[String], dry_run: bool, options: &ApiOptions) -> anyhow::Result<()> {
     let Place { cluster, name, namespace } = place;
     check_names(namespace, name)
         .and_then(|()| keys.iter().try_for_each(|key| check_key(key)))

@@ -28,7 +28,7 @@ const RECORDS: usize = 100;
 /// A token that is asked for.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewToken {
+pub(super) struct NewToken {
     /// Its name: 1 to 64 letters, digits, `.`, `_` and `-`, beginning with a letter or digit.
     name: String,
     /// `viewer`, `operator` or `administrator`.

@@ -21,7 +21,7 @@ const TOKENS_MAX: usize = 32;
 
 /// A command that is waited for.
 #[derive(Debug)]
-pub struct BootstrapCommand {
+pub(super) struct BootstrapCommand {
     /// The question.
     id: u64,
     /// For which cluster.
@@ -38,7 +38,7 @@ pub struct BootstrapCommand {
 
 impl BootstrapCommand {
     /// A command that is not asked of ConfigDB yet.
-    pub fn new(id: u64, cluster: Uuid, hash: String, lifetime: Duration, who: Who) -> Self {
+    pub(super) fn new(id: u64, cluster: Uuid, hash: String, lifetime: Duration, who: Who) -> Self {
         Self { id, cluster, hash, lifetime, who, written: None }
     }
 

@@ -21,7 +21,7 @@ use crate::requests::Requests;
 
 /// What is to become of a token.
 #[derive(Debug)]
-pub enum TokenChange {
+pub(super) enum TokenChange {
     /// Made.
     Create {
         /// Of its text.
@@ -37,7 +37,7 @@ pub enum TokenChange {
 
 /// A change that is waited for.
 #[derive(Debug)]
-pub struct WantedToken {
+pub(super) struct WantedToken {
     /// The question.
     id: u64,
     /// The token's object.
@@ -53,7 +53,7 @@ pub struct WantedToken {
 }
 
 /// Every token, as ConfigDB has it.
-pub fn all(fleet: &FleetView) -> Vec<ApiToken> {
+pub(super) fn all(fleet: &FleetView) -> Vec<ApiToken> {
     let entries = fleet.config().entries(ApiToken::slug());
     let mut tokens: Vec<ApiToken> = entries.filter_map(|(_, entry)| entry.parse().ok()).collect();
     tokens.sort_by(|a, b| a.name.cmp(&b.name));

@@ -12,7 +12,7 @@ const AGENT: Uuid = known::class::EDGE_AGENT;
 
 /// A Keys node that takes answers over at once, as krb-keys does.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Keys {
+pub(super) struct Keys {
     node: KeysNode,
     name: String,
     accounts: BTreeMap<String, AccountDevice>,
@@ -26,7 +26,7 @@ impl Keys {
         Self { node, name: name.to_owned(), accounts: BTreeMap::new(), deaf: false, commands: 0 }
     }
 
-    pub fn address(&self) -> EdgeNodeDescriptor {
+    pub(super) fn address(&self) -> EdgeNodeDescriptor {
         keys_node(GroupId::new(format!("ACME-{}", self.name)).unwrap())
     }
 
@@ -34,7 +34,7 @@ impl Keys {
         Some(self.accounts.len() as u32)
     }
 
-    pub fn birth(&self) -> Vec<HostEvent> {
+    pub(super) fn birth(&self) -> Vec<HostEvent> {
         let metrics = KeysNode { accounts: self.total(), ..self.node.clone() }.to_metrics().into();
         let mut events =
             vec![HostEvent::NodeBirth { node: self.address(), bd_seq: BdSeq::ZERO, timestamp: 0, uuid: None, metrics }];
@@ -64,7 +64,7 @@ impl Keys {
         vec![HostEvent::DeviceDeath { node: self.address(), device, timestamp: 0 }, self.counted()]
     }
 
-    pub fn command(&mut self, device: &DeviceId, metrics: &[Metric]) -> Vec<HostEvent> {
+    pub(super) fn command(&mut self, device: &DeviceId, metrics: &[Metric]) -> Vec<HostEvent> {
         self.commands += 1;
         let answer = Answer::from_metrics(metrics).unwrap().unwrap();
         let account = self.accounts.get_mut(&*resource_of(device).unwrap());

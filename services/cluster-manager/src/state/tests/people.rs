@@ -16,7 +16,7 @@ const FROM: &str = "192.0.2.7";
 const LONG: &str = "2099-01-01T00:00:00Z";
 
 impl Disk {
-    pub fn carry_out_secret(&mut self, work: SecretWork) -> SecretResult {
+    pub(super) fn carry_out_secret(&mut self, work: SecretWork) -> SecretResult {
         let SecretWork { id, cluster, action } = work;
         let outcome = match action {
             _ if self.broken => Err(SecretFault::Repository("disk full".to_owned())),

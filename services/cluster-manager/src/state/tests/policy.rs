@@ -9,7 +9,7 @@ use super::*;
 
 /// A Join node that takes a policy over at once, as the join service does.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Join {
+pub(super) struct Join {
     node: JoinNode,
     invalid: Option<&'static str>,
     deaf: bool,
@@ -23,16 +23,16 @@ impl Join {
         Self { node, invalid: None, deaf: false, received: Vec::new() }
     }
 
-    pub fn address(&self) -> EdgeNodeDescriptor {
+    pub(super) fn address(&self) -> EdgeNodeDescriptor {
         join_node(GroupId::new(format!("ACME-{}", self.node.cluster_name)).unwrap())
     }
 
-    pub fn birth(&self) -> Vec<HostEvent> {
+    pub(super) fn birth(&self) -> Vec<HostEvent> {
         let metrics = self.node.to_metrics().into();
         vec![HostEvent::NodeBirth { node: self.address(), bd_seq: BdSeq::ZERO, timestamp: 0, uuid: None, metrics }]
     }
 
-    pub fn command(&mut self, metrics: &[Metric]) -> Vec<HostEvent> {
+    pub(super) fn command(&mut self, metrics: &[Metric]) -> Vec<HostEvent> {
         let desired = DesiredPolicy::from_metrics(metrics).unwrap().unwrap();
         self.received.push(desired.version);
         if self.deaf || desired.version <= self.node.policy_version {

@@ -9,7 +9,7 @@ const SECOND: Uuid = Uuid::from_u128(0x52);
 
 /// What is open, and what pulls bring.
 #[derive(Debug, Default)]
-pub struct SharedDisk {
+pub(super) struct SharedDisk {
     pub open: BTreeMap<Uuid, String>,
     pub devices: BTreeMap<Uuid, Vec<Metric>>,
     /// The commit of every remote; None: it is away.
@@ -20,11 +20,11 @@ pub struct SharedDisk {
 }
 
 impl SharedDisk {
-    pub fn left(&self) -> Vec<(Uuid, Uuid)> {
+    pub(super) fn left(&self) -> Vec<(Uuid, Uuid)> {
         self.open.keys().map(|uuid| (*uuid, STORE)).collect()
     }
 
-    pub fn carry_out(&mut self, work: SharedWork, now: Now) -> Option<SharedResult> {
+    pub(super) fn carry_out(&mut self, work: SharedWork, now: Now) -> Option<SharedResult> {
         let SharedWork { repository, action } = work;
         let mut branch = None;
         let outcome = match action {

@@ -27,7 +27,7 @@ use crate::config::Role;
 use crate::question::{Credential, Question, Refusal, Reply, SessionHash};
 
 /// Longest body: an entry of ConfigDB, and some more.
-pub const BODY_BYTES_MAX: usize = 512 * 1024;
+pub(super) const BODY_BYTES_MAX: usize = 512 * 1024;
 
 /// Longest `Idempotency-Key`.
 const KEY_BYTES_MAX: usize = 128;
@@ -40,7 +40,7 @@ const LOOPBACK_COOKIE: &str = "sparkfleet-session";
 
 /// Who asks: what they show, and how.
 #[derive(Debug, Clone)]
-pub struct RequestContext {
+pub(super) struct RequestContext {
     pub(super) from: String,
     credential: Credential,
     /// Not encrypted, and not from this machine: no secret is accepted.
@@ -101,7 +101,7 @@ fn cookie(with_tls: bool, id: &str, age_s: u64) -> String {
 ///
 /// # Errors
 /// The answer.
-pub fn check_origin(headers: &HeaderMap) -> Result<(), Box<Response>> {
+pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Box<Response>> {
     let field = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let refuse = |field: &str, rule: &str| Err(Box::new(refused(StatusCode::FORBIDDEN, field, rule)));
     if field("x-sparkfleet") != Some("1") {
@@ -120,7 +120,7 @@ pub fn check_origin(headers: &HeaderMap) -> Result<(), Box<Response>> {
 }
 
 /// Whether a caller may read here.
-pub async fn may_read(site: &Site, caller: RequestContext) -> Result<(), Response> {
+pub(super) async fn may_read(site: &Site, caller: RequestContext) -> Result<(), Response> {
     if !site.private {
         return Ok(());
     }
@@ -132,7 +132,7 @@ pub async fn may_read(site: &Site, caller: RequestContext) -> Result<(), Respons
 }
 
 /// What is answered to a caller who is not a user: their token does not count, or they have shown nothing to a console that shows nothing to others.
-pub fn not_known(caller: &RequestContext) -> Refusal {
+pub(super) fn not_known(caller: &RequestContext) -> Refusal {
     let reason = if caller.shows_token() {
         "the token is unknown or revoked, or has expired"
     } else {
@@ -142,12 +142,12 @@ pub fn not_known(caller: &RequestContext) -> Refusal {
 }
 
 /// The answer of the state to a question of this caller.
-pub async fn ask(site: &Site, caller: &RequestContext, question: Question) -> Result<Reply, Refusal> {
+pub(super) async fn ask(site: &Site, caller: &RequestContext, question: Question) -> Result<Reply, Refusal> {
     site.hub.ask(caller.from.clone(), caller.credential, question).await
 }
 
 /// `GET /api/v1/session`
-pub async fn session(State(site): State<Site>, caller: RequestContext) -> Response {
+pub(super) async fn session(State(site): State<Site>, caller: RequestContext) -> Response {
     let known = match ask(&site, &caller, Question::Who).await {
         Ok(Reply::Who(known)) => known,
         // A program that shows a token learns why it is not judged; the page begins without a user.
@@ -177,7 +177,12 @@ struct SignIn {
 }
 
 /// `POST /api/v1/session`
-pub async fn sign_in(State(site): State<Site>, caller: RequestContext, headers: HeaderMap, body: Bytes) -> Response {
+pub(super) async fn sign_in(
+    State(site): State<Site>,
+    caller: RequestContext,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
     if let Err(response) = check_write(&site, &caller, &headers) {
         return *response;
     }
@@ -202,7 +207,7 @@ pub async fn sign_in(State(site): State<Site>, caller: RequestContext, headers: 
 }
 
 /// `DELETE /api/v1/session`
-pub async fn sign_out(State(site): State<Site>, caller: RequestContext, headers: HeaderMap) -> Response {
+pub(super) async fn sign_out(State(site): State<Site>, caller: RequestContext, headers: HeaderMap) -> Response {
     if let Err(response) = check_origin(&headers) {
         return *response;
     }
@@ -213,7 +218,7 @@ pub async fn sign_out(State(site): State<Site>, caller: RequestContext, headers:
 }
 
 /// `POST /api/v1/actions/{name}`
-pub async fn act(
+pub(super) async fn act(
     State(site): State<Site>,
     Path(name): Path<String>,
     caller: RequestContext,
@@ -302,12 +307,12 @@ pub(super) fn no_randomness() -> Response {
 }
 
 /// The state answered something that was not asked; the caller gets no more than that.
-pub fn unexpected() -> Response {
+pub(super) fn unexpected() -> Response {
     refused(StatusCode::INTERNAL_SERVER_ERROR, "console", "the answer is not to the question")
 }
 
 /// A refusal as it is answered.
-pub fn answer_refusal(refusal: &Refusal) -> Response {
+pub(super) fn answer_refusal(refusal: &Refusal) -> Response {
     let (status, field) = match refusal {
         Refusal::Unauthenticated(_) => (StatusCode::UNAUTHORIZED, "Authorization"),
         Refusal::Forbidden(_) | Refusal::ReadOnly(_) => (StatusCode::FORBIDDEN, "action"),

@@ -26,7 +26,7 @@ use crate::record::StoredEvent;
 use crate::sight::Sight;
 
 /// Exports at the same time: each keeps the disk busy.
-pub const EXPORTS_MAX: usize = 2;
+pub(super) const EXPORTS_MAX: usize = 2;
 
 /// Seconds after which a client that found no room should come again.
 const RETRY_S: &str = "10";
@@ -40,7 +40,7 @@ const PARTS: usize = 4;
 type Parts = mpsc::Sender<Result<Bytes, io::Error>>;
 
 /// `GET /api/v1/export`
-pub async fn export(State(site): State<Site>, caller: RequestContext, query: RawQuery) -> Response {
+pub(super) async fn export(State(site): State<Site>, caller: RequestContext, query: RawQuery) -> Response {
     let (since, until) = match span(&query, site.clock.now().wall) {
         Ok(span) => span,
         Err((field, rule)) => return refused(StatusCode::BAD_REQUEST, field, rule),

@@ -22,7 +22,7 @@ const FIELDS: [(HeaderName, &str); 6] = [
 ];
 
 /// Checks the host of a request; adds the fields to its answer.
-pub async fn check(State(site): State<Site>, request: Request, next: Next) -> Response {
+pub(super) async fn check(State(site): State<Site>, request: Request, next: Next) -> Response {
     let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
     let mut response = if host.is_some_and(|host| host_names::is_ours(host, &site.allowed_hosts)) {
         pass(&site, request, next).await

@@ -27,7 +27,7 @@ const EVENTS_MAX: u32 = 1_000;
 const FINAL_S: u32 = 24 * 3_600;
 
 /// `GET /api/v1/events`
-pub async fn events(State(site): State<Site>, caller: RequestContext, query: RawQuery) -> Response {
+pub(super) async fn events(State(site): State<Site>, caller: RequestContext, query: RawQuery) -> Response {
     let sight = match reading::sight(&site, &caller).await {
         Ok(sight) => sight,
         Err(response) => return response,
@@ -65,7 +65,13 @@ pub async fn events(State(site): State<Site>, caller: RequestContext, query: Raw
 }
 
 /// `GET /api/v1/TABLE?at=`
-pub async fn at(site: &Site, table: &TableName, at: &str, sight: Option<Sight>, headers: &HeaderMap) -> Response {
+pub(super) async fn at(
+    site: &Site,
+    table: &TableName,
+    at: &str,
+    sight: Option<Sight>,
+    headers: &HeaderMap,
+) -> Response {
     let Some(view) = table.view() else {
         return refused(StatusCode::BAD_REQUEST, "at", fleet_view::history::NotRecorded);
     };

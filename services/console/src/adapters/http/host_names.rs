@@ -1,13 +1,13 @@
 //! The names in `Host` fields: this console's, and this machine's.
 
 /// Whether a `Host` field names this console.
-pub fn is_ours(host: &str, allowed: &[String]) -> bool {
+pub(super) fn is_ours(host: &str, allowed: &[String]) -> bool {
     let name = name_of(host);
     is_loopback_name(&name) || allowed.contains(&name)
 }
 
 /// Whether a `Host` field names this machine.
-pub fn is_loopback(host: &str) -> bool {
+pub(super) fn is_loopback(host: &str) -> bool {
     is_loopback_name(&name_of(host))
 }
 

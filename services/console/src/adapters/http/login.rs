@@ -37,7 +37,7 @@ const CALLBACK: &str = "/api/v1/session/oidc/callback";
 
 /// See the module.
 #[derive(Debug)]
-pub struct Logins {
+pub(super) struct Logins {
     login: Login,
     rules: ClaimRules,
     started: Instant,
@@ -84,7 +84,7 @@ impl Logins {
     ///
     /// # Errors
     /// With [`exit::CONFIG`], naming the key.
-    pub fn new(config: &OidcConfig) -> anyhow::Result<Option<Self>> {
+    pub(super) fn new(config: &OidcConfig) -> anyhow::Result<Option<Self>> {
         let Some(issuer) = &config.issuer else { return Ok(None) };
         let fault = |key: &str, error: String| exit::with_code(exit::CONFIG, anyhow::anyhow!("{key}: {error}"));
         let provider = Provider::new(issuer, &config.client_id, config.ca_file.as_deref(), Limits::default());
@@ -137,7 +137,7 @@ fn shown(headers: &HeaderMap, with_tls: bool) -> Option<SessionHash> {
 }
 
 /// `GET /api/v1/session/oidc`
-pub async fn begin(State(site): State<Site>, caller: RequestContext, headers: HeaderMap) -> Response {
+pub(super) async fn begin(State(site): State<Site>, caller: RequestContext, headers: HeaderMap) -> Response {
     let Some(logins) = site.logins.as_ref().filter(|_| !caller.is_open) else {
         return Failure::Provider.response();
     };
@@ -167,7 +167,12 @@ pub async fn begin(State(site): State<Site>, caller: RequestContext, headers: He
 }
 
 /// `GET /api/v1/session/oidc/callback`
-pub async fn end(State(site): State<Site>, caller: RequestContext, query: RawQuery, headers: HeaderMap) -> Response {
+pub(super) async fn end(
+    State(site): State<Site>,
+    caller: RequestContext,
+    query: RawQuery,
+    headers: HeaderMap,
+) -> Response {
     let mut response = match came_back(&site, &caller, &query, &headers).await {
         Ok(id) => {
             let mut response = Redirect::to("/").into_response();

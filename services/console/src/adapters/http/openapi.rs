@@ -4,7 +4,7 @@ use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
 
 /// `GET /api/v1/openapi.json`
-pub async fn get() -> Response {
+pub(super) async fn get() -> Response {
     axum::Json(description()).into_response()
 }
 

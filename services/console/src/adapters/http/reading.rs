@@ -26,7 +26,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// The answer: who they are is not known now, or reads are for who has signed in, and they have not.
-pub async fn sight(site: &Site, caller: &RequestContext) -> Result<Option<Sight>, Response> {
+pub(super) async fn sight(site: &Site, caller: &RequestContext) -> Result<Option<Sight>, Response> {
     let known = principal(site, caller).await.map_err(|refusal| acting::answer_refusal(&refusal))?;
     Ok(known.and_then(|known| Sight::of(&known, &site.organisation, site.marks)))
 }
@@ -51,7 +51,7 @@ async fn principal(site: &Site, caller: &RequestContext) -> Result<Option<Princi
 ///
 /// # Errors
 /// [`Stopping`]
-pub async fn table(site: &Site, sight: &Sight, name: &TableName) -> Result<Table, Stopping> {
+pub(super) async fn table(site: &Site, sight: &Sight, name: &TableName) -> Result<Table, Stopping> {
     let mut known = BTreeMap::<TableName, Arc<Table>>::new();
     for name in Sight::needs(name).iter().chain([name]) {
         known.insert(name.clone(), Arc::clone(&site.hub.read(name.clone()).await?.rows));
@@ -60,7 +60,7 @@ pub async fn table(site: &Site, sight: &Sight, name: &TableName) -> Result<Table
 }
 
 /// An entity tag that depends on the rows alone: a revision would show that something changed that the caller does not see.
-pub fn tag(name: &str, rows: &[&Value]) -> String {
+pub(super) fn tag(name: &str, rows: &[&Value]) -> String {
     let mut hash = Sha256::new();
     for row in rows {
         hash.update(row.to_string());
@@ -71,11 +71,11 @@ pub fn tag(name: &str, rows: &[&Value]) -> String {
 
 /// Ends a stream when the one who follows it may no longer see what they see: their session or token has ended, or is for other clusters. Dropped with the stream.
 #[derive(Debug)]
-pub struct Guard(JoinHandle<()>);
+pub(super) struct Guard(JoinHandle<()>);
 
 impl Guard {
     /// Looks again from time to time; `end` is triggered.
-    pub fn start(site: Site, caller: RequestContext, end: Shutdown) -> Self {
+    pub(super) fn start(site: Site, caller: RequestContext, end: Shutdown) -> Self {
         Self(tokio::spawn(async move {
             let Ok(first) = principal(&site, &caller).await else { return end.trigger() };
             // Who has shown nothing has nothing that could end.
@@ -99,6 +99,6 @@ impl Drop for Guard {
 }
 
 /// There is no such thing for this caller: the answer is the same whether there is for others.
-pub fn unseen() -> Response {
+pub(super) fn unseen() -> Response {
     refused(axum::http::StatusCode::FORBIDDEN, "cluster", access::Denied::Cluster)
 }

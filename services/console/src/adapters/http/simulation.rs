@@ -13,7 +13,7 @@ use super::{Site, acting, answer, reading, refused};
 use crate::question::{Question, Reply};
 
 /// `POST /api/v1/policies/{cluster}/simulation`
-pub async fn simulate(
+pub(super) async fn simulate(
     State(site): State<Site>,
     Path(cluster): Path<String>,
     caller: RequestContext,

@@ -20,17 +20,17 @@ use crate::record::{IndexRecord, StoredRecord};
 use crate::state::prune::PruneLimits;
 use crate::state::{Settings, State};
 
-pub const SECOND: Duration = Duration::from_secs(1);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
 
-pub fn config_map() -> Kind {
+pub(super) fn config_map() -> Kind {
     "v1/ConfigMap".parse().unwrap()
 }
 
-pub fn release() -> Kind {
+pub(super) fn release() -> Kind {
     "helm.toolkit.fluxcd.io/v2/HelmRelease".parse().unwrap()
 }
 
-pub fn settings() -> Settings {
+pub(super) fn settings() -> Settings {
     Settings {
         cluster_uuid: Uuid::from_u128(0xC),
         cluster_name: "Cell".to_owned(),
@@ -48,19 +48,19 @@ pub fn settings() -> Settings {
     }
 }
 
-pub fn uuid(n: u128) -> Uuid {
+pub(super) fn uuid(n: u128) -> Uuid {
     Uuid::from_u128(n)
 }
 
 /// Manifests of ConfigMaps with these names; `content` makes the digest. [`manifests_command`] gives them the name of their deployment.
-pub fn manifests(version: u64, content: u64, names: &[&str]) -> DesiredManifests {
+pub(super) fn manifests(version: u64, content: u64, names: &[&str]) -> DesiredManifests {
     let objects = names.iter().map(|name| {
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"content": content.to_string()}})
     });
     DesiredManifests::new(version, "Cell 1", objects.collect())
 }
 
-pub fn index(version: u64, deployments: &[(u128, &DesiredManifests)]) -> DesiredIndex {
+pub(super) fn index(version: u64, deployments: &[(u128, &DesiredManifests)]) -> DesiredIndex {
     let entries = deployments.iter().map(|(n, manifests)| (uuid(*n), manifests.entry()));
     DesiredIndex {
         version,
@@ -73,34 +73,34 @@ pub fn index(version: u64, deployments: &[(u128, &DesiredManifests)]) -> Desired
     }
 }
 
-pub fn sync() -> EdgeNodeDescriptor {
+pub(super) fn sync() -> EdgeNodeDescriptor {
     EdgeNodeDescriptor::parse("ACME-Cell", "Sync").unwrap()
 }
 
-pub fn command(request: HostRequest) -> Event {
+pub(super) fn command(request: HostRequest) -> Event {
     let HostRequest::Command { device, metrics, .. } = request else { panic!("a command") };
     Event::Node(NodeEvent::Command { device, metrics, timestamp: None })
 }
 
-pub fn index_command(index: &DesiredIndex) -> Event {
+pub(super) fn index_command(index: &DesiredIndex) -> Event {
     command(index.to_request(sync()))
 }
 
-pub fn manifests_command(n: u128, manifests: &DesiredManifests) -> Event {
+pub(super) fn manifests_command(n: u128, manifests: &DesiredManifests) -> Event {
     let mut named = manifests.clone();
     named.name = format!("Cell {n}");
     command(named.to_request(sync(), SyncDevice::deployment_id(uuid(n), &named.name), uuid(n)))
 }
 
-pub fn key(name: &str) -> ObjectKey {
+pub(super) fn key(name: &str) -> ObjectKey {
     ObjectKey { kind: config_map(), name: name.to_owned() }
 }
 
-pub fn error(class: ErrorClass, message: &str) -> KubernetesError {
+pub(super) fn error(class: ErrorClass, message: &str) -> KubernetesError {
     KubernetesError { class, message: message.to_owned() }
 }
 
-pub fn host(name: &str, ready: bool) -> ObservedNode {
+pub(super) fn host(name: &str, ready: bool) -> ObservedNode {
     ObservedNode {
         node: name.to_owned(),
         host: HostDevice { hostname: name.to_owned(), ready, ..HostDevice::default() },
@@ -116,7 +116,7 @@ struct Stored {
 
 /// A cluster: applies, deletes and watches like an API server, one step at a time.
 #[derive(Debug, Default)]
-pub struct Cluster {
+pub(super) struct Cluster {
     objects: BTreeMap<ObjectKey, Stored>,
     record: Option<(String, u64)>,
     version: u64,
@@ -139,29 +139,29 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    pub fn observed(&self, key: &ObjectKey) -> Option<ObservedObject> {
+    pub(super) fn observed(&self, key: &ObjectKey) -> Option<ObservedObject> {
         let stored = self.objects.get(key)?;
         ObservedObject::read(&key.kind, &serde_json::from_value(stored.body.clone()).unwrap())
     }
 
-    pub fn keys(&self) -> Vec<String> {
+    pub(super) fn keys(&self) -> Vec<String> {
         self.objects.keys().map(|key| key.name.clone()).collect()
     }
 
-    pub fn record(&self) -> Option<IndexRecord> {
+    pub(super) fn record(&self) -> Option<IndexRecord> {
         self.record.as_ref().map(|(text, _)| IndexRecord::from_text(text).unwrap())
     }
 
-    pub fn owner(&self, key: &ObjectKey) -> Option<Uuid> {
+    pub(super) fn owner(&self, key: &ObjectKey) -> Option<Uuid> {
         self.observed(key).and_then(|object| object.deployment)
     }
 
-    pub fn digest(&self, key: &ObjectKey) -> Option<Digest> {
+    pub(super) fn digest(&self, key: &ObjectKey) -> Option<Digest> {
         self.observed(key).and_then(|object| object.digest)
     }
 
     /// Someone makes an object of their own.
-    pub fn make_foreign(&mut self, name: &str) {
+    pub(super) fn make_foreign(&mut self, name: &str) {
         let body = json!({"metadata": {"name": name, "uid": format!("foreign-{name}"), "resourceVersion": "1"}});
         self.objects.insert(key(name), Stored { body, has_finalizer: false });
     }
@@ -202,7 +202,7 @@ impl Cluster {
     }
 
     /// Someone changes what is desired of an object.
-    pub fn edit(&mut self, key: &ObjectKey) {
+    pub(super) fn edit(&mut self, key: &ObjectKey) {
         let version = self.next();
         let stored = self.objects.get_mut(key).unwrap();
         let generation = stored.body["metadata"]["generation"].as_i64().unwrap();
@@ -214,7 +214,7 @@ impl Cluster {
     }
 
     /// Deletes, or marks what has a finalizer.
-    pub fn delete(&mut self, key: &ObjectKey) -> Option<Deletion> {
+    pub(super) fn delete(&mut self, key: &ObjectKey) -> Option<Deletion> {
         let observed = self.observed(key)?;
         let version = self.next();
         let stored = self.objects.get_mut(key)?;
@@ -232,7 +232,7 @@ impl Cluster {
     }
 
     /// Flux takes its finalizers away.
-    pub fn finish_deletions(&mut self) {
+    pub(super) fn finish_deletions(&mut self) {
         let going: Vec<_> = self
             .objects
             .iter()
@@ -246,7 +246,7 @@ impl Cluster {
     }
 
     /// All watches list again.
-    pub fn list(&self) -> Vec<Event> {
+    pub(super) fn list(&self) -> Vec<Event> {
         let mut events = vec![Event::Nodes(Observation::Listed(vec![host("a", true)]))];
         for kind in settings().kinds {
             let of_kind = self.objects.keys().filter(|key| key.kind == kind);
@@ -257,7 +257,7 @@ impl Cluster {
     }
 
     /// Executes an effect; yields the answer.
-    pub fn execute(&mut self, effect: Effect) -> Option<Event> {
+    pub(super) fn execute(&mut self, effect: Effect) -> Option<Event> {
         let away = || error(ErrorClass::Unreachable, "connection refused");
         match effect {
             Effect::LoadIndex if self.is_away => Some(Event::IndexLoaded(Err(away()))),
@@ -323,13 +323,13 @@ impl Cluster {
 
 /// What listeners know from births, data and deaths.
 #[derive(Debug, Default)]
-pub struct Published {
+pub(super) struct Published {
     pub node: Option<SyncNode>,
     pub devices: BTreeMap<DeviceId, Vec<Metric>>,
 }
 
 impl Published {
-    pub fn take(&mut self, effect: &Effect) {
+    pub(super) fn take(&mut self, effect: &Effect) {
         match effect {
             Effect::Birth(metrics) => self.node = Some(SyncNode::from_metrics(metrics).unwrap()),
             Effect::Node(NodeUpdate::Set { device: None, metrics }) => {
@@ -345,20 +345,20 @@ impl Published {
         }
     }
 
-    pub fn deployment(&self, n: u128) -> Option<DeploymentDevice> {
+    pub(super) fn deployment(&self, n: u128) -> Option<DeploymentDevice> {
         let deployments = self.devices.iter().filter(|(device, _)| device.as_str().starts_with("deployment-"));
         let mut deployments = deployments.map(|(_, metrics)| DeploymentDevice::from_metrics(metrics).unwrap());
         deployments.find(|device| device.uuid == uuid(n))
     }
 
-    pub fn deployments(&self) -> usize {
+    pub(super) fn deployments(&self) -> usize {
         self.devices.keys().filter(|device| device.as_str().starts_with("deployment-")).count()
     }
 }
 
 /// A state with a clock and a cluster.
 #[derive(Debug)]
-pub struct Bench {
+pub(super) struct Bench {
     pub state: State,
     pub now: Now,
     pub cluster: Cluster,
@@ -366,27 +366,27 @@ pub struct Bench {
 }
 
 impl Bench {
-    pub fn new(settings: Settings, cluster: Cluster) -> Self {
+    pub(super) fn new(settings: Settings, cluster: Cluster) -> Self {
         let now = Now::new(1000 * SECOND, 1_700_000_000_000);
         Self { state: State::new(settings, now), now, cluster, published: Published::default() }
     }
 
     /// A state that has been born on an empty cluster.
-    pub fn born() -> Self {
+    pub(super) fn born() -> Self {
         let mut bench = Self::new(settings(), Cluster::default());
         bench.start();
         bench
     }
 
     /// Another process on the same cluster.
-    pub fn restarted(self) -> Self {
+    pub(super) fn restarted(self) -> Self {
         let mut bench = Self::new(settings(), Cluster { watch: VecDeque::new(), ..self.cluster });
         bench.start();
         bench
     }
 
     /// Everything is listed and loaded.
-    pub fn start(&mut self) -> Vec<String> {
+    pub(super) fn start(&mut self) -> Vec<String> {
         let mut shown = self.run();
         for event in self.cluster.list() {
             self.state.on_event(event, self.now);
@@ -396,30 +396,30 @@ impl Bench {
     }
 
     /// Effects of one event, nothing executed.
-    pub fn effects(&mut self, event: Event) -> Vec<Effect> {
+    pub(super) fn effects(&mut self, event: Event) -> Vec<Effect> {
         self.state.on_event(event, self.now);
         self.take()
     }
 
-    pub fn take(&mut self) -> Vec<Effect> {
+    pub(super) fn take(&mut self) -> Vec<Effect> {
         let effects: Vec<_> = self.state.poll_effects();
         effects.iter().for_each(|effect| self.published.take(effect));
         effects
     }
 
     /// As [`Bench::effects`], as texts.
-    pub fn on(&mut self, event: Event) -> Vec<String> {
+    pub(super) fn on(&mut self, event: Event) -> Vec<String> {
         let effects = self.effects(event);
         self.texts(&effects)
     }
 
     /// Effects that were taken last, as texts.
-    pub fn texts(&self, effects: &[Effect]) -> Vec<String> {
+    pub(super) fn texts(&self, effects: &[Effect]) -> Vec<String> {
         effects.iter().map(|effect| show(effect, self.published.node.as_ref())).collect()
     }
 
     /// Executes all effects and delivers to the watches until nothing is left; the texts of all effects.
-    pub fn run(&mut self) -> Vec<String> {
+    pub(super) fn run(&mut self) -> Vec<String> {
         let mut shown = Vec::new();
         loop {
             let effects = self.take();
@@ -438,13 +438,13 @@ impl Bench {
     }
 
     /// One event with all that follows from it.
-    pub fn run_on(&mut self, event: Event) -> Vec<String> {
+    pub(super) fn run_on(&mut self, event: Event) -> Vec<String> {
         self.state.on_event(event, self.now);
         self.run()
     }
 
     /// Lets time pass, up to and including `until`, with all that follows.
-    pub fn pass(&mut self, duration: Duration) -> Vec<String> {
+    pub(super) fn pass(&mut self, duration: Duration) -> Vec<String> {
         let end = self.now.mono + duration;
         let mut shown = Vec::new();
         while let Some(at) = self.state.next_deadline().filter(|at| *at <= end) {
@@ -462,7 +462,7 @@ impl Bench {
     }
 
     /// Applies deployments and expects them in place.
-    pub fn deploy(&mut self, version: u64, deployments: &[(u128, &DesiredManifests)]) {
+    pub(super) fn deploy(&mut self, version: u64, deployments: &[(u128, &DesiredManifests)]) {
         self.run_on(index_command(&index(version, deployments)));
         for (n, manifests) in deployments {
             self.run_on(manifests_command(*n, manifests));
@@ -530,6 +530,6 @@ fn show_node(node: &SyncNode) -> String {
     )
 }
 
-pub fn entry(version: u64, digest: Digest) -> DesiredDeployment {
+pub(super) fn entry(version: u64, digest: Digest) -> DesiredDeployment {
     DesiredDeployment { version, digest }
 }

@@ -15,20 +15,20 @@ use sparkplug::replication::Timelines;
 use super::*;
 use crate::event::RevocationsReport;
 
-pub const CLUSTER: Uuid = Uuid::from_u128(0xC1);
+pub(super) const CLUSTER: Uuid = Uuid::from_u128(0xC1);
 const STORE: Uuid = Uuid::from_u128(0x57);
 
-pub fn organisation() -> Organisation {
+pub(super) fn organisation() -> Organisation {
     Organisation::new("ACME").unwrap()
 }
 
-pub fn manager() -> Manager {
+pub(super) fn manager() -> Manager {
     Manager::new([3; 32])
 }
 
 /// One object, that of the cluster.
 #[derive(Debug, Clone)]
-pub struct ConfigDb {
+pub(super) struct ConfigDb {
     timelines: Timelines,
     entries: Option<BTreeMap<String, configdb_contract::Entry>>,
     revision: u64,
@@ -43,7 +43,7 @@ impl ConfigDb {
         Self { timelines, entries: None, revision: 10, etags: 0, answered: BTreeMap::new() }
     }
 
-    pub fn json(&self, slug: &str) -> Option<Value> {
+    pub(super) fn json(&self, slug: &str) -> Option<Value> {
         Some(self.entries.as_ref()?.get(slug)?.value().unwrap())
     }
 
@@ -135,13 +135,13 @@ impl ConfigDb {
 
 /// A kill of Identity.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Kill {
+pub(super) enum Kill {
     Never,
     AfterEach,
 }
 
 #[derive(Debug)]
-pub struct World {
+pub(super) struct World {
     pub now: Now,
     state: State,
     pub db: ConfigDb,
@@ -183,7 +183,7 @@ fn settings(replaces_keys: bool) -> Settings {
 }
 
 impl World {
-    pub fn new(kill: Kill) -> Self {
+    pub(super) fn new(kill: Kill) -> Self {
         let now = Now::new(Duration::from_secs(1), 1_000);
         let mut world = Self {
             now,
@@ -207,7 +207,7 @@ impl World {
     }
 
     /// A state that knows what is on the disk, and the births that it gets when it asks.
-    pub fn start(&mut self) {
+    pub(super) fn start(&mut self) {
         self.state = State::new(settings(self.replaces_keys), self.ledger.clone(), 100 + self.kills, self.now);
         self.allowed.clear();
         self.node = IdentityNode::from_metrics(&self.state.node_metrics()).unwrap();
@@ -217,7 +217,7 @@ impl World {
     }
 
     /// ConfigDB is replaced by a copy of an older state, which continues in a timeline of its own. `restarts`: so is Identity.
-    pub fn restore(&mut self, db: ConfigDb, restarts: bool) {
+    pub(super) fn restore(&mut self, db: ConfigDb, restarts: bool) {
         self.db = db;
         self.kills += 1;
         self.db.timelines.begin(1_000 + self.kills, self.db.revision);
@@ -230,7 +230,7 @@ impl World {
         self.feed(births);
     }
 
-    pub fn manager_births(&self) -> Vec<HostEvent> {
+    pub(super) fn manager_births(&self) -> Vec<HostEvent> {
         let node = manager_node(&organisation());
         let metrics = NodeMetrics { clusters_total: 1, ..NodeMetrics::default() }.to_metrics().into();
         let login = self.has_login.then(|| SealedLogin(b"sealed".as_slice().into()));
@@ -241,29 +241,29 @@ impl World {
         vec![birth, HostEvent::DeviceBirth { node, device: id, timestamp: 0, metrics }]
     }
 
-    pub fn feed(&mut self, events: Vec<HostEvent>) {
+    pub(super) fn feed(&mut self, events: Vec<HostEvent>) {
         for event in events {
             self.state.on_event(Event::Host(event), self.now);
         }
     }
 
-    pub fn put(&mut self, slug: &str, value: Value) {
+    pub(super) fn put(&mut self, slug: &str, value: Value) {
         let events = self.db.write(&WriteRequest::put("", CLUSTER).entry(slug, value));
         self.feed(events);
     }
 
-    pub fn delete(&mut self, slug: &str) {
+    pub(super) fn delete(&mut self, slug: &str) {
         let events = self.db.write(&WriteRequest::put("", CLUSTER).delete(slug));
         self.feed(events);
     }
 
     /// Identity receives nothing of it.
-    pub fn delete_object(&mut self) {
+    pub(super) fn delete_object(&mut self) {
         self.db.entries = None;
         self.db.revision += 1;
     }
 
-    pub fn put_cluster(&mut self, name: &str) {
+    pub(super) fn put_cluster(&mut self, name: &str) {
         let spec = json!({"name": name, "namespace": "fplus-edge"});
         self.put("EdgeCluster", spec.clone());
         self.put("EdgeClusterSetup", json!({"spec": spec, "self_link": "link", "ready": true}));
@@ -306,7 +306,7 @@ impl World {
     }
 
     /// Runs until nothing more happens within `span`.
-    pub fn run(&mut self, span: Duration) {
+    pub(super) fn run(&mut self, span: Duration) {
         let end = self.now.mono + span;
         for _ in 0..20_000 {
             for effect in self.state.poll_effects() {
@@ -332,17 +332,17 @@ impl World {
         panic!("it does not come to rest");
     }
 
-    pub fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         self.run(Duration::from_secs(20));
     }
 
     /// What was answered, in order.
-    pub fn answers(&self) -> impl Iterator<Item = Result<IssuedCertificate, Refusal>> {
+    pub(super) fn answers(&self) -> impl Iterator<Item = Result<IssuedCertificate, Refusal>> {
         let certificate = |order: &IssueCertificate| order.answer.clone().map(|(certificate, _)| certificate);
         self.orders.iter().map(certificate)
     }
 
-    pub fn answer(&self) -> Result<IssuedCertificate, Refusal> {
+    pub(super) fn answer(&self) -> Result<IssuedCertificate, Refusal> {
         self.answers().last().unwrap()
     }
 
@@ -351,12 +351,12 @@ impl World {
     }
 
     /// Serial number of the newest certificate that counts.
-    pub fn serial(&self) -> Option<String> {
+    pub(super) fn serial(&self) -> Option<String> {
         let counts = |one: &IssuedCertificate| one.state == CertificateState::Valid;
         self.identity().certificates.into_iter().rfind(counts).map(|one| one.serial)
     }
 
-    pub fn alert(&self) -> Option<String> {
+    pub(super) fn alert(&self) -> Option<String> {
         self.identity().alerts.pop().map(|alert| alert.text)
     }
 }

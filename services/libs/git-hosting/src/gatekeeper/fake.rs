@@ -11,23 +11,23 @@ use super::{Admission, AdmissionRequest, Denial, Gatekeeper, Push};
 use crate::repositories::Kind;
 
 /// A branch that takes no pushes.
-pub const PULLED: &str = "upstream";
+pub(crate) const PULLED: &str = "upstream";
 
 /// What is reported of a push: repository, commit of `main` before it and after it.
-pub type Pushed = (Uuid, Option<String>, Option<String>);
+pub(crate) type Pushed = (Uuid, Option<String>, Option<String>);
 
 #[derive(Debug, Clone)]
-pub struct FakeGatekeeper {
+pub(crate) struct FakeGatekeeper {
     pub pushes: Arc<Mutex<Vec<Pushed>>>,
     pub polls: Sender<Uuid>,
 }
 
 /// The token that the tests call `name`.
-pub fn token(name: &str) -> String {
+pub(crate) fn token(name: &str) -> String {
     format!("token-{name}")
 }
 
-pub fn password(cluster: Uuid) -> String {
+pub(crate) fn password(cluster: Uuid) -> String {
     format!("password-{}", cluster.simple())
 }
 

@@ -219,7 +219,7 @@ impl ConfigTable for MqttConfig {
 macro_rules! config_table {
     (
         $(#[$meta:meta])*
-        pub struct $name:ident {
+        $vis:vis struct $name:ident {
             $($(#[doc = $doc:literal])+ $field:ident: $type:ty $(= $default:expr)? $(, in $range:expr)?;)*
         }
         $(tables { $($(#[doc = $table_doc:literal])+ $table:ident: $table_type:ty;)+ })?
@@ -228,7 +228,7 @@ macro_rules! config_table {
         $(#[$meta])*
         #[derive(Debug, Clone, ::serde::Serialize, ::serde::Deserialize)]
         #[serde(default, deny_unknown_fields)]
-        pub struct $name {
+        $vis struct $name {
             $($(#[doc = $doc])+ pub $field: $type,)*
             $($($(#[doc = $table_doc])+ pub $table: $table_type,)+)?
             $($($(#[doc = $argument_doc])+ #[serde(skip)] pub $argument: $argument_type,)+)?
@@ -291,7 +291,7 @@ mod tests {
 
     config_table! {
         /// A table.
-        pub struct Outer {
+        struct Outer {
             /// Name of the box, or
             /// nothing.
             name: String = "box-7".to_owned();
@@ -314,7 +314,7 @@ mod tests {
 
     config_table! {
         /// Times.
-        pub struct Times {
+        struct Times {
             /// How long it waits.
             wait_ms: u64 = 1_000, in 10..=86_400_000;
             /// How often it tries.
