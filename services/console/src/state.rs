@@ -310,6 +310,12 @@ impl State {
         }
     }
 
+    /// Whether everything that the tables are made of has arrived: what is recorded now is what is shown.
+    #[must_use]
+    pub fn shows_everything(&self) -> bool {
+        self.is_complete() && reconcile::unborn(&self.fleet).is_empty()
+    }
+
     fn is_complete(&self) -> bool {
         self.online.is_ok() && self.missing(1).is_empty()
     }

@@ -12,6 +12,8 @@ use sparkplug::BdSeq;
 use sparkplug::replication::Point;
 use uuid::Uuid;
 
+use crate::past::Past;
+
 /// A disk; clones are the same one.
 #[derive(Debug, Clone, Default)]
 pub struct Disk(Arc<Mutex<Content>>);
@@ -43,6 +45,8 @@ struct Content {
     /// What Identity has issued.
     issued: BTreeMap<Uuid, Issued>,
     store: Option<MemoryStore>,
+    /// The console's history.
+    past: Past,
     identity: Uuid,
     fault: Option<DiskFault>,
     /// The run that writes.
@@ -109,6 +113,11 @@ impl Disk {
     /// Identity has issued something.
     pub fn remember(&self, issued: BTreeMap<Uuid, Issued>) {
         self.lock().issued.extend(issued);
+    }
+
+    /// The console's history.
+    pub fn with_past<T>(&self, take: impl FnOnce(&mut Past) -> T) -> T {
+        take(&mut self.lock().past)
     }
 
     /// The database.

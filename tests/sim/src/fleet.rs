@@ -1,6 +1,7 @@
 //! What runs: the real states of every service, the machines that they are given, and simple programs for edge agents, the operator and an observer.
 
 mod config_db;
+pub mod console;
 pub mod enrolment;
 pub mod hosts;
 mod joining;
@@ -73,6 +74,8 @@ pub enum Role {
     Operator,
     /// Someone who listens to what the services say of themselves.
     Observer,
+    /// The web console.
+    Console,
 }
 
 impl Role {
@@ -91,7 +94,8 @@ impl Role {
             | Self::Identity
             | Self::Central
             | Self::Operator
-            | Self::Observer => None,
+            | Self::Observer
+            | Self::Console => None,
         }
     }
 
@@ -117,6 +121,7 @@ impl fmt::Display for Role {
             Self::Agent { cluster: ClusterId(n), name, uuid, .. } => write!(f, "agent-{n}-{name}-{uuid}"),
             Self::Operator => f.write_str("operator"),
             Self::Observer => f.write_str("observer"),
+            Self::Console => f.write_str("console"),
         }
     }
 }
@@ -171,6 +176,7 @@ pub fn boot(role: &Role, disk: &Disk, world: &World, seed: u64, now: Now) -> Boo
             )
         }
         Role::Operator => Operator::boot(seed),
+        Role::Console => console::boot(disk, world.mutation, seed, now),
         Role::Observer => {
             // ConfigDB, by far the largest node, has listeners enough.
             let nodes = ["Sync", "Monitor", "Join"].map(|node| format!("spBv1.0/+/+/{node}/#"));

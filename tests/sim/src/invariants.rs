@@ -2,6 +2,7 @@
 //!
 //! `after_step` is called after every step. `unsettled` says what has not converged; after everything is mended it must come to say nothing.
 
+mod console;
 mod enrolment;
 mod joins;
 mod settled;
@@ -26,6 +27,7 @@ use uuid::Uuid;
 use crate::fleet::Role;
 use crate::world::{ClusterId, ProcessId, World};
 
+pub use console::past_is_what_was_shown;
 pub use joins::secrets_on_the_wire;
 pub use settled::unsettled;
 

@@ -1,6 +1,6 @@
 //! The fleet in virtual time: all services, a broker, clusters and people in one thread, from a seed, with everything that can go wrong.
 //!
-//! What is real: the states of ConfigDB, cluster manager, Identity, edge sync, edge monitor (edge and central) and join service, both sides of the enrolment and join protocols, and the Edge Node
+//! What is real: the states of ConfigDB, cluster manager, Identity, edge sync, edge monitor (edge and central), join service and web console, both sides of the enrolment and join protocols, and the Edge Node
 //! and Host Application machines of `sparkplug`. What is a model: the MQTT server ([`broker`], [`network`]), Kubernetes with Flux and edge agents ([`kubernetes`]), git ([`git`]),
 //! disks ([`disk`]), the fleet's authority and who asks it ([`fleet::enrolment`]), machines with TPMs ([`fleet::hosts`]), people ([`operator`], [`transition`], [`recovery`]), and what breaks
 //! ([`fault`]). Of people over HTTP ([`fleet::people`]) only the questions and answers are here. Not here: Kerberos keys.
@@ -24,6 +24,7 @@ pub mod kubernetes;
 pub mod mutation;
 pub mod network;
 pub mod operator;
+pub mod past;
 pub mod program;
 pub mod random;
 pub mod recovery;

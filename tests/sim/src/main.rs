@@ -27,6 +27,9 @@ struct Arguments {
     /// Let hosts join the clusters
     #[arg(long)]
     joins: bool,
+    /// Let a web console look
+    #[arg(long)]
+    console: bool,
     /// Print what happened
     #[arg(long)]
     trace: bool,
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         adopts_taken_names: arguments.adopt_taken_names,
         restores: arguments.restores,
         joins: arguments.joins,
+        console: arguments.console,
         ..Plan::of(arguments.seed.unwrap_or(1))
     };
     if let Some((first, end)) = arguments.seeds {

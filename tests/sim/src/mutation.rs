@@ -42,11 +42,15 @@ pub enum Mutation {
     KeepsTokens,
     /// The disk of repositories says of some writes that they are done, and forgets them.
     GitLosesWrites,
+    /// The console does not receive that devices are gone.
+    ConsoleMissesDeaths,
+    /// The console's history does not store that a row went.
+    HistoryLosesChanges,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::LosesCommands,
         Self::RecordRollsBack,
         Self::PrunesFromIgnorance,
@@ -61,12 +65,20 @@ impl Mutation {
         Self::EnrolsStrangers,
         Self::KeepsTokens,
         Self::GitLosesWrites,
+        Self::ConsoleMissesDeaths,
+        Self::HistoryLosesChanges,
     ];
 
     /// It is about hosts that join.
     #[must_use]
     pub const fn needs_joins(self) -> bool {
         matches!(self, Self::EnrolsStrangers | Self::KeepsTokens)
+    }
+
+    /// It is about the console.
+    #[must_use]
+    pub const fn needs_console(self) -> bool {
+        matches!(self, Self::ConsoleMissesDeaths | Self::HistoryLosesChanges)
     }
 
     /// The check that must notice.
@@ -87,6 +99,8 @@ impl Mutation {
             Self::EnrolsStrangers => "no-ticket-without-verdict",
             Self::KeepsTokens => "token-once",
             Self::GitLosesWrites => "written-is-kept",
+            Self::ConsoleMissesDeaths => "console-shows-what-is",
+            Self::HistoryLosesChanges => "past-is-what-was-shown",
         }
     }
 }

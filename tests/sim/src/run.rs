@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::disk::Disk;
 use crate::errors;
 use crate::fleet::Role;
-use crate::invariants::{Violation, secrets_on_the_wire, unsettled};
+use crate::invariants::{Violation, past_is_what_was_shown, secrets_on_the_wire, unsettled};
 use crate::mutation::Mutation;
 use crate::transition::Transition;
 use crate::world::{Happening, World};
@@ -41,6 +41,8 @@ pub struct Plan {
     pub restores: bool,
     /// Hosts join the clusters.
     pub joins: bool,
+    /// There is a web console.
+    pub console: bool,
 }
 
 impl Plan {
@@ -55,6 +57,7 @@ impl Plan {
             adopts_taken_names: false,
             restores: false,
             joins: false,
+            console: false,
         }
     }
 
@@ -63,8 +66,10 @@ impl Plan {
     pub fn command(&self) -> String {
         let restores = if self.restores { " --restores" } else { "" };
         let joins = if self.joins { " --joins" } else { "" };
+        let console = if self.console { " --console" } else { "" };
         let names = if self.adopts_taken_names { " --adopt-taken-names" } else { "" };
-        format!("cargo run -p sim -- --seed {} --steps {}{restores}{joins}{names} --trace", self.seed, self.steps)
+        let options = format!("{restores}{joins}{console}{names}");
+        format!("cargo run -p sim -- --seed {} --steps {}{options} --trace", self.seed, self.steps)
     }
 }
 
@@ -151,8 +156,11 @@ fn live(world: &mut World, plan: &Plan) -> Result<Duration, Violation> {
     for role in [Role::ClusterManager, Role::Central, Role::Operator, Role::Observer] {
         world.add_process(role, Disk::default());
     }
-    if world.with_joins {
+    if world.with_joins || plan.console {
         world.add_process(Role::Identity, Disk::default());
+    }
+    if plan.console {
+        world.add_process(Role::Console, Disk::default());
     }
     let quiet = world.random.millis(0..4_000);
     for n in 0..2 {
@@ -179,6 +187,7 @@ fn live(world: &mut World, plan: &Plan) -> Result<Duration, Violation> {
         world.run_until(settled + STAYS)?;
         if unsettled(world).is_none() {
             secrets_on_the_wire(world)?;
+            past_is_what_was_shown(world)?;
             return Ok(settled.saturating_sub(mended));
         }
     }

@@ -9,6 +9,7 @@ use sim::run::{Plan, run, run_many};
 /// Seeds of every ordinary test run, some of them with hosts that join, and those that the date chooses, with everything. `SPARKFLEET_SEEDS` asks for more: `make soak`.
 const SEEDS: u64 = 700;
 const SEEDS_WITH_JOINS: u64 = 60;
+const SEEDS_WITH_CONSOLE: u64 = 60;
 const SEEDS_OF_THE_DAY: u64 = 60;
 /// A soak begins here, so that it tries what was not tried before.
 const SOAK: u64 = 1_000;
@@ -35,6 +36,7 @@ fn whatever_happens_everything_that_people_want_is_applied_or_visibly_refused_in
         None => vec![
             (0..SEEDS, plan),
             (0..SEEDS_WITH_JOINS, Plan { joins: true, ..plan }),
+            (0..SEEDS_WITH_CONSOLE, Plan { console: true, restores: true, ..plan }),
             (of_the_day..of_the_day + SEEDS_OF_THE_DAY, all),
         ],
     };
@@ -93,8 +95,8 @@ fn every_check_notices_what_it_is_for() {
 fn unnoticed(mutation: Mutation) -> Result<(), String> {
     let mut others = Vec::new();
     for seed in 0..SEEDS_MUTATED {
-        let joins = mutation.needs_joins();
-        let plan = Plan { steps: STEPS, mutation: Some(mutation), restores: !joins, joins, ..Plan::of(seed) };
+        let (joins, console) = (mutation.needs_joins(), mutation.needs_console());
+        let plan = Plan { steps: STEPS, mutation: Some(mutation), restores: !joins, joins, console, ..Plan::of(seed) };
         match run(&plan) {
             Err(failure) if failure.violation.invariant == mutation.noticed_by() => return Ok(()),
             Err(failure) => others.push(failure.violation.to_string()),

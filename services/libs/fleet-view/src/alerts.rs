@@ -183,8 +183,9 @@ impl Fleet {
 
     /// What services say of others that were born under their ids.
     fn contested_alerts(&self) -> impl Iterator<Item = AlertRow> {
-        let central = self.organisation().central_group();
-        self.contested.iter().filter_map(move |(node, (reason, since))| {
+        let (central, is_gone) = (self.organisation().central_group(), self.gone());
+        let living = self.contested.iter().filter(move |(node, _)| !is_gone(node));
+        living.filter_map(move |(node, (reason, since))| {
             let cluster = self.organisation().cluster_of_group(node.group.as_str());
             (cluster.is_some() || node.group.as_str() == central).then(|| AlertRow {
                 cluster: cluster.map(|name| name.as_str().to_owned()),

@@ -109,6 +109,12 @@ impl Bench {
         self.publish();
     }
 
+    /// Takes a cluster away, of ConfigDB and of the cluster manager.
+    pub fn remove(&mut self, cluster: Uuid) {
+        self.clusters.remove(&cluster);
+        self.forget(cluster);
+    }
+
     /// What Identity says of revocation lists.
     pub fn revocations(&mut self, alert: Option<&str>) {
         self.revocations_alert = alert.map(str::to_owned);

@@ -460,7 +460,9 @@ impl Fleet {
     /// Hosts that have proven their TPM to a join service, of all clusters or of the one of that name; by cluster, name and state disk.
     #[must_use]
     pub fn joining_hosts(&self, cluster: Option<&str>) -> Vec<JoiningHostRow> {
-        let wanted = self.joins.values().filter_map(|join| {
+        let is_gone = self.gone();
+        let living = self.joins.values().filter(|join| join.is_alive() || !is_gone(join.address()));
+        let wanted = living.filter_map(|join| {
             let name = self.organisation.cluster_of_group(join.address().group.as_str())?;
             cluster.is_none_or(|wanted| wanted == name.as_str()).then_some((name, join))
         });
@@ -535,6 +537,17 @@ impl Fleet {
             let is_taken = names.contains(&name) || self.config.object(uuid).is_some();
             (!is_taken).then_some((uuid, name, sync))
         })
+    }
+
+    /// Whether a node is of a cluster that neither ConfigDB nor the cluster manager has any more. What such a node said last is of no use once it is not alive.
+    pub(crate) fn gone(&self) -> impl Fn(&EdgeNodeDescriptor) -> bool {
+        let is_known = self.config.is_complete() && self.manager.is_complete();
+        let names = self.manager.clusters().map(|(_, cluster)| cluster.name.clone());
+        let names: BTreeSet<String> = names.chain(self.cluster_entries().map(|(_, entry)| entry.name)).collect();
+        move |node| {
+            let cluster = self.organisation.cluster_of_group(node.group.as_str());
+            is_known && cluster.is_some_and(|name| !names.contains(name.as_str()))
+        }
     }
 
     /// `counts`: by name of the cluster, its active alerts and its deployments.
@@ -632,7 +645,9 @@ impl Fleet {
     /// Hosts of all clusters, or of the one of that name; those of the last report where edge sync was not received.
     #[must_use]
     pub fn hosts(&self, cluster: Option<&str>) -> Vec<HostRow> {
-        let wanted = self.syncs.values().filter_map(|sync| {
+        let is_gone = self.gone();
+        let living = self.syncs.values().filter(|sync| sync.is_alive() || !is_gone(sync.address()));
+        let wanted = living.filter_map(|sync| {
             let name = self.organisation.cluster_of_group(sync.address().group.as_str())?;
             cluster.is_none_or(|wanted| wanted == name.as_str()).then_some((name, sync))
         });
@@ -673,10 +688,10 @@ impl Fleet {
 
     /// Deployments that an edge reports and that are not wanted there. While the edge holds what it is sent, nothing of it is removed.
     fn removing(&self, wanted: &[DeploymentRow]) -> Vec<DeploymentRow> {
-        let mut rows = Vec::new();
+        let (mut rows, is_gone) = (Vec::new(), self.gone());
         let undesired: BTreeSet<String> = self.undesired().map(|(_, name, _)| name).collect();
         let wanted: BTreeSet<(&str, Uuid)> = wanted.iter().map(|row| (row.cluster.as_str(), row.uuid)).collect();
-        for sync in self.syncs.values() {
+        for sync in self.syncs.values().filter(|sync| sync.is_alive() || !is_gone(sync.address())) {
             let Some(cluster) = self.organisation.cluster_of_group(sync.address().group.as_str()) else { continue };
             let is_wanted = |uuid: &Uuid| wanted.contains(&(cluster.as_str(), *uuid));
             let held = sync.node().filter(|node| node.desired_held == Some(true));

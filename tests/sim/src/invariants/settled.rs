@@ -23,7 +23,7 @@ type Findings = Result<(), Violation>;
 /// The first thing that has not converged.
 #[must_use]
 pub fn unsettled(world: &World) -> Option<Violation> {
-    let checks: [fn(&World) -> Findings; 9] = [
+    let checks: [fn(&World) -> Findings; 10] = [
         everything_runs,
         requests_are_answered,
         answers_are_kept,
@@ -33,6 +33,7 @@ pub fn unsettled(world: &World) -> Option<Violation> {
         monitors_report_what_is_true,
         super::joins::hosts_are_in,
         super::enrolment::clusters_are_enrolled,
+        super::console::shows_what_is,
     ];
     checks.into_iter().find_map(|check| check(world).err())
 }

@@ -286,3 +286,26 @@ fn of_an_edge_that_was_not_received_the_hosts_of_its_last_report_are_known() {
     assert_eq!(names(&bench).len(), 1);
     assert_eq!(count(&bench, silent), Count { ready: 1, total: 1 });
 }
+
+#[test]
+fn nothing_is_left_of_a_cluster_that_was_deleted_once_its_edge_is_not_alive() {
+    let mut bench = Bench::with_cluster();
+    bench.deployment(OVEN, "Oven", None);
+    let device = reported("Oven", DeploymentState::Applied, Some(true));
+    bench.sync(NAME, &SyncNode::default(), &[(OVEN, device)]);
+    let host = join_service_contract::JoinHost { name: "paint-2".to_owned(), ..Default::default() };
+    bench.join(NAME, &[(Uuid::from_u128(0xD1), host)]);
+    let left = |bench: &Bench| {
+        let of = |cluster: &str| usize::from(cluster == NAME);
+        let hosts: usize = bench.fleet.hosts(None).iter().map(|row| of(&row.cluster)).sum();
+        let joining: usize = bench.fleet.joining_hosts(None).iter().map(|row| of(&row.cluster)).sum();
+        let deployments: usize = bench.fleet.deployments().iter().map(|row| of(&row.cluster)).sum();
+        (hosts, joining, deployments)
+    };
+    bench.dies(NAME, configdb_schema::address::SYNC_NODE);
+    bench.dies(NAME, configdb_schema::address::JOIN_NODE);
+    assert_eq!(left(&bench), (1, 1, 1), "while it is wanted, it is away");
+    bench.forget(OVEN);
+    bench.remove(CLUSTER);
+    assert_eq!(left(&bench), (0, 0, 0));
+}

@@ -1,0 +1,117 @@
+//! What the console shows: in the end what is, and of the past what it showed then.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fleet_view::Fleet;
+use fleet_view::deltas::Table;
+use fleet_view::history::View;
+use fleet_view::tables::{Rows, hosts};
+use serde_json::Value;
+use sparkplug::edge_node::{CONTESTED, EdgeNode};
+use sparkplug::host::HostEvent;
+use sparkplug::{BdSeq, EdgeNodeDescriptor, Metric};
+
+use super::{Truth, Violation};
+use crate::endpoint::{Machine, Side};
+use crate::fleet::console::Console;
+use crate::fleet::{Role, organisation};
+use crate::world::World;
+
+/// When something was received is not the same for two who receive it, nor is what follows from it.
+const OF_TIME: [&str; 8] =
+    ["since", "alive_since", "edge_since", "setup_since", "at", "applied_at", "first_seen", "path"];
+
+fn without_times(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields.iter().filter(|(name, _)| !OF_TIME.contains(&name.as_str()));
+            kept.map(|(name, value)| (name.clone(), without_times(value))).collect()
+        }
+        Value::Array(values) => values.iter().map(without_times).collect(),
+        other => other.clone(),
+    }
+}
+
+fn rows(table: &Table) -> BTreeMap<&str, Value> {
+    table.iter().map(|(key, row)| (key.as_str(), without_times(row))).collect()
+}
+
+/// A reader to whom every Edge Node has said everything just now.
+fn reader_of_sources(world: &World) -> Option<Fleet> {
+    let mut fleet = Fleet::new(organisation()).ok()?;
+    // That another process was born under its id is of the session of an Edge Node, and nowhere among its values.
+    let received = &world.processes[&world.process_of(&Role::Console)?].endpoints.get(&Side::Host)?.replica;
+    let contested = |node| received.node(node)?.values.get(CONTESTED)?.as_ref()?.as_str().map(str::to_owned);
+    for process in world.processes.values() {
+        let Some(endpoint) = process.endpoints.get(&Side::Node) else { continue };
+        if let (Machine::Node(node), Some(descriptor)) = (&endpoint.machine, &endpoint.descriptor)
+            && node.is_born()
+        {
+            births(&mut fleet, descriptor, node, contested(descriptor));
+        }
+    }
+    Some(fleet)
+}
+
+fn births(fleet: &mut Fleet, descriptor: &EdgeNodeDescriptor, source: &EdgeNode, contested: Option<String>) {
+    let node = || descriptor.clone();
+    let contested = contested.map(|text| Metric::new(CONTESTED, text).at(0));
+    let metrics = source.metrics(None).unwrap_or_default().into_iter().chain(contested).collect();
+    fleet.on_event(&HostEvent::NodeBirth { node: node(), bd_seq: BdSeq::ZERO, timestamp: 0, uuid: None, metrics });
+    for device in source.devices() {
+        let metrics = source.metrics(Some(device)).unwrap_or_default().into();
+        fleet.on_event(&HostEvent::DeviceBirth { node: node(), device: device.clone(), timestamp: 0, metrics });
+    }
+}
+
+fn console(world: &World) -> Option<&Console> {
+    world.processes[&world.process_of(&Role::Console)?].program.as_ref()?.as_any().downcast_ref()
+}
+
+/// The console shows what every service says of itself, and what ConfigDB's database wants.
+pub(super) fn shows_what_is(world: &World) -> Result<(), Violation> {
+    let violation = |detail| Violation::new("console-shows-what-is", detail);
+    let Some(console) = console(world) else { return Ok(()) };
+    let fleet = reader_of_sources(world).ok_or_else(|| violation("ACME is not a name".to_owned()))?;
+    let made = Rows::of(&fleet);
+    let tables = [
+        (View::Alerts, made.alerts()),
+        (View::Clusters, made.clusters()),
+        (View::Hosts, hosts(&fleet)),
+        (View::Deployments, made.deployments()),
+        (View::Rollout, made.rollout()),
+        (View::Fleet, made.fleet()),
+    ];
+    for (view, is) in &tables {
+        let shown = console.table(*view).ok_or_else(|| violation(format!("table {view} was never shown")))?;
+        let (shown, is) = (rows(shown), rows(is));
+        let keys: BTreeSet<&str> = shown.keys().chain(is.keys()).copied().collect();
+        if let Some(key) = keys.into_iter().find(|key| shown.get(*key) != is.get(*key)) {
+            let fields = |row: Option<&Value>| row.and_then(Value::as_object).cloned().unwrap_or_default();
+            let (shown, is) = (fields(shown.get(key)), fields(is.get(key)));
+            let name = shown.keys().chain(is.keys()).find(|name| shown.get(*name) != is.get(*name));
+            let name = name.map(String::as_str).unwrap_or_default();
+            let (shown, is) = (format!("{:?}", shown.get(name)), format!("{:?}", is.get(name)));
+            return Err(violation(format!("{name} of {key} of {view} is shown as {shown:.300}, but it is {is:.300}")));
+        }
+    }
+    let Some(store) = world.process_of(&Role::ConfigDb).and_then(|id| world.processes[&id].disk.store()) else {
+        return Ok(());
+    };
+    let truth = Truth::of(&store.load_now());
+    let shown = |view| console.table(view).into_iter().flat_map(Table::keys).cloned().collect::<BTreeSet<String>>();
+    let missing = truth.clusters.keys().find(|uuid| !shown(View::Clusters).contains(&uuid.to_string()));
+    let missing =
+        missing.or_else(|| truth.deployments.keys().find(|uuid| !shown(View::Deployments).contains(&uuid.to_string())));
+    missing.map_or(Ok(()), |uuid| Err(violation(format!("{uuid}, which ConfigDB's database has, is not shown"))))
+}
+
+/// The state at every recorded time is what was shown at that time.
+///
+/// # Errors
+/// It is not.
+pub fn past_is_what_was_shown(world: &World) -> Result<(), Violation> {
+    let Some(id) = world.process_of(&Role::Console) else { return Ok(()) };
+    let contradiction = world.processes[&id].disk.with_past(|past| past.contradiction());
+    contradiction.map_or(Ok(()), |detail| Err(Violation::new("past-is-what-was-shown", detail)))
+}
