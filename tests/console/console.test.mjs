@@ -1,4 +1,4 @@
-// What people do with the console, in a browser against `sparkfleet up`.
+// What people do with the console, in a browser: against `sparkfleet up`, and (site.test.mjs) against separate processes on Mosquitto.
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { readFile, mkdir } from "node:fs/promises";
@@ -10,17 +10,22 @@ import { chromium } from "playwright-core";
 import { BOOLEAN, DOUBLE, EdgeNode, STRING } from "./edge-node.mjs";
 import { Factory } from "./factory.mjs";
 import { identityProvider } from "./identity-provider.mjs";
+import { MOSQUITTO, Site } from "./site.mjs";
 
 const repository = join(dirname(fileURLToPath(import.meta.url)), "../..");
 const program = process.env.SPARKFLEET ?? join(repository, "target/debug/sparkfleet");
+/** Whether every service is a process of its own, and the broker Mosquitto. */
+const isSite = process.env.FACTORY === "site";
 const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
 /** Why nothing can be tried, if so. */
-const skip = existsSync(executablePath) ? false : `there is no Chromium at ${executablePath}`;
+const skip = !existsSync(executablePath) ? `there is no Chromium at ${executablePath}` : isSite && !existsSync(MOSQUITTO) ? `there is no Mosquitto at ${MOSQUITTO}` : false;
 /** Every wait for a state of the page ends here: the machine may have much else to do. */
 const LIMIT_MS = 90_000;
 const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const HOSTILE = "<img src=x onerror=window.hacked=1>\u202e";
-const PAGES = ["/", "/clusters", "/cluster/Body_Shop", "/hosts", "/host/Body_Shop/body-shop-2", "/deployments", "/deployment/Body_Shop/Robot_Cell_1", "/alerts", "/policy/Body_Shop", "/config?q=Body_Shop", "/rollouts", "/explorer/ACME-Body_Shop/Sync", "/timeline", "/system"];
+const PAGES_OF_HOSTS_THAT_JOIN = ["/host/Body_Shop/body-shop-2", "/policy/Body_Shop"];
+const ALL_PAGES = ["/", "/clusters", "/cluster/Body_Shop", "/hosts", "/host/Body_Shop/body-shop-2", "/deployments", "/deployment/Body_Shop/Robot_Cell_1", "/alerts", "/policy/Body_Shop", "/config?q=Body_Shop", "/rollouts", "/explorer/ACME-Body_Shop/Sync", "/timeline", "/system"];
+const PAGES = ALL_PAGES.filter((page) => !isSite || !PAGES_OF_HOSTS_THAT_JOIN.includes(page));
 
 let factory;
 let browser;
@@ -51,9 +56,15 @@ async function open(path, { url = factory.url, awaited = "live", ...options } = 
   return page;
 }
 
+/** One that needs hosts that join by simulated evidence, or another organisation beside this one: `sparkfleet up` has them. */
+const scenarioOfUp = (name, run) => isSite || scenario(name, run);
+
+/** One that kills processes. */
+const scenarioOfSite = (name, run) => isSite && scenario(name, run);
+
 /** A scenario that, if it fails, says what the page showed and what the factory wrote. */
 function scenario(name, run) {
-  test(name, { skip, timeout: 4 * LIMIT_MS }, async () => {
+  test(isSite ? `${name} (separate processes)` : name, { skip, timeout: 4 * LIMIT_MS }, async () => {
     try {
       await run();
     } catch (error) {
@@ -74,10 +85,10 @@ async function signIn(page, token) {
 
 const tile = (page, name) => page.locator(".tile", { has: page.getByText(name, { exact: true }) });
 
-describe("console", { concurrency: false }, () => {
+describe(isSite ? "console of a site" : "console", { concurrency: false }, () => {
   before(async () => {
     if (skip) return;
-    factory = new Factory(program);
+    factory = isSite ? new Site(program) : new Factory(program);
     await factory.start();
     await factory.settled();
     tokens = {
@@ -121,6 +132,7 @@ describe("console", { concurrency: false }, () => {
     await page.getByRole("button", { name: "Create" }).click();
     await page.locator(".notice.h-good", { hasText: "Create cluster Paint_Shop" }).waitFor();
     await page.locator(".ladder .step-done", { hasText: "ready" }).waitFor();
+    if (isSite) await factory.startCluster("Paint_Shop");
     await page.getByRole("button", { name: "Make the command" }).click();
     await page.getByLabel("Command").filter({ hasText: "curl -fsS" }).waitFor();
     await page.goto(`${factory.url}/`);
@@ -206,7 +218,7 @@ describe("console", { concurrency: false }, () => {
     await factory.run("audit", "verify", file);
   });
 
-  scenario("a host shows its way in and its registers", async () => {
+  scenarioOfUp("a host shows its way in and its registers", async () => {
     const page = await open("/host/Body_Shop/body-shop-2");
     await page.locator(".ladder .step-done", { hasText: "member" }).waitFor();
     await page.getByRole("table", { name: "Registers of the TPM" }).getByText("boot loader").waitFor();
@@ -214,7 +226,7 @@ describe("console", { concurrency: false }, () => {
     await page.close_checked();
   });
 
-  scenario("a refused host says why and what to do", async () => {
+  scenarioOfUp("a refused host says why and what to do", async () => {
     factory.background("simulate-host", "body-shop-9", "--cluster", "Body_Shop", "--measure", "4=another-boot-loader");
     const page = await open("/host/Body_Shop/body-shop-9");
     await page.locator(".refusal").waitFor();
@@ -224,7 +236,7 @@ describe("console", { concurrency: false }, () => {
     await page.close_checked();
   });
 
-  scenario("a policy is tried out before it is signed", async () => {
+  scenarioOfUp("a policy is tried out before it is signed", async () => {
     const page = await open("/policy/Body_Shop");
     const hosts = page.getByRole("table", { name: "Hosts under this policy" });
     const row = hosts.getByRole("row", { name: /body-shop-9/ });
@@ -498,7 +510,7 @@ describe("console", { concurrency: false }, () => {
     assert.deepEqual(found, []);
   });
 
-  if (process.env.PICTURES === "1") {
+  if (process.env.PICTURES === "1" && !isSite) {
     scenario("pictures for the documentation", async () => {
       const folder = join(repository, "docs/pictures");
       await mkdir(folder, { recursive: true });
@@ -541,13 +553,43 @@ describe("console", { concurrency: false }, () => {
   scenario("the loss of the broker shows a band, and its return ends it", async () => {
     const page = await open("/", { url: await factory.behindRelay() });
     await tile(page, "Body_Shop").and(page.locator("[data-health=good]")).waitFor();
-    factory.relay.cut();
+    await factory.cutBroker();
     await page.locator("[data-band=broker]").waitFor();
     await page.locator("main .hatched").first().waitFor();
     await tile(page, "Body_Shop").waitFor();
-    factory.relay.heal();
+    await factory.healBroker();
     await page.locator("[data-band=broker]").waitFor({ state: "detached" });
     await page.locator(".link-state", { hasText: "live" }).waitFor();
+    await page.close_checked();
+  });
+
+  scenarioOfSite("a service that is killed is away on every page, and what it said stays until it is back", async () => {
+    const page = await open("/system");
+    const row = page.getByRole("table", { name: "Services" }).getByRole("row", { name: /ConfigDB/ });
+    await row.getByText("good").waitFor();
+    await factory.kill("configdb");
+    await row.getByText("away").waitFor();
+    await page.getByRole("navigation").getByRole("link", { name: "Clusters" }).first().click();
+    await page.getByRole("link", { name: "Body_Shop", exact: true }).waitFor();
+    await page.locator("main .hatched").first().waitFor();
+    factory.startService("configdb");
+    await page.locator("main .hatched").first().waitFor({ state: "detached" });
+    await page.locator(".link-state", { hasText: "live" }).waitFor();
+    await page.close_checked();
+  });
+
+  scenarioOfSite("a console that is killed is missed, and the page resumes when it is back", async () => {
+    const page = await open("/");
+    await tile(page, "Body_Shop").and(page.locator("[data-health=good]")).waitFor();
+    await factory.kill("console");
+    await page.locator(".link-state", { hasText: "live" }).waitFor({ state: "detached" });
+    await tile(page, "Body_Shop").waitFor();
+    factory.startService("console");
+    await page.locator(".link-state", { hasText: "live" }).waitFor();
+    await tile(page, "Body_Shop").and(page.locator("[data-health=good]")).waitFor();
+    // What happened meanwhile is a gap of its history.
+    const { gaps } = await (await fetch(`${factory.url}/api/v1/events`)).json();
+    assert.ok(gaps.length > 0, JSON.stringify(gaps));
     await page.close_checked();
   });
 });

@@ -49,7 +49,7 @@ class Relay {
 }
 
 /** A port that was free a moment ago. */
-async function freePort() {
+export async function freePort() {
   const server = net.createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
   const { port } = server.address();
@@ -69,14 +69,14 @@ export class Factory {
     this.program = program;
   }
 
-  #spawn(args, env = process.env) {
-    const child = spawn(this.program, args, { env, cwd: this.folder, stdio: ["ignore", "pipe", "pipe"] });
+  spawn(args, env = process.env, program = this.program) {
+    const child = spawn(program, args, { env, cwd: this.folder, stdio: ["ignore", "pipe", "pipe"] });
     for (const stream of [child.stdout, child.stderr]) stream.on("data", (data) => (this.#output += data));
     this.#children.push(child);
     return child;
   }
 
-  async #until(what, found) {
+  async until(what, found) {
     for (const end = Date.now() + START_MS; Date.now() < end; await new Promise((resolve) => setTimeout(resolve, 100))) {
       const value = await found();
       if (value) return value;
@@ -84,6 +84,19 @@ export class Factory {
       if (ended) throw new Error(`a process ended with code ${ended.exitCode} before ${what}:\n${this.#output}`);
     }
     throw new Error(`${what} was not reached:\n${this.#output}`);
+  }
+
+  /** A process of which the end is wanted. */
+  forget(child) {
+    this.#children = this.#children.filter((one) => one !== child);
+  }
+
+  cutBroker() {
+    this.relay.cut();
+  }
+
+  healBroker() {
+    this.relay.heal();
   }
 
   /** Process id of `sparkfleet up`. */
@@ -99,9 +112,9 @@ export class Factory {
   async start() {
     this.folder = await mkdtemp(join(tmpdir(), "sparkfleet-console-"));
     const any = "127.0.0.1:0";
-    this.#spawn(["up", "--plain", "--data-dir", ".sparkfleet", "--listen", any, "--git", any, "--http", any, "--console-listen", any]);
-    this.url = await this.#until("the console's address", () => ADDRESS.exec(this.#output)?.[1]);
-    this.brokerPort = Number(await this.#until("the broker's address", () => /mqtt:\/\/127\.0\.0\.1:(\d+)/.exec(this.#output)?.[1]));
+    this.spawn(["up", "--plain", "--data-dir", ".sparkfleet", "--listen", any, "--git", any, "--http", any, "--console-listen", any]);
+    this.url = await this.until("the console's address", () => ADDRESS.exec(this.#output)?.[1]);
+    this.brokerPort = Number(await this.until("the broker's address", () => /mqtt:\/\/127\.0\.0\.1:(\d+)/.exec(this.#output)?.[1]));
   }
 
   /** Starts a second organisation on the same broker, behind the relay, and gives the address of its console. */
@@ -110,8 +123,8 @@ export class Factory {
     const any = "127.0.0.1:0";
     const before = this.#output.length;
     const own = ["--organisation", "SITE", "--broker", `mqtt://127.0.0.1:${relayPort}`, "--data-dir", "site"];
-    this.#spawn(["up", "--plain", ...own, "--git", any, "--http", any, "--console-listen", any]);
-    return this.#until("the second console's address", () => ADDRESS.exec(this.#output.slice(before))?.[1]);
+    this.spawn(["up", "--plain", ...own, "--git", any, "--http", any, "--console-listen", any]);
+    return this.until("the second console's address", () => ADDRESS.exec(this.#output.slice(before))?.[1]);
   }
 
   /** Starts the console of an organisation that has nothing else, with a way in at an identity provider, and gives its address. */
@@ -124,8 +137,8 @@ export class Factory {
       WEB__LISTEN: `127.0.0.1:${port}`, HTTP__LISTEN: "127.0.0.1:0", OIDC__ISSUER: issuer, OIDC__CLIENT_SECRET: secret, OIDC__OPERATORS: "ops",
     };
     const own = Object.fromEntries(Object.entries(keys).map(([key, value]) => [`SPARKFLEET__${key}`, value]));
-    this.#spawn(["console"], { ...process.env, ...own });
-    await this.#until("the console of its own", async () => (await fetch(url).catch(() => null))?.ok);
+    this.spawn(["console"], { ...process.env, ...own });
+    await this.until("the console of its own", async () => (await fetch(url).catch(() => null))?.ok);
     return url;
   }
 
@@ -154,7 +167,7 @@ export class Factory {
 
   /** Waits until an action has ended, and gives its row. */
   async ended(id) {
-    return this.#until(`the end of ${id}`, async () => (await this.rows("actions")).find((row) => row.key === id && row.state !== "sent"));
+    return this.until(`the end of ${id}`, async () => (await this.rows("actions")).find((row) => row.key === id && row.state !== "sent"));
   }
 
   /** Makes a token. */
@@ -165,7 +178,7 @@ export class Factory {
 
   /** Waits until every cluster, host and deployment of the example factory is good. */
   async settled() {
-    await this.#until("a settled factory", async () => {
+    await this.until("a settled factory", async () => {
       const [fleet] = await this.rows("fleet").catch(() => []);
       return fleet?.clusters.good === 2 && fleet.hosts.good === 6 && fleet.deployments.good === 4;
     });
@@ -183,7 +196,7 @@ export class Factory {
 
   /** Runs a command that continues until the factory is stopped. */
   background(...args) {
-    this.#spawn([...args, "--broker", `mqtt://127.0.0.1:${this.brokerPort}`]);
+    this.spawn([...args, "--broker", `mqtt://127.0.0.1:${this.brokerPort}`]);
   }
 
   async stop() {
