@@ -263,6 +263,20 @@ async fn a_first_member_is_made_by_a_configuration_as_documented_and_its_kubecon
 }
 
 #[tokio::test]
+async fn a_first_member_without_version_and_endpoint_has_those_of_its_programs_and_its_address() {
+    let version = |text: &str| format!("case $1 in version) echo {text}; exit 0 ;; esac; {INIT}");
+    let given = InitParameters { kubernetes_version: String::new(), endpoint: String::new(), ..parameters() };
+    let bench = Bench::new(&version("v1.36.3"), "exit 0");
+    bench.kubeadm().init(&given, bench.activity.clone()).await.unwrap();
+    let cluster = &documents(&bench.text("config.seen"))[1];
+    assert_eq!(cluster["kubernetesVersion"], "v1.36.3", "without one kubeadm asks the Internet");
+    assert_eq!(cluster["controlPlaneEndpoint"], "10.0.0.7:6443", "without one no further control plane joins");
+    let bench = Bench::new(&version("nothing"), "exit 0");
+    let error = bench.kubeadm().init(&given, bench.activity.clone()).await.unwrap_err().0;
+    assert!(error.contains("\"nothing\"") && error.ends_with("name it in kubernetesVersion"), "{error}");
+}
+
+#[tokio::test]
 async fn the_network_of_pods_is_applied_once_the_api_answers_and_one_that_is_missing_is_named_before_anything_is_made()
 {
     let bench = Bench::new(INIT, "exit 0");

@@ -1,6 +1,7 @@
 //! Many seeds, the same seed twice, and one broken thing for each check.
 
 use std::num::NonZero;
+use std::ops::Range;
 use std::time::{Duration, Instant, SystemTime};
 
 use sim::mutation::Mutation;
@@ -13,6 +14,8 @@ const SEEDS_WITH_CONSOLE: u64 = 60;
 const SEEDS_OF_THE_DAY: u64 = 60;
 /// A soak begins here, so that it tries what was not tried before.
 const SOAK: u64 = 1_000;
+/// A soak names each so many seeds when it begins with them.
+const SOAK_PART: usize = 250;
 /// Things from outside in each of them; a soak has more.
 const STEPS: u32 = 12;
 const STEPS_SOAK: u32 = 40;
@@ -32,7 +35,7 @@ fn whatever_happens_everything_that_people_want_is_applied_or_visibly_refused_in
     let plan = Plan { steps: STEPS, ..Plan::of(0) };
     let all = Plan { restores: true, joins: true, ..plan };
     let parts = match asked {
-        Some(seeds) => vec![(SOAK..SOAK + seeds, Plan { steps: STEPS_SOAK, ..all })],
+        Some(seeds) => in_parts(SOAK..SOAK + seeds, Plan { steps: STEPS_SOAK, ..all }),
         None => vec![
             (0..SEEDS, plan),
             (0..SEEDS_WITH_JOINS, Plan { joins: true, ..plan }),
@@ -40,15 +43,13 @@ fn whatever_happens_everything_that_people_want_is_applied_or_visibly_refused_in
             (of_the_day..of_the_day + SEEDS_OF_THE_DAY, all),
         ],
     };
-    for (seeds, like) in &parts {
-        eprintln!("seeds {seeds:?}, such as: {}", Plan { seed: seeds.start, ..*like }.command());
-    }
     let started = Instant::now();
     let (mut summaries, mut failure) = (Vec::new(), None);
     for (seeds, like) in parts.iter().cloned() {
         if failure.is_some() {
             break;
         }
+        eprintln!("seeds {seeds:?}, such as: {}", Plan { seed: seeds.start, ..like }.command());
         let (some, failed) = run_many(seeds, like, threads());
         summaries.extend(some);
         failure = failed;
@@ -69,6 +70,12 @@ fn whatever_happens_everything_that_people_want_is_applied_or_visibly_refused_in
         crashes > seeds && messages > 500 * seeds && deployments as u64 > 2 * seeds,
         "{crashes} {messages} {deployments}"
     );
+}
+
+/// A soak takes hours and shows how far it is.
+fn in_parts(seeds: Range<u64>, like: Plan) -> Vec<(Range<u64>, Plan)> {
+    let end = seeds.end;
+    seeds.step_by(SOAK_PART).map(|first| (first..end.min(first + SOAK_PART as u64), like)).collect()
 }
 
 #[test]

@@ -109,6 +109,19 @@ impl Kubeadm {
         Command::new(&self.program, self.timeout)
     }
 
+    /// Without a version kubeadm asks the Internet for the newest one, whose images are not those of this host.
+    async fn installed_version(&self) -> Outcome<String> {
+        let output = self.kubeadm().arguments(["version", "--output", "short"]).succeed().await?;
+        let text = String::from_utf8_lossy(&output).trim().to_owned();
+        let is_version =
+            text.strip_prefix('v').is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()));
+        if is_version {
+            return Ok(text);
+        }
+        let program = self.program.display();
+        Err(PlatformError(format!("{program} version printed {text:?}, not a version; name it in kubernetesVersion")))
+    }
+
     /// A configuration for kubeadm, gone when it is dropped.
     fn configuration(&self, text: &[u8]) -> Outcome<Removed> {
         let file = Removed(self.run.join(format!("kubeadm-{}.yaml", Uuid::new_v4().simple())));
@@ -226,7 +239,12 @@ impl Kubeadm {
     async fn make(&self, parameters: &InitParameters, activity: &Activity) -> Outcome<SecretBytes> {
         // Before anything is made: what is missing is named while the host can still be given it.
         let network = PodNetwork::of(parameters, &self.root)?;
-        let parameters = &InitParameters { pod_subnet: network.subnet.clone(), ..parameters.clone() };
+        let kubernetes_version = match parameters.kubernetes_version.as_str() {
+            "" => self.installed_version().await?,
+            given => given.to_owned(),
+        };
+        let pod_subnet = network.subnet.clone();
+        let parameters = &InitParameters { kubernetes_version, pod_subnet, ..parameters.clone() };
         self.prepare_host(activity).await?;
         self.empty_manifests()?;
         self.write_audit_policy()?;

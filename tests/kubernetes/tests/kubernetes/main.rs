@@ -8,6 +8,7 @@ mod edge_chart;
 mod etcd;
 mod flux;
 mod journey;
+mod kubeadm;
 mod pods;
 mod rights;
 mod waiting;

@@ -1,6 +1,6 @@
 //! kubeadm's configuration, API version `kubeadm.k8s.io/v1beta4` (Kubernetes 1.31 and later), as JSON documents, which are YAML.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use bootstrapper_contract::InitParameters;
@@ -115,8 +115,8 @@ pub fn init(parameters: &InitParameters, host: &Host) -> Outcome<Zeroizing<Vec<u
     if !parameters.kubernetes_version.is_empty() {
         cluster["kubernetesVersion"] = json!(parameters.kubernetes_version);
     }
-    if !parameters.endpoint.is_empty() {
-        cluster["controlPlaneEndpoint"] = json!(parameters.endpoint);
+    if let Some(endpoint) = endpoint(parameters, host) {
+        cluster["controlPlaneEndpoint"] = json!(endpoint);
     }
     let kubelet = json!({
         "apiVersion": KUBELET,
@@ -186,6 +186,12 @@ fn local_endpoint(host: &Host) -> Value {
         Some(address) => json!({"advertiseAddress": address.to_string(), "bindPort": API_PORT}),
         None => json!({"bindPort": API_PORT}),
     }
+}
+
+/// kubeadm refuses a further control plane in a cluster that has none.
+fn endpoint(parameters: &InitParameters, host: &Host) -> Option<String> {
+    let given = Some(&parameters.endpoint).filter(|endpoint| !endpoint.is_empty()).cloned();
+    given.or_else(|| host.addresses.first().map(|&address| SocketAddr::new(address, API_PORT).to_string()))
 }
 
 fn networking(parameters: &InitParameters) -> Value {
