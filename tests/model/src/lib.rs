@@ -11,6 +11,7 @@
 pub mod edge;
 pub mod fault;
 pub mod manager;
+pub mod protocol;
 mod settle;
 pub mod store;
 pub mod system;

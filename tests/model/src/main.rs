@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use clap::Parser;
 use model::fault::Fault;
-use model::system::{Budget, Protocol};
+use model::protocol::Protocol;
+use model::system::Budget;
 use stateright::{Checker, Model};
 
 /// Checks the protocol of desired states: every order of everything that can happen, within a budget.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::fault::Fault;
 use crate::manager::Message;
-use crate::system::{Protocol, System, runs};
+use crate::system::{System, runs};
 
 /// Rounds that are enough: each is one message, and no state needs more than a hold, a release and an agreement.
 const ROUNDS: usize = 8;
@@ -43,25 +43,25 @@ pub(crate) fn fairly(system: &mut System, fault: Option<Fault>) -> bool {
     false
 }
 
-/// Whether a state comes to an agreement, or to a hold that has a reason, whenever what is on the way arrives.
-pub(crate) fn settles(protocol: &Protocol, state: &System) -> bool {
-    if state.broken.is_some() || protocol.settled.contains(state) {
-        return true;
-    }
-    let on_the_way =
-        if state.channel.is_empty() { &[Late::Never][..] } else { &[Late::First, Late::Last, Late::Never] };
-    let settles = on_the_way.iter().all(|late| comes_well(protocol, state, *late));
-    if settles {
-        protocol.settled.insert(state);
-    }
-    settles
-}
-
 /// States that are known to settle, by what that depends on: the sender's replica and what it has received are replaced before anything else happens.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settled(Arc<Mutex<HashSet<u64>>>);
 
 impl Settled {
+    /// Whether a state comes to an agreement, or to a hold that has a reason, whenever what is on the way arrives.
+    pub(crate) fn settles(&self, fault: Option<Fault>, state: &System) -> bool {
+        if state.broken.is_some() || self.contains(state) {
+            return true;
+        }
+        let on_the_way =
+            if state.channel.is_empty() { &[Late::Never][..] } else { &[Late::First, Late::Last, Late::Never] };
+        let settles = on_the_way.iter().all(|late| comes_well(fault, state, *late));
+        if settles {
+            self.insert(state);
+        }
+        settles
+    }
+
     fn key(state: &System) -> u64 {
         let mut hasher = DefaultHasher::new();
         (&state.store, &state.edge, &state.channel, &state.known).hash(&mut hasher);
@@ -78,16 +78,16 @@ impl Settled {
     }
 }
 
-fn comes_well(protocol: &Protocol, state: &System, late: Late) -> bool {
+fn comes_well(fault: Option<Fault>, state: &System, late: Late) -> bool {
     let mut system = state.clone();
     let on_the_way: Vec<Message> = system.channel.iter().cloned().collect();
     if late == Late::First {
         on_the_way.iter().for_each(|message| system.deliver(message));
     }
-    let mut ends = fairly(&mut system, protocol.fault);
+    let mut ends = fairly(&mut system, fault);
     if late == Late::Last {
         on_the_way.iter().for_each(|message| system.deliver(message));
-        ends &= fairly(&mut system, protocol.fault);
+        ends &= fairly(&mut system, fault);
     }
     ends && (is_agreed(&system) || is_held_for_a_reason(&system))
 }

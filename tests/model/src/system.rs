@@ -4,12 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use edge_sync_contract::{DesiredIndex, Digest};
-use stateright::{Model, Property};
 
 use crate::edge::{Edge, Report};
 use crate::fault::Fault;
 use crate::manager::{Manager, Message, object};
-use crate::settle::{self, Settled};
 use crate::store::{Change, Deployment, Store, Transaction};
 
 /// How often each thing may happen in one run; the checker tries every order.
@@ -127,39 +125,19 @@ pub const NO_PRUNE: &str = "no-prune-from-ignorance";
 pub const KEPT: &str = "acknowledged-is-kept";
 /// A version that was reported never falls.
 pub const VERSION: &str = "version-never-falls";
-/// With a fair channel, and nothing new from outside, edge and store agree, or the edge holds for a reason and says so.
-pub const SETTLES: &str = "agreed-or-held";
-
-/// The protocol, with a fault or without.
-#[derive(Debug, Clone)]
-pub struct Protocol {
-    /// What is seeded.
-    pub fault: Option<Fault>,
-    /// What may happen.
-    pub budget: Budget,
-    pub(crate) settled: Settled,
-}
-
-impl Protocol {
-    /// With nothing tried yet.
-    #[must_use]
-    pub fn new(fault: Option<Fault>, budget: Budget) -> Self {
-        Self { fault, budget, settled: Settled::default() }
-    }
-}
 
 impl System {
-    /// A store with two deployments, both of them at the edge.
+    /// A store with two deployments, neither of which the edge has received.
     #[must_use]
-    pub fn new(protocol: &Protocol) -> Self {
+    pub(crate) fn new(fault: Option<Fault>, budget: Budget) -> Self {
         let mut system = Self {
             store: Arc::new(Store::new(1, 1)),
             shelf: None,
             manager: Manager::default(),
-            edge: Edge::new(protocol.fault),
+            edge: Edge::new(fault),
             channel: BTreeSet::new(),
             known: Vec::new().into(),
-            left: protocol.budget,
+            left: budget,
             reported: (0, None),
             broken: None,
             next_transaction: 0,
@@ -169,8 +147,6 @@ impl System {
         for deployment in [0, 1] {
             system.commit(Change::Put(deployment));
         }
-        settle::fairly(&mut system, protocol.fault.filter(|fault| fault.is_of_the_wire()));
-        system.channel.clear();
         system
     }
 
@@ -295,40 +271,32 @@ impl System {
             actions.extend([Action::Adopt, Action::Discard]);
         }
     }
-}
-
-impl Model for Protocol {
-    type State = System;
-    type Action = Action;
-
-    fn init_states(&self) -> Vec<System> {
-        vec![System::new(self)]
-    }
-
-    fn actions(&self, state: &System, actions: &mut Vec<Action>) {
-        if state.broken.is_some() {
+    /// What can happen next.
+    pub(crate) fn actions(&self, actions: &mut Vec<Action>) {
+        if self.broken.is_some() {
             return;
         }
-        state.actions_of_stores(actions);
+        self.actions_of_stores(actions);
         actions.extend([Action::Learn, Action::Receive]);
-        if state.channel.len() < state.left.messages {
+        if self.channel.len() < self.left.messages {
             actions.push(Action::Send);
         }
-        actions.extend((0..state.channel.len()).map(Action::Deliver));
-        if state.edge.is_waiting() {
+        actions.extend((0..self.channel.len()).map(Action::Deliver));
+        if self.edge.is_waiting() {
             actions.push(Action::Save);
         }
-        if state.left.edge_crashes > 0 {
+        if self.left.edge_crashes > 0 {
             actions.push(Action::CrashEdge);
         }
-        if state.left.manager_crashes > 0 {
+        if self.left.manager_crashes > 0 {
             actions.push(Action::CrashManager);
         }
     }
 
+    /// After that has happened; none if it cannot.
     // long: an arm for each thing that can happen
-    fn next_state(&self, last: &System, action: Action) -> Option<System> {
-        let mut next = last.clone();
+    pub(crate) fn after(&self, action: Action, fault: Option<Fault>) -> Option<Self> {
+        let mut next = self.clone();
         let timeline = next.next_timeline;
         match action {
             Action::Write(deployment) => {
@@ -350,7 +318,7 @@ impl Model for Protocol {
             }
             Action::Restore(revision) => {
                 next.left.restores -= 1;
-                next.replace_store(last.store.restored(revision, timeline));
+                next.replace_store(self.store.restored(revision, timeline));
             }
             Action::Replace => {
                 next.left.restores -= 1;
@@ -359,7 +327,7 @@ impl Model for Protocol {
             }
             Action::PutBack => {
                 next.left.restores -= 1;
-                let shelf = last.shelf.as_ref()?;
+                let shelf = self.shelf.as_ref()?;
                 next.replace_store(shelf.restored(shelf.log.len(), timeline));
             }
             Action::Adopt | Action::Discard => {
@@ -369,11 +337,11 @@ impl Model for Protocol {
             Action::Learn => next.learn(),
             Action::Receive => next.receive(),
             Action::Send => {
-                let message = next.manager.plan(self.fault)?;
+                let message = next.manager.plan(fault)?;
                 next.channel.insert(message);
             }
             Action::Deliver(position) => {
-                let message = last.channel.iter().nth(position)?;
+                let message = self.channel.iter().nth(position)?;
                 next.deliver(message);
             }
             Action::Save => next.save(),
@@ -387,26 +355,6 @@ impl Model for Protocol {
             }
         }
         Some(next)
-    }
-
-    fn properties(&self) -> Vec<Property<Self>> {
-        vec![
-            Property::always(NO_PRUNE, |_: &Protocol, state: &System| state.broken != Some(NO_PRUNE)),
-            Property::always(KEPT, |_: &Protocol, state: &System| state.broken != Some(KEPT)),
-            Property::always(VERSION, |_: &Protocol, state: &System| state.broken != Some(VERSION)),
-            Property::always("only-what-was-sent", |_: &Protocol, state: &System| {
-                state.broken.is_none_or(|rule| [NO_PRUNE, KEPT, VERSION].contains(&rule))
-            }),
-            Property::always(SETTLES, |protocol: &Protocol, state: &System| settle::settles(protocol, state)),
-            Property::sometimes("an edge holds and says so", |_: &Protocol, state: &System| state.edge.report().held),
-            Property::sometimes("a decision ends a hold", |protocol: &Protocol, state: &System| {
-                let released = state.edge.report().origin.is_some_and(|origin| origin.epoch > 0);
-                released && state.left.decisions < protocol.budget.decisions && !state.edge.report().held
-            }),
-            Property::sometimes("something is deleted", |_: &Protocol, state: &System| {
-                state.edge.report().deployments.is_empty()
-            }),
-        ]
     }
 }
 

@@ -1,7 +1,8 @@
 //! The protocol holds within a small budget, and each fault that is seeded is found within it.
 
 use model::fault::Fault;
-use model::system::{Budget, NO_PRUNE, Protocol, SETTLES, VERSION};
+use model::protocol::{Protocol, SETTLES};
+use model::system::{Budget, NO_PRUNE, VERSION};
 use stateright::{Checker, HasDiscoveries, Model};
 
 #[test]
