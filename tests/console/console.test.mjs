@@ -1,7 +1,7 @@
 // What people do with the console, in a browser: against `sparkfleet up`, and (site.test.mjs) against separate processes on Mosquitto.
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
-import { readFile, mkdir } from "node:fs/promises";
+import { readFile, mkdir, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { after, before, describe, test } from "node:test";
@@ -24,7 +24,7 @@ const LIMIT_MS = 90_000;
 const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const HOSTILE = "<img src=x onerror=window.hacked=1>\u202e";
 const PAGES_OF_HOSTS_THAT_JOIN = ["/host/Body_Shop/body-shop-2", "/policy/Body_Shop"];
-const ALL_PAGES = ["/", "/clusters", "/cluster/Body_Shop", "/hosts", "/host/Body_Shop/body-shop-2", "/deployments", "/deployment/Body_Shop/Robot_Cell_1", "/alerts", "/policy/Body_Shop", "/config?q=Body_Shop", "/rollouts", "/explorer/ACME-Body_Shop/Sync", "/timeline", "/system"];
+const ALL_PAGES = ["/", "/clusters", "/cluster/Body_Shop", "/cluster/Body_Shop?tab=secrets", "/hosts", "/host/Body_Shop/body-shop-2", "/enrolment", "/access", "/deployments", "/deployment/Body_Shop/Robot_Cell_1", "/alerts", "/policy/Body_Shop", "/config?q=Body_Shop", "/rollouts", "/explorer/ACME-Body_Shop/Sync", "/timeline", "/system"];
 const PAGES = ALL_PAGES.filter((page) => !isSite || !PAGES_OF_HOSTS_THAT_JOIN.includes(page));
 
 let factory;
@@ -254,6 +254,30 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     await page.close_checked();
   });
 
+  scenario("a secret is sealed in the browser, and the cluster's repository takes what came out", async () => {
+    const requests = [];
+    const page = await open("/cluster/Body_Shop?tab=secrets");
+    page.on("request", (request) => requests.push(`${request.url()} ${request.postData() ?? ""}`));
+    await page.getByLabel("Name of the Secret").fill("press login");
+    await page.getByLabel("Key in it").fill("password");
+    await page.getByLabel("Value").fill("open sesame");
+    await page.getByRole("button", { name: "Seal" }).click();
+    await page.getByRole("alert").getByText("The name must be").waitFor();
+    await page.getByLabel("Name of the Secret").fill("press-login");
+    await page.getByRole("button", { name: "Seal" }).click();
+    const command = page.locator("[data-sealed]").getByLabel("Command");
+    const text = await command.innerText();
+    assert.equal(await page.getByLabel("Value").inputValue(), "", "the value is not left in the page");
+    assert.deepEqual(requests.filter((one) => one.includes("sesame")), []);
+    await writeFile(join(factory.folder, "auth.txt"), `Authorization: Bearer ${tokens.operator}\n`, { mode: 0o600 });
+    await factory.shell(text, { SPARKFLEET_API_URL: factory.api });
+    const key = (await factory.rows("clusters")).find((row) => row.name === "Body_Shop").key;
+    const listed = await fetch(`${factory.api}/v1/cluster/${key}/secrets`, { headers: { authorization: `Bearer ${tokens.operator}` } });
+    const { secrets } = await listed.json();
+    assert.ok(JSON.stringify(secrets).includes("press-login"), JSON.stringify(secrets));
+    await page.close_checked();
+  });
+
   scenario("an entry is edited by its form, and who is slower sees what the other wrote", async () => {
     const page = await open("/config?q=press_shop+class_name:cluster");
     await signIn(page, tokens.administrator);
@@ -421,6 +445,18 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     node.die();
   });
 
+  scenario("an explorer alone shows nodes of every make, and has no other page", async () => {
+    const node = new EdgeNode(factory.brokerPort, "Foreign", "Mixer_2");
+    const url = await factory.explorer();
+    const page = await open("/explorer", { url });
+    await node.start([["Level", DOUBLE, 12.5]]);
+    await page.locator(".tree a", { hasText: "Mixer_2" }).click();
+    await page.getByRole("row", { name: /Level/ }).getByText("12.5").waitFor();
+    assert.equal(await page.getByRole("button", { name: "Sign in" }).count(), 0, "no user can act in it");
+    await page.close_checked();
+    node.die();
+  });
+
   scenario("hostile names and values are text", async () => {
     const node = new EdgeNode(factory.brokerPort, "Foreign", HOSTILE.replace("\u202e", ""));
     await node.start([[HOSTILE, STRING, `${HOSTILE}\u0007`]]);
@@ -514,7 +550,7 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     scenario("pictures for the documentation", async () => {
       const folder = join(repository, "docs/pictures");
       await mkdir(folder, { recursive: true });
-      const pictures = { fleet: "/", host: "/host/Body_Shop/body-shop-2", deployment: "/deployment/Body_Shop/Robot_Cell_1", explorer: "/explorer/ACME-Body_Shop/Robot_Cell_1", rollouts: "/rollouts" };
+      const pictures = { fleet: "/", host: "/host/Body_Shop/body-shop-2", deployment: "/deployment/Body_Shop/Robot_Cell_1", explorer: "/explorer/ACME-Body_Shop/Robot_Cell_1", rollouts: "/rollouts", enrolment: "/enrolment" };
       for (const [name, path] of Object.entries(pictures)) {
         const page = await open(path);
         await page.locator("main h1").first().waitFor();
@@ -524,6 +560,24 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
       }
     });
   }
+
+  scenarioOfUp("hosts that wait are approved together, by the command that the page writes", async () => {
+    for (const name of ["body-shop-6", "body-shop-7"]) factory.background("simulate-host", name, "--cluster", "Body_Shop");
+    const page = await open("/enrolment");
+    for (const name of ["body-shop-6", "body-shop-7"]) await page.getByRole("checkbox", { name: `Choose ${name}` }).check();
+    const command = page.getByLabel("Command").filter({ hasText: "sparkfleet host enrol Body_Shop -" });
+    await command.waitFor();
+    await factory.shell(await command.innerText());
+    await page.goto(`${factory.url}/hosts`);
+    for (const name of ["body-shop-6", "body-shop-7"]) {
+      // Its simulated Kubernetes is in another process, and does not list it.
+      await page.getByRole("table", { name: "Hosts", exact: true }).getByRole("row", { name: new RegExp(name) }).getByText("the host is a member").waitFor();
+    }
+    await page.goto(`${factory.url}/enrolment`);
+    await page.getByLabel("List").fill(`${"a".repeat(64)},Body Shop`);
+    await page.getByRole("alert").getByText("line 1: the name must be made of").waitFor();
+    await page.close_checked();
+  });
 
   scenario("who looks after an alert is written down", async () => {
     // A second agent of a name dies: its monitor raises an alert, until the first one is born again a moment later.

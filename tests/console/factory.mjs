@@ -7,7 +7,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import http from "node:http";
 import net from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 
 const START_MS = 180_000;
@@ -114,6 +114,7 @@ export class Factory {
     const any = "127.0.0.1:0";
     this.spawn(["up", "--plain", "--data-dir", ".sparkfleet", "--listen", any, "--git", any, "--http", any, "--console-listen", any]);
     this.url = await this.until("the console's address", () => ADDRESS.exec(this.#output)?.[1]);
+    this.api = await this.until("the address of the API", () => /git (http:\/\/127\.0\.0\.1:\d+)/.exec(this.#output)?.[1]);
     this.brokerPort = Number(await this.until("the broker's address", () => /mqtt:\/\/127\.0\.0\.1:(\d+)/.exec(this.#output)?.[1]));
   }
 
@@ -189,9 +190,22 @@ export class Factory {
     return promisify(execFile)(this.program, [...args, "--broker", `mqtt://127.0.0.1:${this.brokerPort}`], { cwd: this.folder });
   }
 
+  /** Runs a line of a shell in the factory's directory, as a user pastes it. */
+  async shell(line, env = {}) {
+    const own = { SPARKFLEET_BROKER: `mqtt://127.0.0.1:${this.brokerPort}`, PATH: `${dirname(this.program)}:${process.env.PATH}` };
+    return promisify(execFile)("/bin/sh", ["-ec", line], { cwd: this.folder, env: { ...process.env, ...own, ...env } });
+  }
+
   /** Runs a command that needs no broker. */
   async run(...args) {
     return promisify(execFile)(this.program, args, { cwd: this.folder });
+  }
+
+  /** Starts an explorer of the factory's broker, and gives the address of its page. */
+  async explorer() {
+    const before = this.#output.length;
+    this.background("explore", "--listen", "127.0.0.1:0");
+    return this.until("the explorer", () => /(http:\/\/127\.0\.0\.1:\d+)\/explorer/.exec(this.#output.slice(before))?.[1]);
   }
 
   /** Runs a command that continues until the factory is stopped. */

@@ -14,7 +14,7 @@ export class Site extends Factory {
   async start() {
     this.folder = await mkdtemp(join(tmpdir(), "sparkfleet-site-"));
     [this.brokerPort, this.git, this.web] = [await freePort(), `127.0.0.1:${await freePort()}`, `127.0.0.1:${await freePort()}`];
-    this.url = `http://${this.web}`;
+    [this.url, this.api] = [`http://${this.web}`, `http://${this.git}`];
     const lines = ["user root", `listener ${this.brokerPort} 127.0.0.1`, "persistence false", "max_queued_messages 0", "allow_anonymous true", "log_dest stderr"];
     await writeFile(join(this.folder, "mosquitto.conf"), `${lines.join("\n")}\n`);
     await this.startBroker();

@@ -196,6 +196,12 @@ async fn a_foreign_node_is_shown_live_with_its_metrics_until_it_dies() {
     }
     assert_eq!(speed["datatype"], "UInt32");
     assert_eq!(speed["trend"].as_array().unwrap().last().unwrap()[1], 7.0);
+    // As people write it, and as programs do.
+    for path in ["metrics:Foreign/Press%20%3Cimg%3E", "metrics%3AForeign%2FPress%20%3Cimg%3E"] {
+        let (status, _, body) = scene.get(&format!("/api/v1/{path}"), "").await;
+        assert!(status == 200 && body.contains("\"Speed\""), "{path}: {status} {body}");
+    }
+    assert_eq!(scene.get("/api/v1/clusters/Foreign", "").await.0, 404);
     press.stop().await;
     let rows =
         scene.until("nodes", |rows| of_key(rows, "Foreign/Press <img>").is_some_and(|row| row["alive"] == false));

@@ -148,6 +148,7 @@ fn router(site: Site) -> Router {
         .route("/api/v1/export", get(export::export))
         .route("/api/v1/openapi.json", get(openapi::get))
         .route("/api/v1/{table}", get(table))
+        .route("/api/v1/{table}/{node}", get(table_of_node))
         .route("/api/{*rest}", get(nothing))
         .fallback_service(get(page).with_state(site.clone()))
         .layer(DefaultBodyLimit::max(acting::BODY_BYTES_MAX))
@@ -194,6 +195,17 @@ async fn table(
     }
     let rows: Vec<&Value> = table.rows.values().collect();
     answer(&json!({ "rev": table.rev, "at": null, "rows": rows }), tag)
+}
+
+/// `metrics:GROUP/NODE` as people write it, with the slash as it is.
+async fn table_of_node(
+    site: State<Site>,
+    Path((group, node)): Path<(String, String)>,
+    caller: RequestContext,
+    query: RawQuery,
+    headers: HeaderMap,
+) -> Response {
+    table(site, Path(format!("{group}/{node}")), caller, query, headers).await
 }
 
 async fn follow(State(site): State<Site>, caller: RequestContext, query: RawQuery, headers: HeaderMap) -> Response {

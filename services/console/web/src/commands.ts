@@ -7,6 +7,9 @@ export function shellWord(word: string): string | null {
   return /^[A-Za-z0-9_./:@%+=,][A-Za-z0-9_./:@%+=,-]*$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }
 
+/** The same for a word that may be long: what is sealed. */
+const shellWordOfAny = (word: string): string | null => (/^[A-Za-z0-9_./:@%+=,?&-]+$/.test(word) ? `'${word}'` : null);
+
 /** Options begin with `--`; every other part is taken literally. Null if a part cannot be written safely. */
 function command(verb: string, words: string[], options: [string, string | null | undefined][] = []): string | null {
   const parts = ["sparkfleet", verb];
@@ -30,6 +33,13 @@ export const commands = {
   showCluster: (name: string) => command("cluster show", [name]),
   deleteCluster: (name: string) => command("cluster delete", [name], [["with-deployments", ""], ["wait", ""]]),
   setWave: (name: string, wave: number) => command("cluster rollout", [name], [["wave", String(wave)]]),
+  putSecret: (cluster: string, name: string, key: string, print: string) => command("secret put", [cluster, name, key], [["fingerprint", print || null]]),
+  /** By curl, because what the command line puts it seals itself. */
+  putSealed: (cluster: string, namespace: string, name: string, key: string, query: string, sealed: string): string | null => {
+    const words = [`/v1/cluster/${cluster}/sealed-secret/${namespace}/${name}/${key}?${query}`, sealed].map(shellWordOfAny);
+    return words.includes(null) ? null : `printf %s ${words[1]} | curl -fsS -H @auth.txt -T - "$SPARKFLEET_API_URL"${words[0]}`;
+  },
+  revokeToken: (name: string) => command("token revoke", [name]),
   createToken: () => command("token create", ["NAME"], [["scope", "operator"]]),
   bootstrap: (name: string) => command("cluster bootstrap", [name]),
   createDeployment: (cluster: string, name: string, chart: string, host: string) =>

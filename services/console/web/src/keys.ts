@@ -10,12 +10,14 @@ export const PLACES: readonly { letter: string; view: string; title: string; ico
   { letter: "f", view: "", title: "Fleet", icon: "fleet" },
   { letter: "c", view: "clusters", title: "Clusters", icon: "clusters" },
   { letter: "h", view: "hosts", title: "Hosts", icon: "hosts" },
+  { letter: "w", view: "enrolment", title: "Enrolment", icon: "plus" },
   { letter: "d", view: "deployments", title: "Deployments", icon: "deployments" },
   { letter: "a", view: "alerts", title: "Alerts", icon: "alerts" },
   { letter: "r", view: "rollouts", title: "Rollouts", icon: "rollouts" },
   { letter: "e", view: "explorer", title: "Explorer", icon: "explorer" },
   { letter: "t", view: "timeline", title: "Timeline", icon: "timeline" },
   { letter: "o", view: "config", title: "Configuration", icon: "config" },
+  { letter: "x", view: "access", title: "Access", icon: "key" },
   { letter: "s", view: "system", title: "System", icon: "system" },
 ];
 

@@ -15,12 +15,14 @@ import { Icon } from "./components/icon.tsx";
 import { SignIn } from "./components/forms.tsx";
 import { Help, Palette } from "./components/overlays.tsx";
 import { Age, Text } from "./components/text.tsx";
+import { AccessView } from "./views/access.tsx";
 import { AlertsView } from "./views/alerts.tsx";
 import { ClusterView } from "./views/cluster.tsx";
 import { ClustersView } from "./views/clusters.tsx";
 import { ConfigView } from "./views/config.tsx";
 import { DeploymentView } from "./views/deployment.tsx";
 import { DeploymentsView } from "./views/deployments.tsx";
+import { EnrolmentView } from "./views/enrolment.tsx";
 import { ExplorerView } from "./views/explorer.tsx";
 import { FleetView } from "./views/fleet.tsx";
 import { HostView } from "./views/host.tsx";
@@ -43,6 +45,8 @@ const VIEWS: Record<string, () => ComponentChildren> = {
   explorer: () => <ExplorerView />,
   timeline: () => <TimelineView />,
   config: () => <ConfigView />,
+  enrolment: () => <EnrolmentView />,
+  access: () => <AccessView />,
   policy: () => <PolicyView />,
   system: () => <SystemView />,
 };
@@ -141,7 +145,7 @@ const BELOW: Record<string, string> = { cluster: "clusters", policy: "clusters",
 function Navigation() {
   const chosen = BELOW[route.value.view] ?? route.value.view;
   const fleet = useTable("fleet").rows.value.get("fleet");
-  const numbers: Record<string, number | undefined> = { alerts: fleet && fleet.alerts - (fleet.acknowledged ?? 0), hosts: fleet?.waiting };
+  const numbers: Record<string, number | undefined> = { alerts: fleet && fleet.alerts - (fleet.acknowledged ?? 0), enrolment: fleet?.waiting };
   return (
     <nav class="places" aria-label="Pages">
       {PLACES.map(({ view, title, icon, letter }) => (

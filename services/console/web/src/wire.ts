@@ -77,6 +77,8 @@ export interface ClusterRow extends HealthRow {
   version: string | null;
   certificate_ends: number | null;
   git: { wanted: string | null; applied: string | null } | null;
+  /** Of its services on its Kubernetes. */
+  namespace?: string;
   simulated: boolean;
   labels: Record<string, string>;
 }

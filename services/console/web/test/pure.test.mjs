@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { createDecipheriv, generateKeyPairSync, privateDecrypt } from "node:crypto";
 import { test } from "node:test";
 import { load } from "./bundle.mjs";
 
@@ -8,6 +9,8 @@ const { applyFrame, takeFrame, tableOf, subscribe, subscriptions, mark } = await
 const { filtered, parseFilter } = await load("filter.ts");
 const { gapParts, gapEvent, together, laneKind } = await load("events.ts");
 const { commands, shellWord } = await load("commands.ts");
+const { seal, sealedSecret, namesProblem } = await load("seal.ts");
+const { enrolCommand, lineOf, readList } = await load("enrolment.ts");
 
 test("what cannot be seen is written out, and long texts are bounded", () => {
   assert.equal(visible("a\u202eb\u0000c"), "a⟨202E⟩b⟨0000⟩c");
@@ -191,4 +194,59 @@ test("a trial allows, takes away and enrols, and is never signed", () => {
   assert.deepEqual(tried(policy, toggled(trial, "allowed", "4=bb") && NO_TRIAL), unsigned);
   const host = (name, quoted) => ({ cluster: "A", name, pcrs: [{ register: 4, quoted }] });
   assert.deepEqual(quotedOf([host("a", "AA"), host("b", "bb"), host("c", "bb"), { ...host("d", "cc"), cluster: "B" }], "A", "4", ["aa"]), [["bb", ["b", "c"]]]);
+});
+
+test("a value is sealed so that the holder of the key alone opens it, where it is bound to", async () => {
+  const { privateKey, publicKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
+  const spki = publicKey.export({ type: "spki", format: "der" });
+  const sequence = (...parts) => {
+    const content = Buffer.concat(parts);
+    return Buffer.concat([Buffer.from([0x30, 0x82, content.length >> 8, content.length & 0xff]), content]);
+  };
+  const [version, serial, empty] = [Buffer.from("a003020102", "hex"), Buffer.from("020101", "hex"), Buffer.from("3000", "hex")];
+  const certificate = (...head) => sequence(sequence(...head, serial, empty, empty, empty, empty, spki, empty), empty, empty);
+  const pem = (bytes) => `-----BEGIN CERTIFICATE-----\n${bytes.toString("base64").match(/.{1,64}/g).join("\n")}\n-----END CERTIFICATE-----\n`;
+  const wanted = { namespace: "fplus-edge", name: "press-login", key: "password", scope: "strict" };
+  const opened = async (sealed, label) => {
+    const bytes = Buffer.from(sealed, "base64");
+    const end = 2 + bytes.readUInt16BE(0);
+    const session = privateDecrypt({ key: privateKey, oaepHash: "sha256", oaepLabel: Buffer.from(label) }, bytes.subarray(2, end));
+    const cipher = createDecipheriv("aes-256-gcm", session, Buffer.alloc(12));
+    cipher.setAuthTag(bytes.subarray(-16));
+    return Buffer.concat([cipher.update(bytes.subarray(end, -16)), cipher.final()]).toString();
+  };
+  for (const one of [pem(certificate(version)), pem(certificate())]) {
+    for (const [scope, label] of [["strict", "fplus-edge/press-login"], ["namespace-wide", "fplus-edge"], ["cluster-wide", ""]]) {
+      const sealed = await seal(one, { ...wanted, scope }, new TextEncoder().encode("hällo"));
+      assert.equal(await opened(sealed, label), "hällo");
+      await assert.rejects(opened(sealed, `${label}x`));
+      assert.notEqual(await seal(one, { ...wanted, scope }, new TextEncoder().encode("hällo")), sealed);
+    }
+  }
+  await assert.rejects(seal("no certificate", wanted, new Uint8Array(1)), /cannot be read/);
+  assert.deepEqual(sealedSecret({ ...wanted, scope: "cluster-wide" }, "AA").metadata.annotations, { "sealedsecrets.bitnami.com/cluster-wide": "true" });
+});
+
+test("names of a Secret are those that Kubernetes takes", () => {
+  const problem = (change) => namesProblem({ namespace: "fplus-edge", name: "press-login", key: "password", scope: "strict", ...change })?.field;
+  assert.equal(problem({}), undefined);
+  for (const namespace of ["", "A", "a.b", "-a", "a-", "a".repeat(64)]) assert.equal(problem({ namespace }), "namespace", namespace);
+  for (const name of ["", "..", "a/b", "Press", "a".repeat(254)]) assert.equal(problem({ name }), "name", name);
+  for (const key of ["", ".", "..", "a b", "a/b"]) assert.equal(problem({ key }), "key", key);
+});
+
+test("a delivery note is read line by line, and what is wrong is named by its line", () => {
+  const ek = (digit) => digit.repeat(64);
+  const disk = "00000000-0000-4000-8000-00000000000a";
+  const list = readList(`# pallet 7\n${ek("A")}, press-1 , ${disk}, worker\n\n${ek("b")}\n${ek("c")},,,control-plane,${ek("d")}`);
+  assert.deepEqual(list, { lines: [`${ek("a")},press-1,${disk},worker`, ek("b"), `${ek("c")},,,control-plane,${ek("d")}`], wrong: [] });
+  const bad = readList(["x", `${ek("a")},Press 1`, `${ek("b")},,disk`, `${ek("c")},,,king`, `${ek("d")},,,,iak`, `${ek("e")},a,,,,`, ek("f"), ek("f"), ek("1")].join("\n"), new Set([ek("1")]));
+  assert.deepEqual(bad.wrong.map((text) => text.split(":")[0]), ["line 1", "line 2", "line 3", "line 4", "line 5", "line 6", "line 8", "line 9"]);
+  assert.equal(bad.lines.length, 1);
+  assert.equal(enrolCommand("Body_Shop", list.lines), `printf '%s\\n' ${list.lines.join(" ")} | sparkfleet host enrol Body_Shop -`);
+  assert.equal(enrolCommand("--dry-run", list.lines), null);
+  assert.equal(enrolCommand("Body_Shop", []), null);
+  // A name that a machine gives itself is quoted, or not pasted at all.
+  assert.equal(enrolCommand("Body_Shop", [lineOf({ ek: ek("a"), name: "$(reboot)", disk: null, role: "worker" })]), `printf '%s\\n' '${ek("a")},$(reboot)' | sparkfleet host enrol Body_Shop -`);
+  assert.equal(enrolCommand("Body_Shop", [lineOf({ ek: ek("a"), name: "a\nb", disk: null, role: "worker" })]), null);
 });

@@ -13,6 +13,7 @@ import { Icon } from "../components/icon.tsx";
 import { Ladder } from "../components/ladder.tsx";
 import { AlertTable, DeploymentTable, HostTable } from "../components/lists.tsx";
 import { Card, Facts, FilterBar, Head, Tabs } from "../components/page.tsx";
+import { Secrets } from "../components/secrets.tsx";
 import { Hatched, Nothing } from "../components/table.tsx";
 import { Age, Text, When } from "../components/text.tsx";
 import { filtered } from "../filter.ts";
@@ -89,6 +90,7 @@ function Body({ row }: { row: ClusterRow }) {
           { id: "alerts", title: "Alerts", number: ownAlerts.length },
           { id: "setup", title: "Set-up" },
           { id: "repository", title: "Repository" },
+          { id: "secrets", title: "Secrets" },
           { id: "events", title: "Events" },
         ]}
       />
@@ -98,6 +100,7 @@ function Body({ row }: { row: ClusterRow }) {
       {tab === "alerts" && <Hatched of={alerts}><AlertTable of={alerts} rows={filtered(ownAlerts, q, "")} /></Hatched>}
       {tab === "setup" && <div class="columns"><Card title="Set-up"><Ladder steps={row.steps ?? []} /></Card><Bootstrap row={row} /></div>}
       {tab === "repository" && <Repository row={row} />}
+      {tab === "secrets" && <Secrets cluster={row} />}
       {tab === "events" && <Card title="Events"><EventList events={ownEvents} cluster={false} /></Card>}
     </>
   );

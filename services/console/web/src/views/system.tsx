@@ -7,7 +7,12 @@ import { consoleRow, useTable } from "../hooks.ts";
 import { session } from "../store.ts";
 import { connection } from "../stream.ts";
 import { newestFirst } from "../events.ts";
+import { plural } from "../format.ts";
+import { link } from "../router.ts";
 import type { ActionRow, ServiceRow } from "../wire.ts";
+
+/** Programs of machines on their way in: they end when the machine is a member. */
+const isOfHost = (row: ServiceRow): boolean => /-Join\//.test(row.key);
 
 const health = (row: ServiceRow) => ({ health: row.alive ? ("good" as const) : ("away" as const) });
 
@@ -15,6 +20,7 @@ export function SystemView() {
   const [services, actions] = [useTable("services"), useTable("actions", true)];
   const [row, who] = [consoleRow.value, session.value];
   const rows = [...services.list.value].sort((a, b) => a.key.localeCompare(b.key));
+  const joining = rows.filter(isOfHost);
   const done = newestFirst(actions.list.value as never[]) as unknown as ActionRow[];
   return (
     <>
@@ -40,7 +46,7 @@ export function SystemView() {
           <Hatched of={services}>
             <DataTable
               label="Services"
-              rows={rows}
+              rows={rows.filter((one) => !isOfHost(one))}
               columns={[
                 { title: "Service", cell: (one) => <Text of={one.name || one.key} longest={60} /> },
                 { title: "Health", cell: (one) => <HealthMark row={health(one)} /> },
@@ -50,6 +56,7 @@ export function SystemView() {
               ]}
               empty={<Nothing of={services}>No service has sent anything.</Nothing>}
             />
+            {joining.length > 0 && <p class="note">{plural(joining.length, "program")} of machines on their way in, {joining.filter((one) => one.alive).length} alive. <a class="button" href={link(["enrolment"])}>Enrolment</a></p>}
           </Hatched>
         </Card>
       </div>

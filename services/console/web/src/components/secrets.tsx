@@ -1,0 +1,104 @@
+// Seals a value for one cluster, and says how it gets there.
+import { useEffect } from "preact/hooks";
+import { useSignal } from "@preact/signals";
+import { commands } from "../commands.ts";
+import { inFours, visible } from "../format.ts";
+import { useTable } from "../hooks.ts";
+import { fingerprint, namesProblem, seal, sealedSecret, type Scope, type Wanted } from "../seal.ts";
+import type { ClusterRow } from "../wire.ts";
+import { Command, CopyButton } from "./copy.tsx";
+import { Field, type Wrong } from "./dialog.tsx";
+import { Card, Facts } from "./page.tsx";
+import { Hatched, Nothing } from "./table.tsx";
+
+/** What the cluster reports that secrets are sealed with; null: nothing. */
+function certificateOf(json: string | undefined): string | null {
+  try {
+    const found: unknown = JSON.parse(json ?? "null");
+    return (found as { kubeseal_cert?: string } | null)?.kubeseal_cert ?? null;
+  } catch {
+    return null;
+  }
+}
+
+const SCOPES: [Scope, string][] = [["strict", "this namespace and name"], ["namespace-wide", "this namespace"], ["cluster-wide", "this cluster"]];
+
+interface Sealed {
+  wanted: Wanted;
+  print: string;
+  text: string;
+}
+
+function Result({ cluster, sealed: { wanted, print, text } }: { cluster: ClusterRow; sealed: Sealed }) {
+  return (
+    <div data-sealed>
+      <p>Sealed. Only the controller of this cluster can open it. It can be read by others.</p>
+      <Command why="Put it into the cluster's repository, with a token of the cluster manager's API in auth.txt:" line={commands.putSealed(cluster.key, wanted.namespace, wanted.name, wanted.key, `fingerprint=${print}&scope=${wanted.scope}`, text)} />
+      <p>
+        Or copy it into <code>by-hand/</code> of the repository: <CopyButton text={JSON.stringify(sealedSecret(wanted, text), null, 2)} title="Copy the SealedSecret" />
+      </p>
+    </div>
+  );
+}
+
+function Form({ cluster, certificate }: { cluster: ClusterRow; certificate: string }) {
+  const [namespace, name, key, scope, value] = [useSignal(cluster.namespace ?? "fplus-edge"), useSignal(""), useSignal(""), useSignal<Scope>("strict"), useSignal("")];
+  const [print, wrong, sealed] = [useSignal(""), useSignal<Wrong | null>(null), useSignal<Sealed | null>(null)];
+  useEffect(() => void fingerprint(certificate).then((text) => (print.value = text), () => (print.value = "")), [certificate]);
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    const wanted = { namespace: namespace.value, name: name.value, key: key.value, scope: scope.value };
+    [wrong.value, sealed.value] = [namesProblem(wanted), null];
+    if (wrong.value !== null) return;
+    if (value.value === "") return void (wrong.value = { text: "There is no value to seal.", field: "value" });
+    try {
+      sealed.value = { wanted, print: await fingerprint(certificate), text: await seal(certificate, wanted, new TextEncoder().encode(value.value)) };
+      value.value = "";
+    } catch (error) {
+      wrong.value = { text: visible((error as Error).message, 300), field: null };
+    }
+  };
+  const text = (name: string, title: string, hint: string, of: typeof namespace) => (
+    <Field name={name} label={title} hint={hint} wrong={wrong.value}>
+      {(id, described) => <input id={id} aria-describedby={described} autocomplete="off" spellcheck={false} value={of.value} onInput={(event) => (of.value = event.currentTarget.value)} />}
+    </Field>
+  );
+  return (
+    <>
+      <form onSubmit={submit}>
+        {text("name", "Name of the Secret", "Such as press-login.", name)}
+        {text("key", "Key in it", "Such as password.", key)}
+        {text("namespace", "Namespace", "Of the Secret.", namespace)}
+        <Field name="scope" label="Bound to" hint="Elsewhere the controller refuses to open it." wrong={wrong.value}>
+          {(id, described) => (
+            <select id={id} aria-describedby={described} value={scope.value} onChange={(event) => (scope.value = event.currentTarget.value as Scope)}>
+              {SCOPES.map(([one, title]) => <option value={one} key={one}>{title}</option>)}
+            </select>
+          )}
+        </Field>
+        <Field name="value" label="Value" hint="It is sealed in this browser, and sent nowhere." wrong={wrong.value}>
+          {(id, described) => <input id={id} type="password" aria-describedby={described} autocomplete="new-password" spellcheck={false} value={value.value} onInput={(event) => (value.value = event.currentTarget.value)} />}
+        </Field>
+        {wrong.value !== null && <p class="wrong" role="alert">{wrong.value.text}</p>}
+        <button class="primary">Seal</button>
+      </form>
+      {sealed.value && <Result cluster={cluster} sealed={sealed.value} />}
+      <Facts facts={[["Certificate", print.value && <code class="ek" title="SHA-256">{inFours(print.value)}</code>]]} />
+      <details class="as-command"><summary>As command</summary><Command line={commands.putSecret(cluster.name, name.value || "NAME", key.value || "KEY", print.value)} /></details>
+    </>
+  );
+}
+
+export function Secrets({ cluster }: { cluster: ClusterRow }) {
+  const entries = useTable(`entries:${cluster.key}`, true);
+  const certificate = certificateOf(entries.rows.value.get("EdgeClusterStatus")?.json);
+  return (
+    <Card title="Seal a secret">
+      <Hatched of={entries}>
+        {certificate === null ? <Nothing of={entries}>The cluster has not reported a certificate that secrets are sealed with.</Nothing>
+        : globalThis.isSecureContext ? <Form cluster={cluster} certificate={certificate} />
+        : <p class="note">A browser seals only on pages that come over TLS or from this machine. On the command line: <code>sparkfleet secret put</code></p>}
+      </Hatched>
+    </Card>
+  );
+}
