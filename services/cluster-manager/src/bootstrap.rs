@@ -79,7 +79,7 @@ pub struct ScriptValues {
     /// Manifests that make Flux follow its repository, YAML.
     pub self_link: String,
     /// Public key that an enrolling cluster seals its request to, if there is one.
-    pub manager_key: Option<String>,
+    pub identity_key: Option<String>,
 }
 
 /// Where a script takes Flux from if there is none.
@@ -113,7 +113,7 @@ pub struct Enrolment {
     /// Its one-time token.
     pub token: Token,
     /// Public enrolment key, base64url: only Identity can read the request.
-    pub manager_key: String,
+    pub identity_key: String,
     /// Image with the program `sparkfleet`.
     pub image: String,
     /// MQTT servers, as the cluster sees them.
@@ -246,7 +246,7 @@ fn credentials(bootstrap: &Bootstrap) -> (String, String) {
             (secret("flux-secrets", login), String::new())
         }
         Credentials::Enrolment(enrolment) => {
-            let mut data = json!({ "token": enrolment.token.expose(), "managerKey": enrolment.manager_key.as_str() });
+            let mut data = json!({ "token": enrolment.token.expose(), "identityKey": enrolment.identity_key.as_str() });
             for (key, value, _) in enrolment.login.files() {
                 data[key] = Value::from(value);
             }
@@ -265,7 +265,7 @@ fn enrolment_job(bootstrap: &Bootstrap, enrolment: &Enrolment) -> (String, Value
         variable("SPARKFLEET_ENROL_ORGANISATION", &bootstrap.organisation),
         variable("SPARKFLEET_ENROL_NAMESPACE", &bootstrap.namespace),
         variable("SPARKFLEET_ENROL_TOKEN_FILE", &format!("{ENROLMENT_DIRECTORY}/token")),
-        variable("SPARKFLEET_ENROL_MANAGER_KEY", &enrolment.manager_key),
+        variable("SPARKFLEET_ENROL_IDENTITY_KEY", &enrolment.identity_key),
         variable("SPARKFLEET_MQTT_SERVERS", &enrolment.mqtt_servers.join(",")),
     ];
     let user = enrolment.login.password.iter().map(|(user, _)| variable("SPARKFLEET_MQTT_USERNAME", user));

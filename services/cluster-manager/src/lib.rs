@@ -59,8 +59,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use cluster_manager_contract::{NodeMetrics, SealedLogin};
+use enrolment_protocol::identity::IdentityKey;
 use enrolment_protocol::login::Login;
-use enrolment_protocol::manager::ManagerKey;
 use git_hosting::client::Credentials;
 use git_hosting::external::External;
 use git_hosting::pulls::{Pull, Pulled, Pulls};
@@ -429,7 +429,7 @@ async fn carry_out_pull(pulls: Pulls, repository: Uuid, branch: String, pull: Pu
 fn seal_login(passwords: &ClusterPasswords, cluster: Uuid, key: String) -> LoginResult {
     let seal = || {
         let (username, password) = passwords.login(cluster).ok_or("the cluster's repository is not open")?;
-        let recipient = key.parse::<ManagerKey>().map_err(|error| error.to_string())?;
+        let recipient = key.parse::<IdentityKey>().map_err(|error| error.to_string())?;
         let mut randomness = [0; 32];
         aws_lc_rs::rand::fill(&mut randomness).map_err(|_| "the system yields no random numbers")?;
         let login = Login { username, password: password.expose_secret().into() };

@@ -77,13 +77,13 @@ impl Drop for Server {
     }
 }
 
-fn offer(tokens: &[(&Token, u64)], manager_key: Option<&str>) -> BootstrapGrant {
+fn offer(tokens: &[(&Token, u64)], identity_key: Option<&str>) -> BootstrapGrant {
     let values = ScriptValues {
         name: "Paint_Shop".to_owned(),
         namespace: "fplus-edge".to_owned(),
         bare: false,
         self_link: "kind: SelfLink\n".to_owned(),
-        manager_key: manager_key.map(str::to_owned),
+        identity_key: identity_key.map(str::to_owned),
     };
     BootstrapGrant {
         values: Some(values),

@@ -13,7 +13,7 @@ use configdb_schema::document::{
     IssuedCertificate, UsedToken,
 };
 pub use configdb_schema::timestamp::{from_text, to_text};
-use enrolment_protocol::manager::ProofKind;
+use enrolment_protocol::identity::ProofKind;
 use enrolment_protocol::refusal::{Refusal, RefusalCode};
 use enrolment_protocol::token::TokenHash;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use configdb_schema::document::IssuedCertificate;
-use enrolment_protocol::manager::Opened;
+use enrolment_protocol::identity::Opened;
 use enrolment_protocol::refusal::Refusal;
 use sparkplug::EdgeNodeDescriptor;
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};

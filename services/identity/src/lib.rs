@@ -76,7 +76,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let settings = Settings {
         organisation: organisation.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        manager: authority.manager(),
+        key_pair: authority.key_pair(),
         terms: authority.terms(),
         replaces_keys: config.replace_keys,
         retry: (Duration::from_millis(config.retry_first_ms), Duration::from_millis(config.retry_max_ms)),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use enrolment_protocol::manager::{Manager, Opened};
+use enrolment_protocol::identity::{IdentityKeyPair, Opened};
 use enrolment_protocol::metrics::{self, REQUEST};
 use sparkplug::EdgeNodeDescriptor;
 use sparkplug::host::{HostEvent, HostRequest};
@@ -42,7 +42,7 @@ impl Requests {
     /// Takes an event of a node by which that cluster asks to be certified. `is_known`: there is such a cluster.
     pub(crate) fn on_event(
         &mut self,
-        manager: &Manager,
+        key_pair: &IdentityKeyPair,
         (uuid, is_known): (Uuid, bool),
         node: &EdgeNodeDescriptor,
         event: &HostEvent,
@@ -53,7 +53,7 @@ impl Requests {
                 let request = metrics::bytes_of(metrics, REQUEST);
                 // Strangers cost nothing: only who could be enrolled is read.
                 let Some(request) = request.filter(|_| is_known) else { return Received::Nothing };
-                match manager.open(uuid, &request) {
+                match key_pair.open(uuid, &request) {
                     Ok(opened) if self.0.len() < ASKING_MAX => {
                         let request = Request { node: node.clone(), opened: Arc::new(opened), is_due: true };
                         self.0.insert(uuid, request);

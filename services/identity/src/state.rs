@@ -12,7 +12,7 @@ use configdb_contract::{Change, ConfigReplica, WriteRequest, configdb_node};
 use configdb_schema::address::CLUSTER_MANAGER_NODE;
 use configdb_schema::document::{EdgeClusterEnrolment, EdgeClusterIdentity};
 use configdb_schema::{Document as _, Organisation};
-use enrolment_protocol::manager::Manager;
+use enrolment_protocol::identity::IdentityKeyPair;
 use enrolment_protocol::metrics;
 use identity_contract::IdentityNode;
 use sparkplug::edge_node::NodeUpdate;
@@ -37,7 +37,7 @@ pub struct Settings {
     /// Version of the program.
     pub version: String,
     /// The private enrolment key.
-    pub manager: Arc<Manager>,
+    pub key_pair: Arc<IdentityKeyPair>,
     /// What the authority goes by.
     pub terms: Arc<Terms>,
     /// Entries that name another enrolment key get this one.
@@ -212,7 +212,7 @@ impl State {
 
     fn on_request(&mut self, uuid: Uuid, node: &EdgeNodeDescriptor, event: &HostEvent) {
         let is_known = self.clusters.get(uuid).is_some_and(|cluster| cluster.may_enrol);
-        match self.requests.on_event(&self.settings.manager, (uuid, is_known), node, event) {
+        match self.requests.on_event(&self.settings.key_pair, (uuid, is_known), node, event) {
             Received::Nothing => {}
             Received::Request => drop(self.dirty.insert(uuid)),
             Received::Unknown(request) => self.effects.push(Effect::Host(request)),
@@ -336,7 +336,7 @@ impl State {
         let Request { node, opened, .. } = request.clone();
         let key = opened.key_hash();
         let count = u32::try_from(current.certificates.len()).unwrap_or(u32::MAX);
-        let serial = self.settings.manager.serial(uuid, &key, wanted.fence, count);
+        let serial = self.settings.key_pair.serial(uuid, &key, wanted.fence, count);
         let asked = Asked { by: &opened.by, key: &key, serial };
         let answer = match authority::judge(current, wanted, &self.settings.terms, asked, now.wall) {
             Verdict::Record(identity) | Verdict::Refuse { record: Some(identity), .. } => {

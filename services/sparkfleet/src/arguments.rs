@@ -185,8 +185,8 @@ pub struct EnrolArguments {
     #[arg(long, env = "SPARKFLEET_ENROL_TOKEN_FILE")]
     pub token_file: PathBuf,
     /// Public enrolment key of Identity, base64url
-    #[arg(long, env = "SPARKFLEET_ENROL_MANAGER_KEY")]
-    pub manager_key: String,
+    #[arg(long, env = "SPARKFLEET_ENROL_IDENTITY_KEY")]
+    pub identity_key: String,
     /// How long to ask
     #[arg(long, env = "SPARKFLEET_ENROL_TIMEOUT", default_value = "10m", value_parser = humantime::parse_duration)]
     pub timeout: std::time::Duration,

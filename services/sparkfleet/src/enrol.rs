@@ -1,7 +1,7 @@
 //! `sparkfleet enrol`: on a cluster that is not in yet. One token in, one certificate out, as Kubernetes Secrets.
 //!
 //! ```text
-//! token, manager's key ──> keys (Secret sparkfleet-enrolment-keys) ──> request: NBIRTH of <ORG>-Enrol/<cluster uuid>
+//! token, Identity's key ──> keys (Secret sparkfleet-enrolment-keys) ──> request: NBIRTH of <ORG>-Enrol/<cluster uuid>
 //!                                     Secrets flux-secrets, sparkfleet-identity <── answer: NCMD
 //! ```
 //!
@@ -13,7 +13,7 @@ use anyhow::{Context as _, anyhow};
 use configdb_schema::Organisation;
 use edge_sync::adapters::identity::{Exchange, Identity, Keys, Purpose, Secrets, granted};
 use enrolment_protocol::cluster::Grant;
-use enrolment_protocol::manager::ManagerKey;
+use enrolment_protocol::identity::IdentityKey;
 use enrolment_protocol::metrics;
 use enrolment_protocol::refusal::Refusal;
 use enrolment_protocol::token::Token;
@@ -37,7 +37,7 @@ pub async fn run(arguments: EnrolArguments) -> anyhow::Result<()> {
     let token = Token::parse(&token)
         .with_context(|| format!("--token-file {}", arguments.token_file.display()))
         .map_err(unusable)?;
-    let manager_key: ManagerKey = arguments.manager_key.parse().context("--manager-key").map_err(unusable)?;
+    let identity_key: IdentityKey = arguments.identity_key.parse().context("--identity-key").map_err(unusable)?;
     let mqtt = mqtt_config(&arguments)?;
     mqtt.validate().map_err(|error| unusable(error.into()))?;
     let ca = arguments.ca_file.as_deref().map(read).transpose()?.unwrap_or_default();
@@ -52,7 +52,7 @@ pub async fn run(arguments: EnrolArguments) -> anyhow::Result<()> {
         return Ok(());
     }
     let keys = secrets.keys(&Purpose::Token(token.hash())).await?;
-    let request = keys.request(arguments.cluster, &token, &manager_key)?;
+    let request = keys.request(arguments.cluster, &token, &identity_key)?;
     let shutdown = Shutdown::on_signals().context("cannot listen to signals")?;
     let node = metrics::node(&organisation, arguments.cluster).map_err(|error| unusable(error.into()))?;
     let mut exchange =
@@ -63,7 +63,7 @@ pub async fn run(arguments: EnrolArguments) -> anyhow::Result<()> {
         () = shutdown.wait() => Err(exit::with_code(exit::INTERRUPTED, anyhow!("interrupted; run it again"))),
     };
     let ended = match answer {
-        Ok(Ok(grant)) => enter(&secrets, &keys, &token, &grant, &manager_key, &ca).await,
+        Ok(Ok(grant)) => enter(&secrets, &keys, &token, &grant, &identity_key, &ca).await,
         Ok(Err(refusal)) => Err(anyhow!("Identity refuses the enrolment of {name}: {refusal}")),
         Err(error) => Err(error),
     };
@@ -105,10 +105,10 @@ async fn enter(
     keys: &Keys,
     token: &Token,
     grant: &Grant,
-    manager_key: &ManagerKey,
+    identity_key: &IdentityKey,
     ca: &str,
 ) -> anyhow::Result<()> {
-    let identity = granted(keys, grant, ca, manager_key.to_string())?;
+    let identity = granted(keys, grant, ca, identity_key.to_string())?;
     secrets.write_git(&grant.git_username, grant.git_password.expose()).await?;
     secrets.write_identity(&Identity { token: Some(token.hash().as_str().to_owned()), ..identity }).await
 }

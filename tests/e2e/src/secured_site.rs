@@ -189,7 +189,7 @@ impl Site {
             ("SPARKFLEET_ENROL_CLUSTER", cluster.to_string()),
             ("SPARKFLEET_ENROL_NAME", "Paint_Shop".to_owned()),
             ("SPARKFLEET_ENROL_TOKEN_FILE", file.display().to_string()),
-            ("SPARKFLEET_ENROL_MANAGER_KEY", key.to_owned()),
+            ("SPARKFLEET_ENROL_IDENTITY_KEY", key.to_owned()),
             ("SPARKFLEET_ENROL_TIMEOUT", "2m".to_owned()),
             ("SPARKFLEET_MQTT_SERVERS", format!("mqtts://localhost:{}", self.server.address().port())),
             ("SPARKFLEET_KUBERNETES_URL", kubernetes.to_owned()),

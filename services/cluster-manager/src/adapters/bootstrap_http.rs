@@ -183,10 +183,10 @@ impl Server {
 
     fn bootstrap(&self, cluster: Uuid, values: &ScriptValues, token: Token) -> Result<Bootstrap, String> {
         let settings = &self.settings;
-        let credentials = match (&settings.image, &values.manager_key) {
-            (Some(image), Some(manager_key)) => Credentials::Enrolment(Enrolment {
+        let credentials = match (&settings.image, &values.identity_key) {
+            (Some(image), Some(identity_key)) => Credentials::Enrolment(Enrolment {
                 token,
-                manager_key: manager_key.clone(),
+                identity_key: identity_key.clone(),
                 image: image.clone(),
                 mqtt_servers: settings.mqtt_servers.clone(),
                 login: settings.login.read().map_err(|error| error.to_string())?,

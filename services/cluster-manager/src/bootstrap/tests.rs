@@ -29,7 +29,7 @@ fn password(text: &str) -> Credentials {
 fn enrolment(token: [u8; RANDOM_BYTES]) -> Credentials {
     Credentials::Enrolment(Enrolment {
         token: Token::new(token),
-        manager_key: "a".repeat(43),
+        identity_key: "a".repeat(43),
         image: "registry.example/sparkfleet:1".to_owned(),
         mqtt_servers: vec!["mqtts://a:8883".to_owned(), "mqtts://b:8883".to_owned()],
         login: QuarantineLogin {

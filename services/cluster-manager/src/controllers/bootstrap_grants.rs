@@ -77,7 +77,7 @@ impl BootstrapGrantsController {
                 namespace: spec.namespace.clone(),
                 bare: spec.bare,
                 self_link: record.self_link.clone()?,
-                manager_key: entries.identity().map(|identity| identity.key.clone()).filter(|key| !key.is_empty()),
+                identity_key: entries.identity().map(|identity| identity.key.clone()).filter(|key| !key.is_empty()),
             })
         });
         let report = BootstrapReport {

@@ -881,7 +881,7 @@ fn a_cluster_offers_its_script_to_its_tokens_as_long_as_it_is_set_up() {
         world.settle();
         let offer = world.offers[&CLUSTER].values.as_ref().unwrap();
         assert_eq!((offer.name.as_str(), offer.namespace.as_str(), offer.bare), ("Paint_Shop", "fplus-edge", false));
-        assert!(offer.self_link.contains("http://git/git/cluster/Paint_Shop") && offer.manager_key.is_none());
+        assert!(offer.self_link.contains("http://git/git/cluster/Paint_Shop") && offer.identity_key.is_none());
         assert_eq!(world.offers[&CLUSTER].tokens, [OfferedToken { hash: "aa".to_owned(), expires: 1_767_312_000_000 }]);
         let url = format!("http://git/bootstrap/{CLUSTER}");
         assert_eq!(world.device().bootstrap.url.as_deref(), Some(url.as_str()));
@@ -891,7 +891,7 @@ fn a_cluster_offers_its_script_to_its_tokens_as_long_as_it_is_set_up() {
         world.put(CLUSTER, "EdgeClusterEnrolment", json!({"tokens": [token("bb")], "fence": 1}));
         world.settle();
         assert_eq!(world.offers[&CLUSTER].tokens[0].hash, "bb");
-        assert_eq!(world.offers[&CLUSTER].values.as_ref().unwrap().manager_key.as_deref(), Some("k"));
+        assert_eq!(world.offers[&CLUSTER].values.as_ref().unwrap().identity_key.as_deref(), Some("k"));
         assert_ne!(world.device().bootstrap.enrolment, Some(before));
 
         world.put(CLUSTER, "EdgeClusterEnrolment", json!({"tokens": []}));

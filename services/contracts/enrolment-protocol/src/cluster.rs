@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use crate::VERSION;
 pub use crate::grant::Grant;
-use crate::manager::{ManagerKey, PUBLIC_KEY_BYTES, SIGNATURE_BYTES};
+use crate::identity::{IdentityKey, PUBLIC_KEY_BYTES, SIGNATURE_BYTES};
 use crate::message::{MessageError, check_version, decode};
 use crate::refusal::{Refusal, RefusalCode};
 use crate::seal::{
@@ -41,7 +41,7 @@ impl Seed {
 struct Basis<'a> {
     cluster: Uuid,
     public_key: [u8; PUBLIC_KEY_BYTES],
-    manager_key: &'a ManagerKey,
+    identity_key: &'a IdentityKey,
     seed: &'a Seed,
     answer_key: KeyPair,
     answer_secret: Secret,
@@ -96,10 +96,10 @@ impl fmt::Debug for Request {
 }
 
 impl<'a> Basis<'a> {
-    fn new(cluster: Uuid, public_key: [u8; PUBLIC_KEY_BYTES], manager_key: &'a ManagerKey, seed: &'a Seed) -> Self {
+    fn new(cluster: Uuid, public_key: [u8; PUBLIC_KEY_BYTES], identity_key: &'a IdentityKey, seed: &'a Seed) -> Self {
         let answer_key = key_pair(&seed.0.derive("enrol1 answer key", &[]));
         let answer_secret = seed.0.derive("enrol1 answer secret", &[]);
-        Self { cluster, public_key, manager_key, seed, answer_key, answer_secret }
+        Self { cluster, public_key, identity_key, seed, answer_key, answer_secret }
     }
 
     fn seal(
@@ -118,8 +118,8 @@ impl<'a> Basis<'a> {
             renewal,
         };
         let body = Zeroizing::new(body.encode_to_vec());
-        let (manager, info) = (self.manager_key.as_bytes(), request_info(self.cluster, self.manager_key.as_bytes()));
-        let sealed = seal(manager, &body, &info, None, &self.seed.0).map_err(|_| MessageError::Sealed("request"))?;
+        let (identity, info) = (self.identity_key.as_bytes(), request_info(self.cluster, self.identity_key.as_bytes()));
+        let sealed = seal(identity, &body, &info, None, &self.seed.0).map_err(|_| MessageError::Sealed("request"))?;
         let Sealed { encapsulated_key, ciphertext } = sealed;
         let bytes = wire::Request { version: VERSION, encapsulated_key, ciphertext }.encode_to_vec();
         let id = request_id(&bytes);
@@ -134,10 +134,10 @@ impl<'a> Draft<'a> {
         cluster: Uuid,
         token: &'a Token,
         public_key: [u8; PUBLIC_KEY_BYTES],
-        manager_key: &'a ManagerKey,
+        identity_key: &'a IdentityKey,
         seed: &'a Seed,
     ) -> Self {
-        Self { basis: Basis::new(cluster, public_key, manager_key, seed), token }
+        Self { basis: Basis::new(cluster, public_key, identity_key, seed), token }
     }
 
     /// What the private key has to sign: ECDSA over P-256 with SHA-256, in the fixed form.
@@ -150,7 +150,7 @@ impl<'a> Draft<'a> {
     /// Seals the request.
     ///
     /// # Errors
-    /// The manager's key is not a key.
+    /// Identity's key is not a key.
     pub fn seal(self, signature: [u8; SIGNATURE_BYTES]) -> Result<Request, MessageError> {
         self.basis.seal(self.token.expose(), signature, None)
     }
@@ -163,24 +163,24 @@ impl<'a> RenewalDraft<'a> {
         cluster: Uuid,
         predecessor: &'a Predecessor,
         public_key: [u8; PUBLIC_KEY_BYTES],
-        manager_key: &'a ManagerKey,
+        identity_key: &'a IdentityKey,
         seed: &'a Seed,
     ) -> Self {
-        Self { basis: Basis::new(cluster, public_key, manager_key, seed), predecessor }
+        Self { basis: Basis::new(cluster, public_key, identity_key, seed), predecessor }
     }
 
     /// What both private keys have to sign: ECDSA over P-256 with SHA-256, in the fixed form.
     #[must_use]
     pub fn to_sign(&self) -> Hash {
-        let Basis { cluster, public_key, manager_key, answer_key, answer_secret, .. } = &self.basis;
+        let Basis { cluster, public_key, identity_key, answer_key, answer_secret, .. } = &self.basis;
         let old = seal::Predecessor { serial: &self.predecessor.serial, public_key: &self.predecessor.public_key };
-        renewal_proof(*cluster, manager_key.as_bytes(), &old, public_key, &answer_key.public, answer_secret.expose())
+        renewal_proof(*cluster, identity_key.as_bytes(), &old, public_key, &answer_key.public, answer_secret.expose())
     }
 
     /// Seals the request. `signature`: by the key that shall be certified; `predecessor`: by that of the certificate there is.
     ///
     /// # Errors
-    /// The manager's key is not a key.
+    /// Identity's key is not a key.
     pub fn seal(
         self,
         signature: [u8; SIGNATURE_BYTES],
@@ -199,7 +199,7 @@ impl Request {
     /// Opens an answer.
     ///
     /// # Errors
-    /// It does not answer this request, or the manager did not make it. Then it proves nothing, and the right answer may still come.
+    /// It does not answer this request, or Identity did not make it. Then it proves nothing, and the right answer may still come.
     pub fn open(&self, answer: &[u8]) -> Result<Result<Grant, Refusal>, MessageError> {
         const NAME: &str = "answer";
         let outer: wire::Answer = decode(NAME, answer)?;

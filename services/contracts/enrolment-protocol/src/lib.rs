@@ -14,7 +14,7 @@
 //! | module | knows |
 //! |---|---|
 //! | [`cluster`] | the cluster's side: draft, request, opening the answer |
-//! | [`manager`] | Identity's side: the key of the managing side, opening the request, answering |
+//! | [`identity`] | Identity's side: its enrolment key, opening the request, answering |
 //! | [`login`] | the login of a cluster's repository, sealed on its way to Identity |
 //! | [`token`] | one-time tokens |
 //! | [`bootstrap`] | the command that is pasted at the edge |
@@ -28,8 +28,8 @@
 
 pub mod bootstrap;
 pub mod cluster;
+pub mod identity;
 pub mod login;
-pub mod manager;
 pub mod metrics;
 pub mod refusal;
 pub mod token;

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use crate::VERSION;
-use crate::manager::{Manager, ManagerKey};
+use crate::identity::{IdentityKey, IdentityKeyPair};
 use crate::message::{BYTES_MAX, MessageError};
 use crate::seal::{Sealed, login_info, open, seal};
 
@@ -36,7 +36,7 @@ impl Login {
     ///
     /// # Errors
     /// The user has more than 255 bytes, or all of it is larger than a message may be.
-    pub fn seal(&self, key: &ManagerKey, cluster: Uuid, randomness: [u8; 32]) -> Result<Vec<u8>, MessageError> {
+    pub fn seal(&self, key: &IdentityKey, cluster: Uuid, randomness: [u8; 32]) -> Result<Vec<u8>, MessageError> {
         let field = |field, rule| MessageError::Field { message: NAME, field, rule };
         let length = u8::try_from(self.username.len()).map_err(|_| field("username", "has more than 255 bytes"))?;
         let parts = [&[length], self.username.as_bytes(), self.password.expose()];
@@ -50,7 +50,7 @@ impl Login {
     }
 }
 
-impl Manager {
+impl IdentityKeyPair {
     /// Opens the sealed login of a cluster's repository.
     ///
     /// # Errors
@@ -82,36 +82,36 @@ mod tests {
 
     const CLUSTER: Uuid = Uuid::from_u128(7);
 
-    fn sealed(manager: &Manager) -> Vec<u8> {
+    fn sealed(key_pair: &IdentityKeyPair) -> Vec<u8> {
         let login = Login { username: "flux".to_owned(), password: "hush".into() };
-        login.seal(&manager.public(), CLUSTER, [9; 32]).unwrap()
+        login.seal(&key_pair.public(), CLUSTER, [9; 32]).unwrap()
     }
 
     #[test]
     fn it_opens_for_the_holder_of_the_key_and_for_its_cluster_alone() {
-        let (manager, other) = (Manager::new([1; 32]), Manager::new([2; 32]));
-        let sealed = sealed(&manager);
-        let login = manager.open_login(CLUSTER, &sealed).unwrap();
+        let (identity, other) = (IdentityKeyPair::new([1; 32]), IdentityKeyPair::new([2; 32]));
+        let sealed = sealed(&identity);
+        let login = identity.open_login(CLUSTER, &sealed).unwrap();
         assert_eq!((login.username.as_str(), login.password.expose()), ("flux", &b"hush"[..]));
         assert!(!format!("{login:?}").contains("hush") && !sealed.windows(4).any(|bytes| bytes == b"hush"));
         assert_eq!(other.open_login(CLUSTER, &sealed), Err(MessageError::Sealed(NAME)));
-        assert_eq!(manager.open_login(Uuid::from_u128(8), &sealed), Err(MessageError::Sealed(NAME)));
+        assert_eq!(identity.open_login(Uuid::from_u128(8), &sealed), Err(MessageError::Sealed(NAME)));
     }
 
     #[test]
     fn whatever_is_changed_or_cut_off_it_does_not_open() {
-        let manager = Manager::new([1; 32]);
-        let sealed = sealed(&manager);
+        let identity = IdentityKeyPair::new([1; 32]);
+        let sealed = sealed(&identity);
         for end in 0..sealed.len() {
-            assert!(manager.open_login(CLUSTER, &sealed[..end]).is_err(), "{end}");
+            assert!(identity.open_login(CLUSTER, &sealed[..end]).is_err(), "{end}");
         }
         for at in (0..sealed.len()).step_by(7) {
             let mut changed = sealed.clone();
             changed[at] ^= 1;
-            assert!(manager.open_login(CLUSTER, &changed).is_err(), "{at}");
+            assert!(identity.open_login(CLUSTER, &changed).is_err(), "{at}");
         }
-        assert_eq!(manager.open_login(CLUSTER, &vec![1; BYTES_MAX + 1]), Err(MessageError::TooLarge(NAME)));
+        assert_eq!(identity.open_login(CLUSTER, &vec![1; BYTES_MAX + 1]), Err(MessageError::TooLarge(NAME)));
         let long = Login { username: "u".repeat(256), password: "p".into() };
-        assert!(long.seal(&manager.public(), CLUSTER, [9; 32]).is_err());
+        assert!(long.seal(&identity.public(), CLUSTER, [9; 32]).is_err());
     }
 }

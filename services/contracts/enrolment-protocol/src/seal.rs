@@ -49,8 +49,8 @@ pub(crate) fn seal(
 }
 
 /// HPKE info of a request: which cluster asks, and which key it pins.
-pub(crate) fn request_info(cluster: Uuid, manager_key: &[u8]) -> Hash {
-    hash("enrol1/1", &[cluster.as_bytes(), manager_key])
+pub(crate) fn request_info(cluster: Uuid, identity_key: &[u8]) -> Hash {
+    hash("enrol1/1", &[cluster.as_bytes(), identity_key])
 }
 
 /// What the key that shall be certified signs.
@@ -66,22 +66,22 @@ pub(crate) struct Predecessor<'a> {
     pub public_key: &'a [u8],
 }
 
-/// What the key that shall be certified and that of the certificate before it both sign. `manager_key`: the recipient.
+/// What the key that shall be certified and that of the certificate before it both sign. `identity_key`: the recipient.
 pub(crate) fn renewal_proof(
     cluster: Uuid,
-    manager_key: &[u8],
+    identity_key: &[u8],
     predecessor: &Predecessor<'_>,
     public_key: &[u8],
     answer_key: &[u8],
     answer_secret: &[u8],
 ) -> Hash {
     let Predecessor { serial, public_key: old } = predecessor;
-    hash("enrol1/n", &[cluster.as_bytes(), manager_key, serial, old, public_key, answer_key, answer_secret])
+    hash("enrol1/n", &[cluster.as_bytes(), identity_key, serial, old, public_key, answer_key, answer_secret])
 }
 
-/// HPKE info of the login of a cluster's repository. `manager_key`: the recipient.
-pub(crate) fn login_info(cluster: Uuid, manager_key: &[u8]) -> Hash {
-    hash("enrol1/l", &[cluster.as_bytes(), manager_key])
+/// HPKE info of the login of a cluster's repository. `identity_key`: the recipient.
+pub(crate) fn login_info(cluster: Uuid, identity_key: &[u8]) -> Hash {
+    hash("enrol1/l", &[cluster.as_bytes(), identity_key])
 }
 
 /// Id of a request: the hash of its bytes.

@@ -18,7 +18,7 @@ use enrolment_protocol::cluster::Grant;
 ///
 /// # Errors
 /// The certificate is for another key. The answer that it came in is authentic; this only finds a mix-up.
-pub fn granted(keys: &Keys, grant: &Grant, known: &str, manager_key: String) -> anyhow::Result<Identity> {
+pub fn granted(keys: &Keys, grant: &Grant, known: &str, identity_key: String) -> anyhow::Result<Identity> {
     if !keys.are_certified_by(&grant.certificate) {
         return Err(anyhow!("the certificate that came is not for this cluster's key"));
     }
@@ -32,7 +32,7 @@ pub fn granted(keys: &Keys, grant: &Grant, known: &str, manager_key: String) -> 
         certificates,
         key: keys.pem(),
         authorities,
-        manager_key: Some(manager_key),
+        enrolment_key: Some(identity_key),
         token: None,
         version: None,
     })

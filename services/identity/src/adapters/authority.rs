@@ -19,7 +19,7 @@ use std::time::Duration;
 use configdb_schema::document::IssuedCertificate;
 use configdb_schema::{Organisation, timestamp};
 use enrolment_protocol::cluster::Grant;
-use enrolment_protocol::manager::{Manager, Opened};
+use enrolment_protocol::identity::{IdentityKeyPair, Opened};
 use enrolment_protocol::metrics::{self, ANSWER};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, ExtendedKeyUsagePurpose, IsCa,
@@ -102,7 +102,7 @@ pub struct Authority {
     chain: Vec<CertificateDer<'static>>,
     /// How the authority's certificate names its key: readers find the list's authority by it.
     key_identifier: KeyIdMethod,
-    manager: Arc<Manager>,
+    key_pair: Arc<IdentityKeyPair>,
     terms: Arc<Terms>,
     /// Revocation lists that are watched beside the own one.
     watched: Vec<PathBuf>,
@@ -123,7 +123,7 @@ impl Authority {
     pub fn load(config: &Config, organisation: &Organisation, now_ms: u64) -> Result<Self, AuthorityError> {
         let directory = config.state_dir.join("identity");
         fs::create_dir_all(&directory).map_err(|source| AuthorityError::Read { path: directory.clone(), source })?;
-        let manager = Arc::new(Manager::new(*seed(&directory.join("enrolment.key"))?));
+        let key_pair = Arc::new(IdentityKeyPair::new(*seed(&directory.join("enrolment.key"))?));
         let own = (directory.join("authority.pem"), directory.join("authority.key"));
         let (certificate_file, key_file) = match (&config.authority_cert_file, &config.authority_key_file) {
             (Some(certificate), Some(key)) => (certificate.clone(), key.clone()),
@@ -156,7 +156,7 @@ impl Authority {
         let key_identifier = named.unwrap_or(KeyIdMethod::Sha256);
         let issuer = Issuer::from_ca_cert_der(&chain[0], key).map_err(make("the authority"))?;
         let terms = Arc::new(Terms {
-            key: manager.public().to_string(),
+            key: key_pair.public().to_string(),
             authority: pem,
             authority_ends_ms: ends,
             lifetime: Duration::from_secs(config.lifetime_s),
@@ -168,7 +168,7 @@ impl Authority {
             issuer,
             chain,
             key_identifier,
-            manager,
+            key_pair,
             terms,
             watched,
         })
@@ -176,8 +176,8 @@ impl Authority {
 
     /// The private enrolment key.
     #[must_use]
-    pub fn manager(&self) -> Arc<Manager> {
-        Arc::clone(&self.manager)
+    pub fn key_pair(&self) -> Arc<IdentityKeyPair> {
+        Arc::clone(&self.key_pair)
     }
 
     /// What the state goes by.
@@ -199,7 +199,7 @@ impl Authority {
     pub fn answer(&self, order: &IssueCertificate) -> Result<HostRequest, AuthorityError> {
         let answer = match &order.answer {
             Ok((certificate, login)) => {
-                let login = self.manager.open_login(order.opened.cluster, login)?;
+                let login = self.key_pair.open_login(order.opened.cluster, login)?;
                 Ok(Grant {
                     certificate: self.sign(certificate, &order.group, &order.opened)?,
                     authorities: self.chain.iter().map(|one| one.to_vec()).collect(),
@@ -209,7 +209,7 @@ impl Authority {
             }
             Err(refusal) => Err(refusal.clone()),
         };
-        let bytes = self.manager.answer(&order.opened, &answer)?;
+        let bytes = self.key_pair.answer(&order.opened, &answer)?;
         Ok(HostRequest::Command {
             node: order.node.clone(),
             device: None,

@@ -93,7 +93,7 @@ mod tests {
     use super::super::{CLUSTER_NODE, judge, to_text, up_to_date};
     use super::*;
     use configdb_schema::document::CertificateKind;
-    use enrolment_protocol::manager::ProofKind;
+    use enrolment_protocol::identity::ProofKind;
     use std::time::Duration;
 
     const NOW: u64 = 1_800_000_000_000;

@@ -14,7 +14,7 @@ use sparkplug::BdSeq;
 
 use super::*;
 use crate::event::RevocationList;
-use world::{CLUSTER, Kill, World, manager, organisation};
+use world::{CLUSTER, Kill, World, key_pair, organisation};
 
 fn key() -> EcdsaKeyPair {
     EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap()
@@ -25,8 +25,8 @@ fn request(token: u8, seed: u8) -> Request {
 }
 
 fn request_for(key: &EcdsaKeyPair, token: u8, seed: u8) -> Request {
-    let (token, seed, manager) = (Token::new([token; 32]), Seed::new([seed; 32]), manager().public());
-    let draft = Draft::new(CLUSTER, &token, key.public_key().as_ref().try_into().unwrap(), &manager, &seed);
+    let (token, seed, pinned) = (Token::new([token; 32]), Seed::new([seed; 32]), key_pair().public());
+    let draft = Draft::new(CLUSTER, &token, key.public_key().as_ref().try_into().unwrap(), &pinned, &seed);
     let signature = key.sign(&SystemRandom::new(), &draft.to_sign()).unwrap();
     draft.seal(signature.as_ref().try_into().unwrap()).unwrap()
 }
@@ -35,8 +35,8 @@ fn request_for(key: &EcdsaKeyPair, token: u8, seed: u8) -> Request {
 fn renewal(old: &EcdsaKeyPair, serial: &str, new: &EcdsaKeyPair) -> Request {
     let point = |key: &EcdsaKeyPair| key.public_key().as_ref().try_into().unwrap();
     let predecessor = Predecessor { serial: hex::decode(serial).unwrap(), public_key: point(old) };
-    let (seed, manager) = (Seed::new([9; 32]), manager().public());
-    let draft = RenewalDraft::new(CLUSTER, &predecessor, point(new), &manager, &seed);
+    let (seed, pinned) = (Seed::new([9; 32]), key_pair().public());
+    let draft = RenewalDraft::new(CLUSTER, &predecessor, point(new), &pinned, &seed);
     let hash = draft.to_sign();
     let [by_new, by_old] =
         [new, old].map(|key| key.sign(&SystemRandom::new(), &hash).unwrap().as_ref().try_into().unwrap());
@@ -108,9 +108,9 @@ fn only_clusters_that_are_known_become_nodes_of_the_quarantine_group() {
 fn a_key_is_published_as_soon_as_the_cluster_is_set_up() {
     let world = enrolling(Kill::Never);
     let entry = world.db.json("EdgeClusterIdentity").unwrap();
-    assert_eq!(entry["key"], json!(manager().public().to_string()));
+    assert_eq!(entry["key"], json!(key_pair().public().to_string()));
     assert!(world.orders.is_empty() && entry.get("certificates").is_none());
-    assert_eq!(world.node.key, manager().public().to_string());
+    assert_eq!(world.node.key, key_pair().public().to_string());
 }
 
 #[test]

@@ -314,8 +314,8 @@ async fn interrupted_in_any_step_it_continues_when_it_is_run_again() {
 async fn a_cluster_with_an_image_enrols_by_a_job_that_has_the_token() {
     let may_enrol = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&may_enrol);
-    let manager_key = Arc::new(OnceLock::new());
-    let expected = Arc::clone(&manager_key);
+    let identity_key = Arc::new(OnceLock::new());
+    let expected = Arc::clone(&identity_key);
     // Stands for the program in the image: it shows that it has what it needs, and stores what it would get.
     let enrol = move |job: Job| -> Result<(), String> {
         let variables = job.environment();
@@ -323,7 +323,7 @@ async fn a_cluster_with_an_image_enrols_by_a_job_that_has_the_token() {
             job.kubernetes.get("v1", "Secret", &job.namespace, "sparkfleet-enrolment").map_err(|e| e.to_string())?;
         let has_all = job.arguments() == ["enrol"]
             && variables["SPARKFLEET_ENROL_NAME"] == NAME
-            && Some(&variables["SPARKFLEET_ENROL_MANAGER_KEY"]) == expected.get()
+            && Some(&variables["SPARKFLEET_ENROL_IDENTITY_KEY"]) == expected.get()
             && variables["SPARKFLEET_MQTT_SERVERS"] == "mqtts://broker.example:8883"
             && secret["data"]["token"].is_string();
         if !has_all {
@@ -342,7 +342,7 @@ async fn a_cluster_with_an_image_enrols_by_a_job_that_has_the_token() {
     let place = Place::with(edge, &bootstrap, Some(hook)).await;
     let script = place.script().await;
     let identity = place.cli.json(&["config", "get", NAME, "EdgeClusterIdentity"]).await;
-    manager_key.set(identity["key"].as_str().unwrap().to_owned()).unwrap();
+    identity_key.set(identity["key"].as_str().unwrap().to_owned()).unwrap();
     let token = &script[script.find("sft_").unwrap()..][..47];
 
     let failed = place.shell.run(&script, &["--yes", "--limit", "60"]).await;

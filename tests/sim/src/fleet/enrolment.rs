@@ -14,8 +14,8 @@ use configdb_schema::Document as _;
 use configdb_schema::document::{EdgeClusterIdentity, IdentityAlertKind};
 use configdb_schema::timestamp::to_text;
 use enrolment_protocol::cluster::{Draft, Grant, Request, Seed};
+use enrolment_protocol::identity::IdentityKeyPair;
 use enrolment_protocol::login::Login;
-use enrolment_protocol::manager::Manager;
 use enrolment_protocol::metrics::{self, ANSWER, REQUEST};
 use enrolment_protocol::refusal::{Refusal, RefusalCode};
 use enrolment_protocol::token::Token;
@@ -35,7 +35,7 @@ use crate::transition::Transition;
 use crate::world::{ClusterId, Happening, World};
 
 /// Seed of the enrolment key.
-const MANAGER: [u8; 32] = [0x3A; 32];
+const IDENTITY_SEED: [u8; 32] = [0x3A; 32];
 /// Far in the future.
 const AUTHORITY_ENDS_MS: u64 = 4_000_000_000_000;
 /// Longer than clocks jump in a run.
@@ -87,9 +87,9 @@ impl Enrolments {
 
 /// Starts Identity.
 pub(crate) fn boot_identity(disk: &Disk, seed: u64, now: Now) -> Boot {
-    let manager = Arc::new(Manager::new(MANAGER));
+    let key_pair = Arc::new(IdentityKeyPair::new(IDENTITY_SEED));
     let terms = Terms {
-        key: manager.public().to_string(),
+        key: key_pair.public().to_string(),
         authority: "-----BEGIN CERTIFICATE-----".to_owned(),
         authority_ends_ms: AUTHORITY_ENDS_MS,
         lifetime: Duration::from_secs(30 * 86_400),
@@ -97,7 +97,7 @@ pub(crate) fn boot_identity(disk: &Disk, seed: u64, now: Now) -> Boot {
     let settings = IdentitySettings {
         organisation: organisation(),
         version: "sim".to_owned(),
-        manager,
+        key_pair,
         terms: Arc::new(terms),
         replaces_keys: false,
         retry: (Duration::from_secs(1), Duration::from_secs(60)),
@@ -169,10 +169,10 @@ pub(crate) fn seal_login(cluster: Uuid, key: String) -> LoginResult {
 
 /// The authority carries an order out.
 fn answer(order: &IssueCertificate) -> Option<HostRequest> {
-    let manager = Manager::new(MANAGER);
+    let key_pair = IdentityKeyPair::new(IDENTITY_SEED);
     let answer = match &order.answer {
         Ok((certificate, login)) => {
-            let login = manager.open_login(order.opened.cluster, login).ok()?;
+            let login = key_pair.open_login(order.opened.cluster, login).ok()?;
             Ok(Grant {
                 certificate: certificate.serial.clone().into_bytes(),
                 authorities: Vec::new(),
@@ -182,7 +182,7 @@ fn answer(order: &IssueCertificate) -> Option<HostRequest> {
         }
         Err(refusal) => Err(refusal.clone()),
     };
-    let bytes = manager.answer(&order.opened, &answer).ok()?;
+    let bytes = key_pair.answer(&order.opened, &answer).ok()?;
     let metrics = vec![metrics::metric(ANSWER, &bytes)];
     Some(HostRequest::Command { node: order.node.clone(), device: None, metrics })
 }
@@ -207,13 +207,13 @@ pub(crate) fn boot(site: ClusterId, applicant: Applicant, world: &World, seed: u
         (enrolments[&site].cluster, enrolments[&site].token)
     };
     let key = world.keys[&(site, applicant)].as_ref();
-    let (token, manager) = (Token::new(token), Manager::new(MANAGER).public());
+    let (token, pinned) = (Token::new(token), IdentityKeyPair::new(IDENTITY_SEED).public());
     let own = Seed::new([if applicant == Applicant::Thief { 2 } else { 1 }; 32]);
     let point = key.public_key().as_ref().try_into().expect("a point of P-256 is not compressed");
-    let draft = Draft::new(cluster, &token, point, &manager, &own);
+    let draft = Draft::new(cluster, &token, point, &pinned, &own);
     let signature = key.sign(&SystemRandom::new(), &draft.to_sign()).expect("the key can sign");
     let signature = signature.as_ref().try_into().expect("the fixed form has 64 bytes");
-    let request = draft.seal(signature).expect("the manager's key is one");
+    let request = draft.seal(signature).expect("Identity's key is one");
     let node = metrics::node(&organisation(), cluster).expect("a UUID is an id");
     let config = EdgeNodeConfig { seed, ..EdgeNodeConfig::for_any_reader(node) };
     let birth = vec![metrics::metric(REQUEST, &request.bytes)];

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use der::Decode as _;
 use enrolment_protocol::cluster::{Draft, Predecessor, RenewalDraft, Request, Seed};
-use enrolment_protocol::manager::{ManagerKey, PUBLIC_KEY_BYTES, SIGNATURE_BYTES};
+use enrolment_protocol::identity::{IdentityKey, PUBLIC_KEY_BYTES, SIGNATURE_BYTES};
 use enrolment_protocol::token::Token;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer};
@@ -75,9 +75,9 @@ impl Keys {
     ///
     /// # Errors
     /// The key cannot sign.
-    pub fn request(&self, cluster: Uuid, token: &Token, manager_key: &ManagerKey) -> anyhow::Result<Request> {
+    pub fn request(&self, cluster: Uuid, token: &Token, identity_key: &IdentityKey) -> anyhow::Result<Request> {
         let seed = Seed::new(*self.seed);
-        let draft = Draft::new(cluster, token, point(&self.pair)?, manager_key, &seed);
+        let draft = Draft::new(cluster, token, point(&self.pair)?, identity_key, &seed);
         let signature = sign(&self.pair, &draft.to_sign())?;
         Ok(draft.seal(signature)?)
     }
@@ -86,9 +86,9 @@ impl Keys {
     ///
     /// # Errors
     /// A key cannot sign.
-    pub fn renewal(&self, cluster: Uuid, held: &Held, manager_key: &ManagerKey) -> anyhow::Result<Request> {
+    pub fn renewal(&self, cluster: Uuid, held: &Held, identity_key: &IdentityKey) -> anyhow::Result<Request> {
         let seed = Seed::new(*self.seed);
-        let draft = RenewalDraft::new(cluster, &held.predecessor, point(&self.pair)?, manager_key, &seed);
+        let draft = RenewalDraft::new(cluster, &held.predecessor, point(&self.pair)?, identity_key, &seed);
         let hash = draft.to_sign();
         let (own, predecessor) = (sign(&self.pair, &hash)?, sign(&held.pair, &hash)?);
         Ok(draft.seal(own, predecessor)?)
@@ -174,13 +174,13 @@ mod tests {
 
     #[test]
     fn kept_keys_make_a_request_for_the_same_key() {
-        let manager = enrolment_protocol::manager::Manager::new([1; 32]);
+        let identity = enrolment_protocol::identity::IdentityKeyPair::new([1; 32]);
         let (cluster, token) = (Uuid::from_u128(7), Token::new([2; 32]));
         let keys = Keys::generate().unwrap();
         let again = Keys::read(keys.pkcs8(), keys.seed()).unwrap();
         let opened = [keys, again].map(|keys| {
-            let request = keys.request(cluster, &token, &manager.public()).unwrap();
-            manager.open(cluster, &request.bytes).unwrap().key_hash()
+            let request = keys.request(cluster, &token, &identity.public()).unwrap();
+            identity.open(cluster, &request.bytes).unwrap().key_hash()
         });
         assert_eq!(opened[0], opened[1]);
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use configdb_schema::{ClusterName, Organisation};
 use enrolment_protocol::cluster::Grant;
-use enrolment_protocol::manager::ManagerKey;
+use enrolment_protocol::identity::IdentityKey;
 use enrolment_protocol::metrics as wire;
 use service_runtime::backoff::Backoff;
 use service_runtime::shutdown::Shutdown;
@@ -83,12 +83,13 @@ impl Renewal {
                 (wire::node(&self.organisation, self.cluster)?, quarantine, LOOK_EVERY)
             }
         };
-        let manager_key = identity
-            .manager_key
+        let identity_key = identity
+            .enrolment_key
             .clone()
             .context("Secret sparkfleet-identity has no manager.key; it comes with the next enrolment")?;
         let keys = secrets.keys(&Purpose::Renewal(held.serial())).await?;
-        let asked = Asked { held: &held, keys: &keys, manager_key: manager_key.parse().context("manager.key")?, limit };
+        let asked =
+            Asked { held: &held, keys: &keys, identity_key: identity_key.parse().context("manager.key")?, limit };
         tracing::info!(
             serial = held.serial(),
             expired = standing == CertificateStatus::Expired,
@@ -99,7 +100,7 @@ impl Renewal {
                 let renewed = Identity {
                     token: identity.token,
                     version: identity.version,
-                    ..granted(&keys, &grant, &identity.authorities, manager_key)?
+                    ..granted(&keys, &grant, &identity.authorities, identity_key)?
                 };
                 secrets.write_identity(&renewed).await?;
                 tracing::info!("the certificate is renewed");
@@ -111,7 +112,7 @@ impl Renewal {
 
     /// Asks until the answer is final or its time is over.
     async fn ask(&self, asked: Asked<'_>, node: EdgeNodeDescriptor, mqtt: &MqttConfig) -> anyhow::Result<Answer> {
-        let request = asked.keys.renewal(self.cluster, asked.held, &asked.manager_key)?;
+        let request = asked.keys.renewal(self.cluster, asked.held, &asked.identity_key)?;
         let mut exchange = Exchange::start(request, node, mqtt)?;
         let end = Instant::now() + asked.limit;
         let mut refused = None;
@@ -150,7 +151,7 @@ impl Renewal {
 struct Asked<'a> {
     held: &'a Held,
     keys: &'a Keys,
-    manager_key: ManagerKey,
+    identity_key: IdentityKey,
     limit: Duration,
 }
 

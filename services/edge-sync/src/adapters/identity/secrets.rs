@@ -27,6 +27,8 @@ const TOKEN: &str = "sparkfleet.io/enrolment-token";
 /// Serial number of the certificate that the kept keys renew.
 const RENEWAL: &str = "sparkfleet.io/renewal-of";
 /// Who owns the fields.
+/// Key of the Secret below which Identity's public enrolment key is. It is the name of clusters that are enrolled already: without it they could not renew.
+const ENROLMENT_KEY: &str = "manager.key";
 const MANAGER: &str = "sparkfleet-enrol";
 
 /// What keys are kept for.
@@ -55,7 +57,7 @@ pub struct Identity {
     pub key: Zeroizing<String>,
     pub authorities: String,
     /// Identity's public enrolment key, base64url; None: written before there was need of it.
-    pub manager_key: Option<String>,
+    pub enrolment_key: Option<String>,
     /// Hash of the token that let the cluster in.
     pub token: Option<String>,
     /// Version of the Secret that it was read from: another one is not overwritten.
@@ -127,7 +129,7 @@ impl Secrets {
             certificates: text("tls.crt")?,
             key: Zeroizing::new(text("tls.key")?),
             authorities: text("ca.crt")?,
-            manager_key: text("manager.key").ok(),
+            enrolment_key: text(ENROLMENT_KEY).ok(),
             token: annotation(&secret, TOKEN).map(str::to_owned),
             version: secret.metadata.resource_version.clone(),
         }))
@@ -149,8 +151,8 @@ impl Secrets {
     pub async fn write_identity(&self, identity: &Identity) -> anyhow::Result<()> {
         let text = |text: &str| Value::from(encoded(text.as_bytes()));
         let mut data = json!({ "tls.crt": text(&identity.certificates), "tls.key": text(&identity.key), "ca.crt": text(&identity.authorities) });
-        if let Some(key) = &identity.manager_key {
-            data["manager.key"] = text(key);
+        if let Some(key) = &identity.enrolment_key {
+            data[ENROLMENT_KEY] = text(key);
         }
         let mut metadata = json!({});
         if let Some(token) = &identity.token {

@@ -22,8 +22,8 @@ pub(super) fn organisation() -> Organisation {
     Organisation::new("ACME").unwrap()
 }
 
-pub(super) fn manager() -> Manager {
-    Manager::new([3; 32])
+pub(super) fn key_pair() -> IdentityKeyPair {
+    IdentityKeyPair::new([3; 32])
 }
 
 /// One object, that of the cluster.
@@ -165,9 +165,9 @@ pub(super) struct World {
 }
 
 fn settings(replaces_keys: bool) -> Settings {
-    let manager = Arc::new(manager());
+    let key_pair = Arc::new(key_pair());
     let terms = Terms {
-        key: manager.public().to_string(),
+        key: key_pair.public().to_string(),
         authority: "-----BEGIN CERTIFICATE-----".to_owned(),
         authority_ends_ms: 4_000_000_000_000,
         lifetime: Duration::from_secs(3600),
@@ -175,7 +175,7 @@ fn settings(replaces_keys: bool) -> Settings {
     Settings {
         organisation: organisation(),
         version: "0".to_owned(),
-        manager,
+        key_pair,
         terms: Arc::new(terms),
         replaces_keys,
         retry: (Duration::from_secs(1), Duration::from_secs(60)),

@@ -1,4 +1,4 @@
-//! The managing side, which is the service Identity: its key, what a request says, and the answer to it.
+//! The side of the service Identity: its enrolment key, what a request says, and the answer to it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -34,14 +34,14 @@ const SERIAL_BYTES_MAX: usize = 20;
 
 /// Identity's public enrolment key, which a cluster pins.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ManagerKey(pub(crate) Vec<u8>);
+pub struct IdentityKey(pub(crate) Vec<u8>);
 
 /// A text is not an enrolment key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the enrolment key must be an X-Wing public key in base64url")]
-pub struct ManagerKeyError;
+pub struct IdentityKeyError;
 
-impl ManagerKey {
+impl IdentityKey {
     /// The bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
@@ -49,30 +49,30 @@ impl ManagerKey {
     }
 }
 
-impl fmt::Display for ManagerKey {
+impl fmt::Display for IdentityKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&BASE64_URL_SAFE_NO_PAD.encode(&self.0))
     }
 }
 
-impl FromStr for ManagerKey {
-    type Err = ManagerKeyError;
+impl FromStr for IdentityKey {
+    type Err = IdentityKeyError;
 
-    fn from_str(text: &str) -> Result<Self, ManagerKeyError> {
-        let bytes = BASE64_URL_SAFE_NO_PAD.decode(text.trim()).map_err(|_| ManagerKeyError)?;
-        if is_public_key(&bytes) { Ok(Self(bytes)) } else { Err(ManagerKeyError) }
+    fn from_str(text: &str) -> Result<Self, IdentityKeyError> {
+        let bytes = BASE64_URL_SAFE_NO_PAD.decode(text.trim()).map_err(|_| IdentityKeyError)?;
+        if is_public_key(&bytes) { Ok(Self(bytes)) } else { Err(IdentityKeyError) }
     }
 }
 
 /// Identity's private enrolment key, and all that follows from its seed.
-pub struct Manager {
+pub struct IdentityKeyPair {
     pub(crate) key: KeyPair,
     seed: Secret,
 }
 
-impl fmt::Debug for Manager {
+impl fmt::Debug for IdentityKeyPair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Manager(..)")
+        f.write_str("IdentityKeyPair(..)")
     }
 }
 
@@ -151,7 +151,7 @@ fn predecessor(
     Ok(ProofKind::Certificate { serial: hex::encode(&renewal.serial), key: key_hash(&old) })
 }
 
-impl Manager {
+impl IdentityKeyPair {
     /// From 32 bytes that came from a cryptographic source of randomness, once for all.
     #[must_use]
     pub fn new(seed: [u8; 32]) -> Self {
@@ -161,8 +161,8 @@ impl Manager {
 
     /// What clusters pin.
     #[must_use]
-    pub fn public(&self) -> ManagerKey {
-        ManagerKey(self.key.public.clone())
+    pub fn public(&self) -> IdentityKey {
+        IdentityKey(self.key.public.clone())
     }
 
     /// Opens the request of the Edge Node of `cluster`.
@@ -198,8 +198,8 @@ impl Manager {
             Some(_) if !text.is_empty() => return Err(field("token", "and renewal exclude each other")),
             Some(renewal) => {
                 let old = Predecessor { serial: &renewal.serial, public_key: &renewal.public_key };
-                let (manager, answer_key) = (&self.key.public, &body.answer_key);
-                let signed = renewal_proof(cluster, manager, &old, &public_key, answer_key, secret.expose());
+                let (identity, answer_key) = (&self.key.public, &body.answer_key);
+                let signed = renewal_proof(cluster, identity, &old, &public_key, answer_key, secret.expose());
                 (signed, predecessor(&renewal, &public_key, &signed)?)
             }
         };
