@@ -15,6 +15,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use git_hosting::gatekeeper::{Admission, AdmissionRequest, Denial, Gatekeeper, Push};
 use git_hosting::http::{Anonymous, Settings, router};
+use git_hosting::passwords::{PasswordDigest, PasswordDigests};
 use git_hosting::push::Hooks;
 use git_hosting::repositories::{Kind, Place, Repositories, RepositoryFiles};
 use service_runtime::http::server;
@@ -54,10 +55,6 @@ const FILE_BYTES_MAX: usize = 1024 * 1024;
 struct Doorkeeper;
 
 impl Gatekeeper for Doorkeeper {
-    fn is_password(&self, cluster: Uuid, password: &str) -> bool {
-        cluster == CLUSTER && password == PASSWORD
-    }
-
     fn polled(&self, _: Uuid) {}
 
     async fn admit(&self, request: AdmissionRequest) -> Result<Admission, Denial> {
@@ -104,7 +101,10 @@ impl Site {
         let (pushed, _) = mpsc::channel(1);
         let hooks = Hooks::install(state_dir.path()).expect("hooks");
         let request_timeout = Duration::from_secs(20);
-        let settings = Settings { anonymous: Anonymous::None, children_max: 4, request_timeout, hooks, pushed };
+        let passwords = PasswordDigests::default();
+        passwords.insert(CLUSTER, PasswordDigest::of(PASSWORD));
+        let settings =
+            Settings { anonymous: Anonymous::None, children_max: 4, request_timeout, passwords, hooks, pushed };
         let shutdown = Shutdown::new();
         let router = router(repositories.clone(), Doorkeeper, settings);
         let task = tokio::spawn(server::serve(listener, router, None, shutdown.clone()));

@@ -196,12 +196,12 @@ pub async fn run_with_charts(
     let (polls, polled) = mpsc::channel(POLLS_MAX);
     let (pushed, pushes) = mpsc::channel(POLLS_MAX);
     let has_external = hosted.external.is_some();
-    let gatekeeper =
-        StateGatekeeper { passwords: passwords.clone(), desk: desk.clone(), identities, has_external, polls };
+    let gatekeeper = StateGatekeeper { desk: desk.clone(), identities, has_external, polls };
     let serving = git_hosting::http::Settings {
         anonymous: config.git.anonymous,
         children_max: config.git.children_max,
         request_timeout: Duration::from_secs(config.git.request_timeout_s),
+        passwords: passwords.digests(),
         hooks,
         pushed,
     };

@@ -5,7 +5,6 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use cluster_manager::adapters::gatekeeper::StateGatekeeper;
-use cluster_manager::adapters::passwords::{ClusterPasswords, password_file};
 use cluster_manager::api::RepositoryPush;
 use git_hosting::gatekeeper::{AdmissionRequest, Denial, Gatekeeper as _, Push};
 use git_hosting::repositories::{Kind, Open};
@@ -28,13 +27,8 @@ fn request(token: &str, repository: Option<Open>, push: bool) -> AdmissionReques
 
 #[tokio::test]
 async fn users_are_admitted_as_far_as_their_tokens_go_and_pushes_are_reported() {
-    let directory = tempfile::tempdir().unwrap();
-    let passwords = ClusterPasswords::load(directory.path(), []).unwrap();
-    passwords.ensure(A).unwrap();
     let (desk, pushes) = state_client::start();
-    let gatekeeper = state_client::gatekeeper(desk, passwords);
-    let password = std::fs::read_to_string(password_file(directory.path(), A)).unwrap();
-    assert!(gatekeeper.is_password(A, &password) && !gatekeeper.is_password(SHARED, &password));
+    let gatekeeper = state_client::gatekeeper(desk);
 
     let own = || Some(repository(Kind::Cluster, "cluster/A"));
     let shared = || Some(repository(Kind::Shared, "shared/helm"));
@@ -63,9 +57,7 @@ async fn users_are_admitted_as_far_as_their_tokens_go_and_pushes_are_reported() 
 
 #[tokio::test]
 async fn what_clusters_follow_elsewhere_takes_no_pushes_here() {
-    let directory = tempfile::tempdir().unwrap();
-    let passwords = ClusterPasswords::load(directory.path(), []).unwrap();
-    let own = state_client::gatekeeper(state_client::start().0, passwords);
+    let own = state_client::gatekeeper(state_client::start().0);
     let gatekeeper = StateGatekeeper { has_external: true, ..own };
     for repository in [repository(Kind::Cluster, "cluster/A"), repository(Kind::Shared, "shared/helm")] {
         let denied = gatekeeper.admit(request("operator", Some(repository.clone()), true)).await.unwrap_err();

@@ -16,7 +16,6 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use cluster_manager::adapters::gatekeeper::StateGatekeeper;
 use cluster_manager::adapters::http::identities::Identities;
-use cluster_manager::adapters::passwords::ClusterPasswords;
 use cluster_manager::api::RepositoryPush;
 use git_hosting::http::{Anonymous, Settings, router};
 use git_hosting::repositories::{Kind, Place, Repositories, RepositoryFiles};
@@ -271,8 +270,7 @@ async fn git_server(issuer: &Issuer) -> GitServer {
     let addr = listener.local_addr().unwrap();
     let (desk, pushes) = state_client::start();
     let (pushed, touched) = mpsc::channel(1);
-    let passwords = ClusterPasswords::load(directory.path(), []).unwrap();
-    let gatekeeper = StateGatekeeper { identities, ..state_client::gatekeeper(desk, passwords) };
+    let gatekeeper = StateGatekeeper { identities, ..state_client::gatekeeper(desk) };
     let settings = Settings { pushed, ..state_client::settings(directory.path(), Anonymous::None) };
     let router = router(repositories, gatekeeper, settings);
     let stop = Shutdown::new();

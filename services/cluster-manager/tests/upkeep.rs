@@ -62,7 +62,7 @@ async fn many_commits_leave_few_files_and_clones_go_on_meanwhile() {
     let (outlet, mut results) = mpsc::channel(1);
     let (_pushed, pushes) = mpsc::channel(1);
     let passwords = ClusterPasswords::load(state_dir.path(), []).unwrap();
-    let hosted = Hosted { repositories: repositories.clone(), passwords: passwords.clone(), external: None };
+    let hosted = Hosted { repositories: repositories.clone(), passwords, external: None };
     let worker = tokio::spawn(git_work::run(hosted, inbox, pushes, outlet));
     let mut write = async |n: usize| {
         work.send(Work::Git(GitWork { cluster: CLUSTER, action: action(n) })).await.unwrap();
@@ -74,7 +74,7 @@ async fn many_commits_leave_few_files_and_clones_go_on_meanwhile() {
 
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/git/cluster/A", listener.local_addr().unwrap());
-    let gatekeeper = state_client::gatekeeper(state_client::start().0, passwords);
+    let gatekeeper = state_client::gatekeeper(state_client::start().0);
     let settings = state_client::settings(state_dir.path(), Anonymous::Loopback);
     let shutdown = Shutdown::new();
     let router = router(repositories.clone(), gatekeeper, settings);

@@ -1,4 +1,4 @@
-//! Who may read and push over git: clusters by their passwords, users by what the state decides.
+//! Which users may read and push over git: the state decides.
 
 use git_hosting::gatekeeper::{Admission, AdmissionRequest, Denial, Gatekeeper, Push};
 use git_hosting::repositories::{Kind, Open};
@@ -7,7 +7,6 @@ use uuid::Uuid;
 
 use super::http::identities::{self, Identities, IdentityFault};
 use super::http::state_client::StateClient;
-use super::passwords::ClusterPasswords;
 use crate::api::{Credential, Question, Refusal, Reply, RepositoryPush};
 use crate::shared_repository::HELM_PATH;
 use access::Denied;
@@ -15,8 +14,6 @@ use access::Denied;
 /// Asks the state. Clones are the same.
 #[derive(Debug, Clone)]
 pub struct StateGatekeeper {
-    /// Of clusters.
-    pub passwords: ClusterPasswords,
     /// Where users are known.
     pub desk: StateClient,
     /// The identity provider, if one is configured.
@@ -28,10 +25,6 @@ pub struct StateGatekeeper {
 }
 
 impl Gatekeeper for StateGatekeeper {
-    fn is_password(&self, cluster: Uuid, password: &str) -> bool {
-        self.passwords.is_password(cluster, password)
-    }
-
     fn polled(&self, cluster: Uuid) {
         // A poll that is lost is followed by another.
         let _ = self.polls.try_send(cluster);

@@ -347,7 +347,7 @@ mod tests {
         fs::create_dir(&file).unwrap();
         assert!(matches!(carry_out_git(&hosted, cluster, GitAction::Close), GitOutcome::Failed { .. }));
         assert!(repositories.by_uuid(cluster).is_some(), "a start finds it, and closes it again");
-        assert!(!passwords.is_password(cluster, &password), "the password does not count in any case");
+        assert!(!passwords.digests().is_password(cluster, &password), "the password does not count in any case");
         fs::remove_dir(&file).unwrap();
         assert_eq!(carry_out_git(&hosted, cluster, GitAction::Close), GitOutcome::Closed);
         assert!(repositories.by_uuid(cluster).is_none());

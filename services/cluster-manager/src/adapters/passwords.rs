@@ -15,9 +15,9 @@ use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use git_hosting::client::Credentials;
+use git_hosting::passwords::{PasswordDigest, PasswordDigests};
 use service_runtime::atomic_file::{self, AtomicFileError, OWNER_ONLY};
 use service_runtime::config::{ExposeSecret, Secret};
-use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
 /// A step on the disk failed.
@@ -53,6 +53,7 @@ impl PasswordError {
 pub struct ClusterPasswords {
     directory: PathBuf,
     known: Arc<RwLock<BTreeMap<Uuid, Arc<Secret>>>>,
+    digests: PasswordDigests,
     readers: Option<Arc<Credentials>>,
 }
 
@@ -72,7 +73,7 @@ impl ClusterPasswords {
         fs::create_dir_all(&directory).map_err(PasswordError::disk("create", &directory))?;
         let private = fs::Permissions::from_mode(0o700);
         fs::set_permissions(&directory, private).map_err(PasswordError::disk("close", &directory))?;
-        let passwords = Self { directory, known: Arc::default(), readers: None };
+        let passwords = Self { directory, known: Arc::default(), digests: PasswordDigests::default(), readers: None };
         for cluster in clusters {
             if let Some(password) = passwords.stored(cluster)? {
                 passwords.insert(cluster, password);
@@ -103,11 +104,10 @@ impl ClusterPasswords {
         self.known.read().unwrap_or_else(PoisonError::into_inner).get(&cluster).cloned()
     }
 
-    /// Whether that is the password of a cluster. The time that this takes says nothing about it.
+    /// Their digests, which follow what becomes of the passwords: all that the git server needs.
     #[must_use]
-    pub fn is_password(&self, cluster: Uuid, password: &str) -> bool {
-        let Some(expected) = self.get(cluster) else { return false };
-        bool::from(expected.expose_secret().as_bytes().ct_eq(password.as_bytes()))
+    pub fn digests(&self) -> PasswordDigests {
+        self.digests.clone()
     }
 
     /// Makes a password for a cluster that has none, and the file of one that has lost it. Blocks.
@@ -135,6 +135,7 @@ impl ClusterPasswords {
     /// # Errors
     /// The file cannot be removed; the password is not accepted any more.
     pub fn forget(&self, cluster: Uuid) -> Result<(), PasswordError> {
+        self.digests.remove(cluster);
         self.known.write().unwrap_or_else(PoisonError::into_inner).remove(&cluster);
         let path = self.file(cluster);
         match fs::remove_file(&path) {
@@ -152,6 +153,7 @@ impl ClusterPasswords {
     }
 
     fn insert(&self, cluster: Uuid, password: Secret) {
+        self.digests.insert(cluster, PasswordDigest::of(password.expose_secret()));
         self.known.write().unwrap_or_else(PoisonError::into_inner).insert(cluster, Arc::new(password));
     }
 
@@ -186,18 +188,21 @@ mod tests {
     fn a_password_is_made_once_kept_private_and_gone_when_it_is_forgotten() {
         let state_dir = tempfile::tempdir().unwrap();
         let passwords = ClusterPasswords::load(state_dir.path(), []).unwrap();
-        assert!(passwords.get(CLUSTER).is_none() && !passwords.is_password(CLUSTER, ""));
+        assert!(passwords.get(CLUSTER).is_none() && !passwords.digests().is_password(CLUSTER, ""));
         passwords.ensure(CLUSTER).unwrap();
         let file = password_file(state_dir.path(), CLUSTER);
         let password = fs::read_to_string(&file).unwrap();
         assert_eq!(password.len(), 43);
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::metadata(file.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
-        assert!(passwords.is_password(CLUSTER, &password) && !passwords.is_password(Uuid::nil(), &password));
+        assert!(
+            passwords.digests().is_password(CLUSTER, &password)
+                && !passwords.digests().is_password(Uuid::nil(), &password)
+        );
         assert!(!format!("{passwords:?}").contains(&password));
         passwords.ensure(CLUSTER).unwrap();
         let again = ClusterPasswords::load(state_dir.path(), [CLUSTER, Uuid::nil()]).unwrap();
-        assert!(again.is_password(CLUSTER, &password) && again.get(Uuid::nil()).is_none());
+        assert!(again.digests().is_password(CLUSTER, &password) && again.get(Uuid::nil()).is_none());
         fs::remove_file(&file).unwrap();
         passwords.ensure(CLUSTER).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), password, "a lost file is made again");
@@ -205,11 +210,11 @@ mod tests {
         let later = ClusterPasswords::load(state_dir.path(), []).unwrap();
         assert!(later.get(CLUSTER).is_none());
         later.ensure(CLUSTER).unwrap();
-        assert!(later.is_password(CLUSTER, &password));
+        assert!(later.digests().is_password(CLUSTER, &password));
         passwords.forget(CLUSTER).unwrap();
         passwords.forget(CLUSTER).unwrap();
         assert!(!file.exists() && passwords.get(CLUSTER).is_none());
         passwords.ensure(CLUSTER).unwrap();
-        assert!(!passwords.is_password(CLUSTER, &password), "it is another one");
+        assert!(!passwords.digests().is_password(CLUSTER, &password), "it is another one");
     }
 }

@@ -10,11 +10,11 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use cluster_manager::adapters::gatekeeper::StateGatekeeper;
 use cluster_manager::adapters::http::state_client::{QUESTIONS_MAX, StateClient};
-use cluster_manager::adapters::passwords::ClusterPasswords;
 use cluster_manager::api::{Answer, Asked, Credential, Question, Refusal, Reply, RepositoryPush};
 use cluster_manager_contract::api_token::TokenHash;
 use configdb_schema::document::TokenScope;
 use git_hosting::http::{Anonymous, Settings};
+use git_hosting::passwords::PasswordDigests;
 use git_hosting::push::Hooks;
 use tokio::sync::mpsc;
 use uuid::Uuid;
@@ -54,16 +54,17 @@ fn reply(credential: &Credential, question: Question, pushes: &Mutex<Vec<Reposit
 }
 
 /// A gatekeeper that asks that desk, without a provider of identities.
-pub fn gatekeeper(desk: StateClient, passwords: ClusterPasswords) -> StateGatekeeper {
+pub fn gatekeeper(desk: StateClient) -> StateGatekeeper {
     let (polls, _) = mpsc::channel(1);
-    StateGatekeeper { passwords, desk, identities: None, has_external: false, polls }
+    StateGatekeeper { desk, identities: None, has_external: false, polls }
 }
 
 /// How repositories are served.
 pub fn settings(state_dir: &Path, anonymous: Anonymous) -> Settings {
     let (pushed, _) = mpsc::channel(1);
     let hooks = Hooks::install(state_dir).unwrap();
-    Settings { anonymous, children_max: 16, request_timeout: Duration::from_secs(600), hooks, pushed }
+    let (request_timeout, passwords) = (Duration::from_secs(600), PasswordDigests::default());
+    Settings { anonymous, children_max: 16, request_timeout, passwords, hooks, pushed }
 }
 
 pub fn start() -> (StateClient, Arc<Mutex<Vec<RepositoryPush>>>) {

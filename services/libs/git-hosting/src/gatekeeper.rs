@@ -1,4 +1,4 @@
-//! Who may read a repository, and who may push to it, is decided by the program that hosts the repositories.
+//! Which users may read a repository, and push to it, is decided by the program that hosts the repositories. Clusters read by their passwords ([`crate::passwords`]).
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -11,9 +11,6 @@ use crate::repositories::Open;
 
 /// Decides who may use which repository. Clones are the same.
 pub trait Gatekeeper: std::fmt::Debug + Clone + Send + Sync + 'static {
-    /// Whether that is the password of the cluster whose repository has this UUID. It is compared in constant time.
-    fn is_password(&self, cluster: Uuid, password: &str) -> bool;
-
     /// A cluster has asked for a repository.
     fn polled(&self, cluster: Uuid);
 

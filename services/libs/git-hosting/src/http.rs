@@ -36,6 +36,7 @@ use zeroize::Zeroizing;
 
 use crate::client;
 use crate::gatekeeper::{Admission, AdmissionRequest, Denial, Gatekeeper};
+use crate::passwords::PasswordDigests;
 use crate::places::{Place, Places};
 use crate::pulls::HIDDEN_REFS;
 use crate::push::{Allowed, Hooks, Receiver};
@@ -78,6 +79,8 @@ pub struct Settings {
     pub children_max: usize,
     /// What one request may take.
     pub request_timeout: Duration,
+    /// By which passwords clusters read.
+    pub passwords: PasswordDigests,
     /// Where pushes are judged.
     pub hooks: Hooks,
     /// Receives which repositories were pushed to; while it is full it does not.
@@ -87,6 +90,7 @@ pub struct Settings {
 #[derive(Debug, Clone)]
 struct Server<G> {
     repositories: Repositories,
+    passwords: PasswordDigests,
     gatekeeper: G,
     receiver: Receiver<G>,
     anonymous: Anonymous,
@@ -97,7 +101,7 @@ struct Server<G> {
 
 /// The routes below `/git` and `/uuid`.
 pub fn router<G: Gatekeeper>(repositories: Repositories, gatekeeper: G, settings: Settings) -> Router {
-    let Settings { anonymous, children_max, request_timeout, hooks, pushed } = settings;
+    let Settings { anonymous, children_max, request_timeout, passwords, hooks, pushed } = settings;
     let receiver = Receiver {
         hooks,
         gatekeeper: gatekeeper.clone(),
@@ -106,7 +110,7 @@ pub fn router<G: Gatekeeper>(repositories: Repositories, gatekeeper: G, settings
         pushed,
     };
     let children = Places::new(children_max);
-    let server = Server { repositories, gatekeeper, receiver, anonymous, children, request_timeout };
+    let server = Server { repositories, passwords, gatekeeper, receiver, anonymous, children, request_timeout };
     Router::new()
         .route("/git/{group}/{name}/info/refs", get(refs::<G>))
         .route("/git/{group}/{name}/git-upload-pack", post(pack::<G>))
@@ -307,7 +311,7 @@ impl<G: Gatekeeper> Server<G> {
             Ok(cluster) => cluster,
             Err(_) => self.repositories.by_path(&cluster_path(user))?.uuid,
         };
-        self.gatekeeper.is_password(cluster, password).then_some(cluster)
+        self.passwords.is_password(cluster, password).then_some(cluster)
     }
 
     async fn refs(

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | [`repositories`] | which repositories are on the disk, which of them are served and where, what is on branch `main` |
 //! | [`http`] | how git reads and pushes over HTTP |
-//! | [`gatekeeper`] | what has to be decided elsewhere: who may read and push |
+//! | [`passwords`] | by which passwords clusters read, as digests |
+//! | [`gatekeeper`] | what has to be decided elsewhere: which users may read and push |
 //! | [`push`] | pushes, and the hook that judges what they change |
 //! | [`places`] | how many requests are served at the same time, for all and for each client |
 //! | [`pulls`] | branches that follow another git server |
@@ -20,6 +21,7 @@ pub mod client;
 pub mod external;
 pub mod gatekeeper;
 pub mod http;
+pub mod passwords;
 pub mod places;
 pub mod pulls;
 pub mod push;

@@ -1,4 +1,4 @@
-//! A gatekeeper for tests: three users are known by their tokens, clusters by passwords that are derived from their UUIDs, and what is reported of pushes is kept.
+//! A gatekeeper for tests: three users are known by their tokens, and what is reported of pushes is kept. Passwords of clusters are derived from their UUIDs.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,6 +8,7 @@ use tokio::sync::mpsc::Sender;
 use uuid::Uuid;
 
 use super::{Admission, AdmissionRequest, Denial, Gatekeeper, Push};
+use crate::passwords::{PasswordDigest, PasswordDigests};
 use crate::repositories::Kind;
 
 /// A branch that takes no pushes.
@@ -31,6 +32,15 @@ pub(crate) fn password(cluster: Uuid) -> String {
     format!("password-{}", cluster.simple())
 }
 
+/// The digests of the passwords of these clusters.
+pub(crate) fn passwords(clusters: &[Uuid]) -> PasswordDigests {
+    let digests = PasswordDigests::default();
+    for cluster in clusters {
+        digests.insert(*cluster, PasswordDigest::of(&password(*cluster)));
+    }
+    digests
+}
+
 /// An operator of all, a viewer of all, and an operator of cluster 0xB alone.
 fn principal(presented: &str) -> Option<Principal> {
     let known = [("operator", TokenScope::Operator), ("viewer", TokenScope::Viewer), ("b-only", TokenScope::Operator)];
@@ -40,10 +50,6 @@ fn principal(presented: &str) -> Option<Principal> {
 }
 
 impl Gatekeeper for FakeGatekeeper {
-    fn is_password(&self, cluster: Uuid, presented: &str) -> bool {
-        presented == password(cluster)
-    }
-
     fn polled(&self, cluster: Uuid) {
         let _ = self.polls.try_send(cluster);
     }

@@ -75,7 +75,8 @@ impl Server {
         let gatekeeper = FakeGatekeeper { pushes: Arc::clone(&pushes), polls };
         let (pushed, _) = mpsc::channel(1);
         let request_timeout = Duration::from_secs(600);
-        let settings = Settings { anonymous, children_max, request_timeout, hooks, pushed };
+        let passwords = fake::passwords(&[A, B]);
+        let settings = Settings { anonymous, children_max, request_timeout, passwords, hooks, pushed };
         let router = router(repositories.clone(), gatekeeper, settings);
         let task = tokio::spawn(server::serve(listener, router, None, shutdown.clone()));
         let server = Self { state_dir, repositories, addr, shutdown, pushes, task, polled };

@@ -47,7 +47,8 @@ impl Both {
         let (polls, _) = mpsc::channel(1);
         let (pushed, _) = mpsc::channel(1);
         let request_timeout = Duration::from_secs(600);
-        let settings = Settings { anonymous, children_max: 16, request_timeout, hooks, pushed };
+        let passwords = fake::passwords(&[THERE]);
+        let settings = Settings { anonymous, children_max: 16, request_timeout, passwords, hooks, pushed };
         let router = router(there.clone(), FakeGatekeeper { pushes: Arc::default(), polls }, settings);
         let task = tokio::spawn(server::serve(listener, router, None, shutdown.clone()));
         let credentials = tempfile::tempdir().unwrap();
