@@ -46,8 +46,10 @@ config_table! {
 }
 
 config_table! {
-    /// The API for people, on the address of the git server.
+    /// The API for people.
     pub struct ApiConfig {
+        /// Address of the API alone, so that who reaches git and the bootstrap scripts does not reach it; absent: that of the git server.
+        listen: Option<SocketAddr>;
         /// Requests a minute that one credential may make to the API; a fifth of them at once.
         requests_per_minute: u32 = 300, in 1..=u32::MAX;
         /// Requests a minute that one address may make to the API, with any credential; a fifth of them at once.

@@ -167,11 +167,19 @@ pub async fn run_with_charts(
     let addr = config.git.listen;
     let listener = TcpListener::bind(addr).await.with_context(|| format!("git.listen: cannot listen on {addr}"))?;
     let local = listener.local_addr().context("git.listen")?;
+    let api = match config.api.listen {
+        Some(addr) => {
+            let api = TcpListener::bind(addr).await;
+            Some(api.with_context(|| format!("api.listen: cannot listen on {addr}"))?)
+        }
+        None => None,
+    };
     let tls = tls(&config.git)?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let git_url = config.git.public_url.clone().unwrap_or_else(|| format!("{scheme}://{local}"));
     let git_url = git_url.trim_end_matches('/').to_owned();
-    tracing::info!(addr = %local, url = git_url, "serving git and the API");
+    let api_addr = api.as_ref().map_or(Ok(local), TcpListener::local_addr).context("api.listen")?;
+    tracing::info!(addr = %local, url = git_url, api = %api_addr, "serving git and the API");
 
     // Charts that the site keeps on its own server are not to be seen here.
     let charts = Some(charts).filter(|_| config.git.external.url.is_none() || config.git.charts_dir.is_some());
@@ -205,11 +213,16 @@ pub async fn run_with_charts(
         hooks,
         pushed,
     };
-    let router = git_hosting::http::router(repositories.clone(), gatekeeper, serving);
-    let router = router.merge(people).merge(scripts);
-    // The server ends with the loop, also when that ends with an error.
+    let git_routes = git_hosting::http::router(repositories.clone(), gatekeeper, serving);
+    let git_routes = git_routes.merge(scripts);
+    let routers = match api {
+        Some(api) => vec![(listener, git_routes), (api, people)],
+        None => vec![(listener, git_routes.merge(people))],
+    };
+    // The servers end with the loop, also when that ends with an error.
     let http_stop = shutdown.child();
-    let http_server = tokio::spawn(server::serve(listener, router, tls, http_stop.clone()));
+    let serve = |(listener, router)| server::serve(listener, router, tls.clone(), http_stop.clone());
+    let http_servers: JoinSet<_> = routers.into_iter().map(serve).collect();
     let git = &config.git;
     let limit = Duration::from_secs(git.pull_timeout_s);
     let pulls = Pulls::new(repositories, git.credentials_dir.clone(), git.ca_file.clone(), limit);
@@ -236,10 +249,10 @@ pub async fn run_with_charts(
     io.stop().await;
     worker.await.context("git worker")?;
     http_stop.trigger();
-    let http_ended = http_server.await;
+    let http_ended = http_servers.join_all().await;
     recorder.await.context("record of writes")?;
     ended?;
-    http_ended.context("HTTP server")?.context("HTTP server")
+    http_ended.into_iter().collect::<Result<(), _>>().context("HTTP server")
 }
 
 /// What an earlier process left open on the disk.

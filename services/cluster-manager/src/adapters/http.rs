@@ -1,4 +1,4 @@
-//! HTTP for people: the API under `/v1`, and the listener that it shares with git.
+//! HTTP for people: the API under `/v1`, on the address of the git server or on one of its own.
 //!
 //! | module | knows |
 //! |---|---|

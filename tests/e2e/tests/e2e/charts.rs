@@ -336,3 +336,31 @@ fn console_and_identity_have_logins_of_their_own_and_an_ingress_is_where_the_sit
     assert_eq!(service["spec"]["ports"][0]["name"].as_str(), backend.port.as_ref().unwrap().name.as_deref());
     assert_eq!(spec.tls.unwrap()[0].secret_name.as_deref(), Some("console-tls"));
 }
+
+#[test]
+fn the_api_has_a_service_of_its_own_where_the_site_says_so() {
+    let mqtt = json!({ "servers": SERVERS });
+    let together = Rendered::new("sparkfleet", &json!({ "mqtt": mqtt }));
+    assert!(!together.names("Service").contains("sparkfleet-api"));
+    let apart = Rendered::new("sparkfleet", &json!({ "mqtt": mqtt, "api": { "service": { "port": 443 } } }));
+    apart.is_whole();
+    let service = apart.of_kind("Service").find(|service| service["metadata"]["name"] == "sparkfleet-api").unwrap();
+    let port = &service["spec"]["ports"][0];
+    assert_eq!(port["port"], 443);
+    let pod = apart.of_kind("Deployment").find(|pod| pod["metadata"]["name"] == "sparkfleet-cluster-manager").unwrap();
+    let template = &pod["spec"]["template"];
+    assert_eq!(service["spec"]["selector"], template["metadata"]["labels"]);
+    let container = &template["spec"]["containers"][0];
+    let target = container["ports"].as_array().unwrap().iter().find(|at| at["name"] == port["targetPort"]).unwrap();
+    let environment: Vec<(OsString, OsString)> = container["env"].as_array().unwrap().iter().map(variable).collect();
+    let file = apart.file("sparkfleet-cluster-manager");
+    let manager: cluster_manager::Config = load_with("cluster-manager", &[], Some(&file), environment).unwrap();
+    let listen = manager.api.listen.unwrap();
+    assert_eq!(target["containerPort"], listen.port());
+    assert!(!listen.ip().is_loopback() && listen.port() != manager.git.listen.port());
+}
+
+/// A variable of a container's environment.
+fn variable(variable: &Value) -> (OsString, OsString) {
+    (variable["name"].as_str().unwrap().into(), variable["value"].as_str().unwrap().into())
+}
