@@ -70,10 +70,10 @@ impl Leadership {
         to_text(&Leader { holder: self.name.clone(), beat: self.beat })
     }
 
-    /// The lease was written.
+    /// The lease was written. One whose time was over before that was known gives nothing: it would be due for ever.
     pub(super) fn on_written(&mut self, now: Duration) {
         let started = self.started.take().unwrap_or(now);
-        self.until = Some(started + HOLD);
+        self.until = Some(started + HOLD).filter(|until| now < *until);
         self.next = started + RENEW;
     }
 
@@ -143,5 +143,20 @@ mod tests {
         assert!(leader.due(Some(&own), 7 * S).is_some());
         leader.on_failed(ErrorClass::Conflict, 8 * S);
         assert!(!leader.leads(8 * S));
+    }
+
+    #[test]
+    fn a_lease_that_was_over_before_its_writing_was_known_is_not_due_again_and_again() {
+        let mut leadership = Leadership::new("a".to_owned());
+        assert!(leadership.due(None, S).is_some());
+        // The process was frozen, or the API did not answer.
+        leadership.on_written(20 * S);
+        assert!(!leadership.leads(20 * S));
+        let own = lease("1", "a");
+        assert!(leadership.due(Some(&own), 20 * S).is_some(), "it is renewed at once");
+        assert_eq!(leadership.next_deadline(true), None, "until the answer nothing is due");
+        leadership.on_written(21 * S);
+        assert!(leadership.leads(21 * S));
+        assert_eq!(leadership.next_deadline(true), Some(25 * S));
     }
 }
