@@ -143,6 +143,22 @@ fn what_is_retained_or_not_addressed_to_it_is_rejected() {
 }
 
 #[test]
+fn what_is_addressed_to_another_edge_node_is_refused_whatever_it_is() {
+    let mut bench = Bench::born(config());
+    bench.birth("D", vec![Metric::new("x", 1u8)]);
+    bench.outputs();
+    let payload = encode(
+        &Payload { metrics: vec![rebirth(), Metric::new("bdSeq", 0_i64)], seq: Some(0), ..Payload::default() },
+        &EncodeOptions::new(Form::Birth),
+    );
+    for topic in ["G/DCMD/F/D", "G/DCMD/E2/D", "X/DCMD/E/D", "G/NBIRTH/F", "G/NDEATH/F", "X/NDEATH/E"] {
+        let topic = format!("spBv1.0/{topic}");
+        bench.receive(&topic, payload.clone());
+        bench.expect(&[&format!("rejected {topic}: it is not addressed to this edge node")]);
+    }
+}
+
+#[test]
 fn device_rebirth_sends_the_values_of_the_device_again() {
     let mut bench = Bench::born(config());
     bench.birth("D", vec![Metric::new("x", 1u8)]);
@@ -163,4 +179,16 @@ fn device_rebirth_sends_the_values_of_the_device_again() {
         "command O Device Control/Rebirth=Boolean(true) at Some(7)",
         "DDATA E/O 5 Device Control/Rebirth=Boolean(false)",
     ]);
+}
+
+#[test]
+fn commands_may_be_as_large_as_the_own_messages() {
+    let text = "x".repeat(2 << 20);
+    let send = |bench: &mut Bench| bench.command("spBv1.0/G/NCMD/E", vec![Metric::new("text", text.as_str())]);
+    let mut bench = Bench::born(EdgeNodeConfig { message_bytes_max: 4 << 20, ..config() });
+    send(&mut bench);
+    assert!(bench.lines()[0].starts_with("command - text=String("));
+    let mut bench = Bench::born(config());
+    send(&mut bench);
+    assert!(bench.lines()[0].starts_with("rejected spBv1.0/G/NCMD/E: payload has 2097"));
 }

@@ -80,4 +80,10 @@ fn compressed_commands_are_read_and_bombs_are_rejected() {
         send(&mut bench, algorithm, 2 << 20);
         bench.expect(&["rejected spBv1.0/G/NCMD/E: payload has more than 1048576 bytes when inflated"]);
     }
+    let mut roomy = Bench::born(EdgeNodeConfig { message_bytes_max: 4 << 20, ..config() });
+    send(&mut roomy, CompressionAlgorithm::Deflate, 2 << 20);
+    assert!(
+        roomy.lines()[0].starts_with("command - Temperature=Double(25.0) text="),
+        "its own messages may be as large"
+    );
 }

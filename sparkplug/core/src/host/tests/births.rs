@@ -255,6 +255,8 @@ fn tables_are_bounded_and_say_so_once() {
     // A dead device makes room.
     bench.send("DDEATH", Some("A"), Some(5), 1, vec![]);
     bench.send("DBIRTH", Some("C"), Some(6), 1, vec![]);
+    // One that is born again needs none.
+    bench.send("DBIRTH", Some("C"), Some(7), 2, vec![]);
     bench.expect(&[
         "E born 0 at 1 bdSeq=Int64(0)",
         "rejected spBv1.0/G/NBIRTH/F: more than 1 edge nodes; further ones are not kept",
@@ -262,6 +264,7 @@ fn tables_are_bounded_and_say_so_once() {
         "rejected spBv1.0/G/DBIRTH/E/B: more than 1 devices; further ones are not kept",
         "E/A dead at 1",
         "E/C born at 1 ",
+        "E/C born at 2 ",
     ]);
     let many = (0..4).map(|i| Metric::new(format!("m{i}"), 1u8)).collect::<Vec<_>>();
     bench.nbirth(0, 2, many.clone());
@@ -272,6 +275,19 @@ fn tables_are_bounded_and_say_so_once() {
         ASK,
         "E asked: a message exceeds the limits",
     ]);
+}
+
+#[test]
+fn a_dead_device_that_gave_way_weighs_nothing() {
+    let mut bench = Bench::online(HostConfig { devices_max: 1, ..config() });
+    let text = || vec![Metric::new("x", "some text")];
+    bench.nbirth(0, 1, vec![]);
+    bench.send("DBIRTH", Some("A"), Some(1), 1, text());
+    let weight = bench.machine.groups.replica_bytes();
+    bench.send("DDEATH", Some("A"), Some(2), 1, vec![]);
+    bench.send("DBIRTH", Some("C"), Some(3), 1, text());
+    assert!(bench.machine.node(&e()).is_some_and(|node| node.device(&device("A")).is_none()));
+    assert_eq!(bench.machine.groups.replica_bytes(), weight);
 }
 
 #[test]

@@ -60,3 +60,24 @@ fn messages_are_reported_of_nodes_for_which_there_is_no_room() {
     bench.receive("spBv1.0/G/NDATA/F", bytes);
     assert_eq!(said(&mut bench), ["F says Hello=Bytes([7])"]);
 }
+
+#[test]
+fn what_a_server_kept_is_not_reported_as_a_message() {
+    let mut bench = Bench::online(with_messages());
+    let kept = message("NDATA", Some(1), 1000, vec![hello(&[7])], None);
+    bench.on(TransportEvent::Message { topic: topic("NDATA", None), payload: kept.clone(), retain: true });
+    assert_eq!(said(&mut bench), Vec::<String>::new());
+    bench.receive(&topic("NDATA", None), kept);
+    assert_eq!(said(&mut bench), [r"E says Hello=Bytes([7])"]);
+}
+
+#[test]
+fn a_message_has_the_time_of_its_metric() {
+    let mut bench = Bench::online(with_messages());
+    bench.send("NDATA", None, Some(1), 1000, vec![Metric { timestamp: Some(77), ..hello(&[7]) }]);
+    let times = |output: &HostOutput| match output {
+        HostOutput::Event(HostEvent::NodeMessages { metrics, .. }) => metrics.iter().map(|m| m.timestamp).collect(),
+        _ => Vec::new(),
+    };
+    assert_eq!(bench.outputs().iter().flat_map(times).collect::<Vec<_>>(), [Some(77)]);
+}

@@ -50,8 +50,11 @@ fn a_node_whose_births_are_too_large_is_asked_so_often_and_no_more() {
         bench.on(TransportEvent::Oversized { topic, bytes: 20_000_000, retain: false });
     };
     assert_eq!(answer(&mut bench, &skipped), 2);
-    bench.on(TransportEvent::Oversized { topic: "spBv1.0/x".to_owned(), bytes: 20_000_000, retain: true });
-    bench.expect(&["rejected spBv1.0/x: its payload of 20000000 bytes is too large to be taken"]);
+    // Of what a server kept, no node becomes known.
+    for topic in ["spBv1.0/x", "spBv1.0/G/NBIRTH/F"] {
+        bench.on(TransportEvent::Oversized { topic: topic.to_owned(), bytes: 20_000_000, retain: true });
+        bench.expect(&[&format!("rejected {topic}: its payload of 20000000 bytes is too large to be taken")]);
+    }
 }
 
 #[test]
@@ -218,6 +221,46 @@ fn a_listener_that_does_not_ask_stays_silent_but_obeys() {
     bench.expect(&[ASK, "E asked: the application asked for it"]);
     bench.pass(Duration::from_secs(300));
     bench.expect(&[]);
+}
+
+#[test]
+fn a_host_that_asks_no_node_takes_older_births_of_the_living_and_none_of_the_dead() {
+    let mut bench = Bench::online(HostConfig { rebirth_requests: false, ..config() });
+    bench.nbirth(1, 2000, vec![]);
+    bench.outputs();
+    bench.nbirth(2, 1000, vec![]);
+    bench.expect(&["E born 2 at 1000 bdSeq=Int64(2)"]);
+    bench.ndeath(2);
+    bench.outputs();
+    bench.nbirth(1, 500, vec![]);
+    bench.expect(&[]);
+    assert_eq!(bench.machine.liveness(&e()), Some(Liveness::Dead));
+}
+
+#[test]
+fn births_that_were_too_large_are_forgotten_only_after_a_time_without_one() {
+    let mut bench = Bench::online(HostConfig { message_bytes_max: 200, ..config() });
+    let large = || vec![Metric::new("text", "x".repeat(300).as_str())];
+    let is_last = |bench: &mut Bench| {
+        let ends = |line: &String| line.ends_with("so the node is not asked for rebirth any more");
+        bench.lines().iter().any(ends)
+    };
+    for timestamp in [1, 2] {
+        bench.nbirth(0, timestamp, large());
+    }
+    assert!(!is_last(&mut bench));
+    let wait = bench.machine.config.rebirth_interval.1 * 2;
+    bench.pass(wait - Duration::from_secs(1));
+    bench.nbirth(0, 10, vec![]);
+    bench.nbirth(0, 11, large());
+    assert!(is_last(&mut bench), "the first two count");
+    bench.pass(wait);
+    bench.nbirth(0, 20, vec![]);
+    for timestamp in [21, 22, 23] {
+        assert!(!is_last(&mut bench), "the first three count no more");
+        bench.nbirth(0, timestamp, large());
+    }
+    assert!(is_last(&mut bench));
 }
 
 /// tck-id-operational-behavior-data-commands-ncmd-rebirth-verb, tck-id-operational-behavior-data-commands-ncmd-rebirth-name,

@@ -94,6 +94,20 @@ fn a_full_table_is_shared_and_equal_shares_stay() {
 }
 
 #[test]
+fn commands_deaths_and_what_a_server_kept_take_no_place() {
+    let mut bench = Bench::online(HostConfig { nodes_max: 1, ..config() });
+    let bytes = message("NDEATH", Some(0), 1000, vec![Metric::new("bdSeq", 0_i64)], None);
+    for topic in ["spBv1.0/G/NCMD/F", "spBv1.0/G/DCMD/F/D", "spBv1.0/G/NDEATH/F"] {
+        bench.receive(topic, bytes.clone());
+    }
+    bench.expect(&[]);
+    bench.on(TransportEvent::Message { topic: "spBv1.0/G/NBIRTH/F".to_owned(), payload: bytes, retain: true });
+    assert_eq!(bench.lines().len(), 1, "it is refused, and that is reported");
+    bench.nbirth(0, 1000, vec![]);
+    bench.expect(&["E born 0 at 1000 bdSeq=Int64(0)"]);
+}
+
+#[test]
 fn a_living_node_that_gives_way_is_reported_to_the_application() {
     let mut bench = Bench::online(HostConfig { nodes_max: 2, ..config() });
     born(&mut bench, "Flood", "a", vec![]);
