@@ -179,6 +179,7 @@ esac"#
     )
 }
 
+// long: each host joins the cluster that the ones before it have made
 #[tokio::test]
 #[ignore = "needs real Kubernetes: make kubernetes"]
 async fn a_control_plane_of_real_kubeadm_runs_as_it_is_configured_and_others_find_it_by_their_tickets() {
