@@ -215,6 +215,42 @@ fn historical_values_survive_a_session_and_follow_the_births() {
 }
 
 #[test]
+fn historical_values_of_a_device_follow_its_birth() {
+    let mut bench = Bench::born(config());
+    bench.birth("D", vec![Metric::new("x", 1u8)]);
+    bench.lose(true);
+    let metrics = vec![Metric::new("x", 2u8).at(1)];
+    bench.update(NodeUpdate::Historical { device: Some(device("D")), metrics });
+    bench.pass(Duration::from_secs(1));
+    bench.go_online();
+    bench.pass(Duration::from_secs(1));
+    let lines = bench.lines();
+    let place = |what: &str| lines.iter().position(|line| line.contains(what));
+    assert!(place("DBIRTH E/D 1 ") < place("DDATA E/D 2 ~x="), "{lines:?}");
+    assert!(place("rejected").is_none(), "{lines:?}");
+}
+
+#[test]
+fn what_waited_for_births_goes_out_in_bursts() {
+    let mut bench = Bench::new(EdgeNodeConfig { birth_burst: 1, ..config() }, vec![Metric::new("n", 0u8)]);
+    for id in ["A", "B"] {
+        bench.birth(id, vec![Metric::new("x", 1u8)]);
+    }
+    bench.go_online();
+    bench.set(Some("A"), vec![Metric::new("x", 2u8)]);
+    bench.set(None, vec![Metric::new("n", 1u8)]);
+    bench.outputs();
+    bench.pass(Duration::from_millis(20));
+    bench.expect(&["DBIRTH E/B 2 x=UInt8(1)", "born 0 false"]);
+    bench.pass(Duration::from_millis(20));
+    bench.expect(&["DDATA E/A 3 x=Int32(2)"]);
+    bench.pass(Duration::from_millis(19));
+    bench.expect(&[]);
+    bench.pass(Duration::from_millis(1));
+    bench.expect(&["NDATA E 4 n=Int32(1)"]);
+}
+
+#[test]
 fn historical_values_of_a_new_name_follow_the_rebirth_that_announces_it() {
     let mut bench = Bench::born(config());
     let historical = |name: &str| {
