@@ -22,6 +22,7 @@ pub fn run(arguments: &[String]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     match kind {
         Kind::Raw => runtime.block_on(raw::run(port, tally)),
+        Kind::RawVisitor => runtime.block_on(raw::run_with_visitor(port, tally)),
         Kind::Ours => runtime.block_on(ours::run(port, tally)),
         Kind::OursMachine => ours::machine(tally),
         Kind::Visitor => visitor::run(port, tally),

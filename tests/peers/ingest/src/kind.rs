@@ -4,6 +4,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Raw,
+    RawVisitor,
     Visitor,
     Ours,
     OursMachine,
@@ -12,12 +13,20 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 6] =
-        [Self::Raw, Self::Visitor, Self::Ours, Self::OursMachine, Self::SradNoStore, Self::SradStore];
+    pub const ALL: [Self; 7] = [
+        Self::Raw,
+        Self::RawVisitor,
+        Self::Visitor,
+        Self::Ours,
+        Self::OursMachine,
+        Self::SradNoStore,
+        Self::SradStore,
+    ];
 
     pub const fn name(self) -> &'static str {
         match self {
             Self::Raw => "raw rumqttc",
+            Self::RawVisitor => "rumqttc and visitor",
             Self::Visitor => "TCP and visitor",
             Self::Ours => "ours",
             Self::OursMachine => "ours, machine",
@@ -29,6 +38,7 @@ impl Kind {
     pub const fn argument(self) -> &'static str {
         match self {
             Self::Raw => "raw",
+            Self::RawVisitor => "raw-visitor",
             Self::Visitor => "visitor",
             Self::Ours => "ours",
             Self::OursMachine => "ours-machine",
