@@ -1,8 +1,8 @@
 //! Edge nodes by name: what is known of each, and whether a birth is news.
 
-use std::borrow::Borrow;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{Hash, Hasher};
+use std::hash::BuildHasher;
 use std::time::Duration;
 
 use slab::Slab;
@@ -28,27 +28,44 @@ impl NodeIndex {
 /// All nodes. A message finds its node by the levels of its topic, without a copy of them.
 #[derive(Debug)]
 pub(super) struct NodeTable {
-    by_name: HashMap<EdgeNodeDescriptor, NodeIndex, Seeded>,
+    seed: Seeded,
+    /// By the hashes of their names. The names themselves are compared at the place, which a message needs anyway: so the table is small enough to stay near the processor.
+    by_hash: HashMap<u64, NodeIndex, Seeded>,
+    /// Nodes whose hash another node had before them.
+    collided: Vec<NodeIndex>,
     places: Slab<(EdgeNodeDescriptor, Node)>,
 }
 
 impl NodeTable {
     pub(super) fn new(seed: u64) -> Self {
-        Self { by_name: HashMap::with_hasher(Seeded(seed)), places: Slab::new() }
+        let seed = Seeded(seed);
+        Self { seed, by_hash: HashMap::with_hasher(seed), collided: Vec::new(), places: Slab::new() }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.by_name.len()
+        self.places.len()
     }
 
     pub(super) fn find(&self, name: &EdgeNodeDescriptor) -> Option<NodeIndex> {
-        self.by_name.get(name).copied()
+        self.find_levels(name.group.as_str(), name.edge_node.as_str())
     }
 
     /// The node of those two levels of a topic.
     pub(super) fn find_levels(&self, group: &str, edge_node: &str) -> Option<NodeIndex> {
-        let levels: &dyn Levels = &(group, edge_node);
-        self.by_name.get(levels).copied()
+        self.find_hashed(self.hash(group, edge_node), group, edge_node)
+    }
+
+    fn hash(&self, group: &str, edge_node: &str) -> u64 {
+        self.seed.hash_one((group, edge_node))
+    }
+
+    fn find_hashed(&self, hash: u64, group: &str, edge_node: &str) -> Option<NodeIndex> {
+        let has_name = |at: &NodeIndex| {
+            let name = self.places.get(at.0).map(|(name, _)| name);
+            name.is_some_and(|name| name.edge_node.as_str() == edge_node && name.group.as_str() == group)
+        };
+        let first = self.by_hash.get(&hash).copied();
+        first.filter(has_name).or_else(|| self.collided.iter().copied().find(has_name))
     }
 
     pub(super) fn get(&self, at: NodeIndex) -> Option<&Node> {
@@ -66,14 +83,35 @@ impl NodeTable {
 
     /// A place for a node that has none.
     pub(super) fn insert(&mut self, name: EdgeNodeDescriptor, group: GroupIndex) -> NodeIndex {
-        let at = NodeIndex(self.places.insert((name.clone(), Node::unseen(group))));
-        self.by_name.insert(name, at);
+        let hash = self.hash(name.group.as_str(), name.edge_node.as_str());
+        self.insert_hashed(hash, name, group)
+    }
+
+    fn insert_hashed(&mut self, hash: u64, name: EdgeNodeDescriptor, group: GroupIndex) -> NodeIndex {
+        let at = NodeIndex(self.places.insert((name, Node::unseen(group))));
+        match self.by_hash.entry(hash) {
+            Entry::Vacant(first) => {
+                first.insert(at);
+            }
+            Entry::Occupied(_) => self.collided.push(at),
+        }
         at
     }
 
     pub(super) fn remove(&mut self, at: NodeIndex) -> Option<Node> {
-        let (name, node) = self.places.try_remove(at.0)?;
-        self.by_name.remove(&name);
+        let (name, _) = self.places.get(at.0)?;
+        let hash = self.hash(name.group.as_str(), name.edge_node.as_str());
+        self.remove_hashed(hash, at)
+    }
+
+    fn remove_hashed(&mut self, hash: u64, at: NodeIndex) -> Option<Node> {
+        let (_, node) = self.places.try_remove(at.0)?;
+        match self.by_hash.entry(hash) {
+            Entry::Occupied(first) if *first.get() == at => {
+                first.remove();
+            }
+            _ => self.collided.retain(|other| *other != at),
+        }
         Some(node)
     }
 
@@ -93,46 +131,6 @@ impl NodeTable {
         self.places.iter().map(|(_, (name, node))| (name, node))
     }
 }
-
-/// A descriptor, or the two levels of a topic that are one.
-trait Levels {
-    fn levels(&self) -> (&str, &str);
-}
-
-impl Levels for EdgeNodeDescriptor {
-    fn levels(&self) -> (&str, &str) {
-        (self.group.as_str(), self.edge_node.as_str())
-    }
-}
-
-impl Levels for (&str, &str) {
-    fn levels(&self) -> (&str, &str) {
-        *self
-    }
-}
-
-impl<'a> Borrow<dyn Levels + 'a> for EdgeNodeDescriptor {
-    fn borrow(&self) -> &(dyn Levels + 'a) {
-        self
-    }
-}
-
-/// As a descriptor is hashed: one level after the other.
-impl Hash for dyn Levels + '_ {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let (group, edge_node) = self.levels();
-        group.hash(state);
-        edge_node.hash(state);
-    }
-}
-
-impl PartialEq for dyn Levels + '_ {
-    fn eq(&self, other: &Self) -> bool {
-        self.levels() == other.levels()
-    }
-}
-
-impl Eq for dyn Levels + '_ {}
 
 /// The birth of a node, with what followed it.
 #[derive(Debug)]
@@ -227,4 +225,32 @@ pub(super) enum BirthVerdict {
     Duplicate,
     /// Older than the known birth: a late packet, or a clock that was set back. The answer to a rebirth request shows which.
     Doubt,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::groups::Groups;
+    use super::*;
+
+    /// Where many names have one hash, each is found, and none after it was removed, in whatever order.
+    #[test]
+    fn nodes_of_one_hash_are_found_by_their_names() {
+        let names: Vec<_> = (0..4).map(|n| EdgeNodeDescriptor::parse("G", &format!("E{n}")).expect("valid")).collect();
+        for start in 0..names.len() {
+            let mut nodes = NodeTable::new(0);
+            let (group, _) = Groups::new(0).enter(&names[0].group);
+            let mut places: Vec<_> =
+                names.iter().map(|name| Some(nodes.insert_hashed(7, name.clone(), group))).collect();
+            for step in 0..=names.len() {
+                for (name, place) in names.iter().zip(&places) {
+                    assert_eq!(nodes.find_hashed(7, "G", name.edge_node.as_str()), *place);
+                    assert_eq!(nodes.find_hashed(7, "H", name.edge_node.as_str()), None);
+                }
+                assert_eq!(nodes.len(), names.len() - step);
+                if let Some(place) = places[(start + step) % names.len()].take() {
+                    assert!(nodes.remove_hashed(7, place).is_some());
+                }
+            }
+        }
+    }
 }
