@@ -11,6 +11,7 @@ use edge_sync_contract::{DeploymentDevice, DeploymentState, Entries, SyncReplica
 use join_service_contract::JoinReplica;
 use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
+use sparkplug::replication::Point;
 use uuid::Uuid;
 
 use fleet_view::Fleet;
@@ -49,6 +50,9 @@ pub struct Comparison {
     pub next_epoch: u64,
     /// Digest of the index that the edge has accepted: the decision counts for that one.
     pub accepted: Option<String>,
+    /// State of ConfigDB's store that was compared: the decision counts for a store that contains it. None: what was received is not one state.
+    #[serde(skip)]
+    pub state: Option<Point>,
 }
 
 impl Comparison {
@@ -103,6 +107,7 @@ pub fn compare(fleet: &Fleet, name: &str) -> Option<Comparison> {
         without_entries: Vec::new(),
         next_epoch: 0,
         accepted: node.desired_digest.map(|digest| digest.to_string()),
+        state: fleet.config.origin(0).map(|origin| origin.point),
     };
     let running = sync.devices().deployments.iter().filter(|(_, device)| device.state != DeploymentState::Deleting);
     for (uuid, device) in running {
@@ -230,7 +235,7 @@ pub fn release(
 /// The write, with the decision that its cluster follows this control plane.
 ///
 /// # Errors
-/// Nothing was received from ConfigDB.
+/// Nothing was received from ConfigDB, or it was not one state of its store.
 pub fn decided(
     fleet: &Fleet,
     comparison: &Comparison,
@@ -240,7 +245,10 @@ pub fn decided(
     let store = fleet.config.store().ok_or_else(|| anyhow::anyhow!("ConfigDB does not say which store it has"))?;
     let recovery =
         EdgeClusterRecovery { store, epoch: comparison.next_epoch, decision, accepted: comparison.accepted.clone() };
-    Ok(request.document(&recovery)?)
+    let state = comparison.state.ok_or_else(|| {
+        anyhow::anyhow!("ConfigDB was publishing another state while it was compared; run the command again")
+    })?;
+    Ok(request.document(&recovery)?.if_contains(state))
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use edge_sync::object::ObjectKey;
 use edge_sync::record::IndexRecord;
 use sparkplug::host::HostEvent;
 use sparkplug::payload::{self, Limits};
+use sparkplug::replication::Point;
 use sparkplug::session::Publish;
 use sparkplug::{EdgeNodeDescriptor, MessageKind, Topic};
 use uuid::Uuid;
@@ -85,6 +86,8 @@ pub struct Checks {
     lost_requests: BTreeSet<String>,
     /// Clusters that were lost with a store.
     lost_clusters: BTreeSet<Uuid>,
+    /// Their names are wanted by clusters that a restored store brought back.
+    contested_clusters: BTreeSet<Uuid>,
     /// Epochs that an operator decided, by cluster.
     decisions: BTreeSet<(Uuid, u64)>,
     /// Births that were forged: topics of the deaths that end them.
@@ -328,13 +331,15 @@ pub struct Truth {
     pub deployments: BTreeMap<Uuid, EdgeDeployment>,
     /// The highest epoch that an operator decided.
     pub epoch: u64,
+    /// State of the store; None: nothing was ever written.
+    pub point: Option<Point>,
 }
 
 impl Truth {
     /// Reads it.
     #[must_use]
     pub fn of(snapshot: &configdb::store::Snapshot) -> Self {
-        let mut truth = Self::default();
+        let mut truth = Self { point: snapshot.timelines.at(snapshot.revision), ..Self::default() };
         for (object, application, entry) in &snapshot.entries {
             if *application == EdgeCluster::application().uuid {
                 if let Ok(cluster) = serde_json::from_str(&entry.json) {

@@ -1,10 +1,13 @@
 //! Stores that come back older, or are others; and the operator who decides what clusters follow that hold what they are sent.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use configdb_contract::WriteRequest;
+use configdb_schema::known::application::EDGE_CLUSTER_SETUP;
 use configdb_schema::known::class;
 use serde_json::json;
+use sparkplug::replication::Point;
 use uuid::Uuid;
 
 use crate::fleet::Role;
@@ -36,6 +39,10 @@ pub enum Recovery {
         after: Vec<String>,
         /// What runs at the edge was written back; otherwise it is deleted.
         adopts: bool,
+        /// Deployments that the store had or got.
+        kept: Vec<Uuid>,
+        /// State of the store that was compared.
+        seen: Option<Point>,
     },
 }
 
@@ -59,22 +66,27 @@ impl World {
             }
             Recovery::Review => self.strays().into_iter().for_each(|site| self.decide(site)),
             Recovery::Decide(site) => self.decide(site),
-            Recovery::Release { site, store, after, adopts } => {
+            Recovery::Release { site, store, after, adopts, kept, seen } => {
                 let is_answered = |fate: &Fate| *fate != Fate::Open;
                 let fates = self.fates();
                 let fates: Vec<Option<Fate>> = after.iter().map(|id| fates.get(id).cloned()).collect();
                 if fates.iter().any(|fate| !fate.as_ref().is_some_and(is_answered)) {
-                    let again = Recovery::Release { site, store, after, adopts };
+                    let again = Recovery::Release { site, store, after, adopts, kept, seen };
                     return self.after(Duration::from_secs(1), Happening::Transition(Transition::Recovery(again)));
                 }
+                // What was written back is seen before the decision, which counts for the state that has it.
+                let now = disk.store().map(|store| Truth::of(&store.load_now()));
+                let is_seen = |now: &Truth| kept.iter().all(|deployment| now.deployments.contains_key(deployment));
+                let is_written = after.is_empty() || !adopts || now.as_ref().is_some_and(is_seen);
+                let seen = if after.is_empty() { seen } else { now.and_then(|now| now.point) };
                 // What was refused or given up may be needed: the operator looks again.
-                if fates.iter().any(|fate| *fate != Some(Fate::Applied)) || disk.identity() != store {
+                if fates.iter().any(|fate| *fate != Some(Fate::Applied)) || disk.identity() != store || !is_written {
                     return self.after(
                         Duration::from_secs(5),
                         Happening::Transition(Transition::Recovery(Recovery::Decide(site))),
                     );
                 }
-                self.release(site, adopts);
+                self.release(site, adopts, seen);
             }
         }
     }
@@ -99,7 +111,17 @@ impl World {
         let Some(kept) = disk.store().map(|store| store.load_now()) else { return };
         trace!(self, "   {} commits are left", disk.commits());
         let (had, has) = (Truth::of(&before), Truth::of(&kept));
-        let clusters = had.clusters.into_keys().filter(|uuid| !has.clusters.contains_key(uuid));
+        let back = has.clusters.iter().filter(|(uuid, _)| !had.clusters.contains_key(uuid));
+        let names: BTreeSet<_> = back.map(|(_, cluster)| &cluster.name).collect();
+        let contested = had.clusters.iter().filter(|(_, cluster)| names.contains(&cluster.name));
+        self.checks.on_names_contested(contested.map(|(uuid, _)| *uuid));
+        // A cluster that is torn down has a record and no other entry.
+        let of = |store: &configdb::store::Snapshot| {
+            let recorded = store.entries.iter().filter(|(_, application, _)| *application == EDGE_CLUSTER_SETUP);
+            recorded.map(|(object, ..)| *object).collect::<BTreeSet<Uuid>>()
+        };
+        let torn_down: Vec<Uuid> = of(&before).difference(&of(&kept)).copied().collect();
+        let clusters = had.clusters.into_keys().filter(|uuid| !has.clusters.contains_key(uuid)).chain(torn_down);
         let lost = before.requests.into_iter().filter(|request| !kept.requests.contains(request));
         self.checks.on_store_replaced(lost.map(|request| request.result.id), clusters);
         let down = self.random.millis(200..20_000);
@@ -148,9 +170,11 @@ impl World {
         if !truth.clusters.contains_key(&uuid) {
             after.push(self.put_cluster(uuid, &name));
         }
+        let mut kept = Vec::new();
         for deployment in listed {
             let is_here = truth.deployments.get(&deployment).is_some_and(|entry| entry.cluster == uuid);
             if is_here {
+                kept.push(deployment);
                 continue;
             }
             let Some(mut entry) = self.checks.entry(deployment) else { continue };
@@ -163,20 +187,22 @@ impl World {
                 continue;
             }
             entry.cluster = uuid;
+            kept.push(deployment);
             let request = WriteRequest::put(self.request_id(), deployment).create_object(class::EDGE_AGENT, None);
             after.push(request.id.clone());
             self.ask(request.by("people").entry("EdgeDeployment", json!(entry)));
         }
-        let release = Recovery::Release { site, store: disk.identity(), after, adopts };
+        let (store, seen) = (disk.identity(), truth.point);
+        let release = Recovery::Release { site, store, after, adopts, kept, seen };
         self.after(Duration::from_secs(3), Happening::Transition(Transition::Recovery(release)));
     }
 
-    fn release(&mut self, site: ClusterId, adopts: bool) {
+    fn release(&mut self, site: ClusterId, adopts: bool, seen: Option<Point>) {
         let Some(cluster) = self.clusters.get(&site) else { return };
         let uuid = cluster.uuid;
         let request = WriteRequest::put(self.request_id(), uuid).by("people");
         let Some(request) = self.decided(site, adopts, request) else { return };
-        self.ask(request);
+        self.ask(WriteRequest { if_contains: seen, ..request });
     }
 
     /// The request, with the decision that a site follows the store.
@@ -193,6 +219,7 @@ impl World {
             entry["accepted"] = json!(record.index.digest().to_string());
         }
         self.checks.on_decision(uuid, epoch);
-        Some(request.entry("EdgeClusterRecovery", entry))
+        let request = request.entry("EdgeClusterRecovery", entry);
+        Some(WriteRequest { if_contains: truth.point, ..request })
     }
 }

@@ -120,12 +120,15 @@ async fn adopt(wanted: &[String], options: &Options) -> anyhow::Result<()> {
             }
         }
         let cluster = row.cluster.clone();
+        // What is decided counts for the state that has it.
         let known = |fleet: &fleet_view::Fleet| {
             let compared = recovery::compare(fleet, &cluster);
-            compared.is_none_or(|compared| compared.only_at_edge.is_empty()).then_some(())
+            let state = fleet.config.origin(0)?.point;
+            let is_known = compared.is_none_or(|compared| compared.only_at_edge.is_empty());
+            is_known.then(|| Comparison { state: Some(state), ..row.clone() })
         };
-        client.until("ConfigDB to publish what was written back", known).await?;
-        release(&mut client, row, RecoveryDecision::Adopt).await?;
+        let written_back = client.until("ConfigDB to publish what was written back", known).await?;
+        release(&mut client, &written_back, RecoveryDecision::Adopt).await?;
         lines.push(format!("{} adopted: {written} written back, released to epoch {}", row.cluster, row.next_epoch));
     }
     output::print(options.presentation.output, || lines, &json!(rows))?;

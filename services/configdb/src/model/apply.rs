@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use configdb_contract::{RegistrationChange, WriteRequest};
+use configdb_contract::{RegistrationChange, WriteRequest, names};
 use configdb_schema::application::{MEMBERSHIP_SLUG, REGISTRATION_SLUG};
 use configdb_schema::known;
 use sparkplug::Metric;
@@ -92,6 +92,12 @@ impl Model {
     }
 
     fn check_expectations(&self, request: &WriteRequest) -> Result<(), Refusal> {
+        if let Some(state) = request.if_contains.filter(|state| !self.timelines.contain(*state, self.revision)) {
+            let reason = format!(
+                "is {state}, which this store does not contain: it was restored to an older state since; read what it holds, and decide again"
+            );
+            return Err(Refusal::new(names::REQUEST_IF_CONTAINS, reason));
+        }
         for (name, expected) in &request.if_match {
             let application = self.application_named(name)?;
             let actual = self.live_object(request.object).and_then(|o| o.entries.get(&application)).map(|e| e.etag);

@@ -4,6 +4,7 @@ use configdb_contract::WriteRequest;
 use configdb_schema::document::EdgeCluster;
 use configdb_schema::known::{application, chart, class, special};
 use serde_json::json;
+use sparkplug::replication::Point;
 
 use super::*;
 use crate::{builtin, object_metrics};
@@ -139,6 +140,27 @@ fn a_stored_schema_adds_to_that_of_a_system_application_and_never_replaces_it() 
     apply(&mut model, &put(application::EDGE_CLUSTER).entry("ConfigSchema", json!({"required": ["bare"]})));
     let less = put(CLUSTER).entry("EdgeCluster", cluster("Paint_Shop"));
     refused(&mut model, &less, "EdgeCluster", "keyword required");
+}
+
+#[test]
+fn a_request_that_was_decided_on_a_state_is_refused_by_a_store_that_was_restored_to_an_older_one() {
+    let mut model = fresh(Limits::default());
+    model.begin_timeline(7, model.revision());
+    let seen = |revision| Point { timeline: 7, revision };
+    let write = |name: &str| put(CLUSTER).create_object(class::EDGE_CLUSTER, None).entry("Info", json!({"name": name}));
+    apply(&mut model, &write("A"));
+    let (older, decided_on) = (model.clone(), model.revision() + 1);
+    apply(&mut model, &write("B"));
+    apply(&mut model, &write("C").if_contains(seen(decided_on)));
+    let mut restored = older;
+    let rule = "restored to an older state since";
+    refused(&mut restored, &write("C").if_contains(seen(decided_on)), "Request/If_Contains", rule);
+    // It counts the same numbers again for other transactions.
+    restored.begin_timeline(8, restored.revision());
+    apply(&mut restored, &write("D"));
+    apply(&mut restored, &write("E"));
+    refused(&mut restored, &write("C").if_contains(seen(decided_on)), "Request/If_Contains", rule);
+    apply(&mut restored, &write("C").if_contains(seen(decided_on - 1)));
 }
 
 #[test]

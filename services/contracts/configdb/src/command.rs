@@ -8,6 +8,7 @@ use configdb_schema::known::service;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sparkplug::host::HostRequest;
+use sparkplug::replication::Point;
 use sparkplug::{DataType, DeviceId, EdgeNodeDescriptor, Metric};
 use uuid::Uuid;
 
@@ -69,6 +70,27 @@ pub struct WriteRequest {
     pub entries: BTreeMap<String, Option<Value>>,
     /// ETags that entries must have, by slug (or UUID); None: the entry must not exist.
     pub if_match: BTreeMap<String, Option<Uuid>>,
+    /// A state that the store must contain ([`crate::ConfigReplica::origin`]); None: any.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "state_text")]
+    pub if_contains: Option<Point>,
+}
+
+/// A state is its text, as in the command.
+mod state_text {
+    use serde::{Deserialize as _, Deserializer, Serializer, de};
+    use sparkplug::replication::Point;
+
+    pub(super) fn serialize<S: Serializer>(state: &Option<Point>, serializer: S) -> Result<S::Ok, S::Error> {
+        match state {
+            Some(state) => serializer.collect_str(state),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Point>, D::Error> {
+        let text = Option::<String>::deserialize(deserializer)?;
+        text.map(|text| text.parse().map_err(de::Error::custom)).transpose()
+    }
 }
 
 impl WriteRequest {
@@ -84,6 +106,7 @@ impl WriteRequest {
             membership: None,
             entries: BTreeMap::new(),
             if_match: BTreeMap::new(),
+            if_contains: None,
         }
     }
 
@@ -157,6 +180,13 @@ impl WriteRequest {
         self
     }
 
+    /// Refuse the request unless the store contains this state: it was decided on what the store held then.
+    #[must_use]
+    pub const fn if_contains(mut self, state: Point) -> Self {
+        self.if_contains = Some(state);
+        self
+    }
+
     /// The metrics of the DCMD.
     #[must_use]
     pub fn to_metrics(&self) -> Vec<Metric> {
@@ -168,6 +198,7 @@ impl WriteRequest {
         if !self.if_match.is_empty() {
             metrics.push(Metric::new(names::REQUEST_IF_MATCH, json(&self.if_match)));
         }
+        metrics.extend(self.if_contains.map(|state| Metric::new(names::REQUEST_IF_CONTAINS, state.to_string())));
         metrics.extend(self.registration.as_ref().map(|change| match change {
             RegistrationChange::Register { class, owner } => {
                 Metric::new(REGISTRATION_SLUG, json(&RegistrationForm { class: *class, owner: *owner }))
@@ -404,6 +435,7 @@ impl Command {
                 names::REQUEST_STORE => drop(store(metric)?),
                 names::REQUEST_MODE => write.mode = mode(metric)?,
                 names::REQUEST_IF_MATCH => write.if_match = from_json(metric)?,
+                names::REQUEST_IF_CONTAINS => write.if_contains = Some(state(metric)?),
                 names::TRANSACTION_ID => transaction = Some(text(metric, names::REQUEST_ID_BYTES_MAX)?),
                 names::TRANSACTION_POSITION => position = Some(number(metric)?),
                 names::TRANSACTION_COMMIT => commit = Some(number(metric)?),
@@ -503,6 +535,10 @@ fn number(metric: &Metric) -> Result<u64, Fault> {
 fn store(metric: &Metric) -> Result<Uuid, Fault> {
     let text = string(metric)?;
     text.parse().map_err(|_| fault(&metric.name, format!("is {text:?}; it must be the UUID of a store")))
+}
+
+fn state(metric: &Metric) -> Result<Point, Fault> {
+    string(metric)?.parse().map_err(|rule| fault(&metric.name, format!("{rule}")))
 }
 
 fn mode(metric: &Metric) -> Result<Mode, Fault> {

@@ -36,6 +36,9 @@ pub const REQUEST_WRITER: &str = "Request/Writer";
 pub const REQUEST_STORE: &str = "Request/Store";
 /// Command, String JSON `{slug: etag | null}`: write only if the entries are as named; null: must not exist.
 pub const REQUEST_IF_MATCH: &str = "Request/If_Match";
+/// Command, String `TIMELINE/REVISION`, the timeline as 16 hex digits: a state that the store must contain, because the request was decided on what it held then. A store that was
+/// restored to an older state since refuses it.
+pub const REQUEST_IF_CONTAINS: &str = "Request/If_Contains";
 /// Command, String: `put` or `patch`.
 pub const REQUEST_MODE: &str = "Request/Mode";
 /// Command, String: the transaction that the write is a part of, or that is to be committed.

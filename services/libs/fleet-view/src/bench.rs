@@ -282,6 +282,7 @@ impl Bench {
         let config = central(address::CONFIGDB_NODE);
         let metrics = vec![
             Metric::new(names::CONFIG_STORE, Uuid::from_u128(5).to_string()),
+            Metric::new(names::CONFIG_TIMELINES, "00000000000000aa/0"),
             Metric::new(names::CONFIG_REVISION, self.revision),
             Metric::new(names::CONFIG_OBJECTS, self.objects.len() as u64),
             Metric::string(names::REQUEST_RESULT, None),

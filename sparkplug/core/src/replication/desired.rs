@@ -129,6 +129,14 @@ impl Timelines {
     }
 }
 
+impl Timelines {
+    /// Whether this store, which is at `revision`, contains that state.
+    #[must_use]
+    pub fn contain(&self, state: Point, revision: u64) -> bool {
+        self.last_of(state.timeline, revision).is_some_and(|last| last.revision >= state.revision)
+    }
+}
+
 impl fmt::Display for Timelines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, begun) in self.0.iter().enumerate() {

@@ -17,6 +17,11 @@ impl Checks {
         self.store_state = None;
     }
 
+    /// A restored store brought back clusters with the names of these.
+    pub fn on_names_contested(&mut self, clusters: impl Iterator<Item = Uuid>) {
+        self.contested_clusters.extend(clusters);
+    }
+
     /// The store of a second ConfigDB is gone, with these requests and clusters.
     pub fn on_second_store_gone(&mut self, lost: impl Iterator<Item = String>, clusters: impl Iterator<Item = Uuid>) {
         self.lost_requests.extend(lost);
@@ -37,6 +42,12 @@ impl Checks {
     #[must_use]
     pub fn entry(&self, deployment: Uuid) -> Option<EdgeDeployment> {
         self.entries.get(&deployment).cloned()
+    }
+
+    /// Whether a restored store brought back another cluster of its name.
+    #[must_use]
+    pub fn is_cluster_contested(&self, cluster: Uuid) -> bool {
+        self.contested_clusters.contains(&cluster)
     }
 
     /// Whether a cluster was lost with a store.

@@ -28,6 +28,7 @@ fn a_write_request_survives_its_command() {
             .entry("Info", json!(false))
             .if_match("Info", None),
         WriteRequest::put("r", OBJECT).delete_object(),
+        WriteRequest::put("r", OBJECT).delete("Info").if_contains(Point { timeline: u64::MAX, revision: 7 }),
     ] {
         let HostRequest::Command { node, device, metrics } =
             request.to_command(&crate::configdb_node(&Organisation::new("ACME").unwrap()))
@@ -61,6 +62,8 @@ fn a_malformed_command_names_the_metric_and_the_rule() {
     assert_eq!(field(vec![id(), Metric::new("Request/Modus", "put"), info()]), "Request/Modus");
     assert_eq!(field(vec![id(), Metric::new(names::REQUEST_MODE, "merge"), info()]), "Request/Mode");
     assert_eq!(field(vec![id(), Metric::new(names::REQUEST_IF_MATCH, r#"{"Info":"x"}"#), info()]), "Request/If_Match");
+    let state = |text: &str| field(vec![id(), Metric::new(names::REQUEST_IF_CONTAINS, text), info()]);
+    assert_eq!([state("7"), state("7/7"), state("")], ["Request/If_Contains"; 3]);
     assert_eq!(field(vec![id(), Metric::new(names::HISTORY_REPLAY, -1_i64)]), "History/Replay");
     assert_eq!(field(vec![id(), info(), Metric::new(names::HISTORY_REPLAY, 1_u64)]), "History/Replay");
     assert_eq!(field(vec![id(), Metric::new("Registration", r#"{"class":"x"}"#)]), "Registration");
