@@ -25,6 +25,9 @@ pub struct UpArguments {
     /// Displace the services of this organisation that run on the broker, instead of ending when there are some
     #[arg(long)]
     pub take_over: bool,
+    /// Begin an empty database although there was one: clusters that follow the lost one hold what they run until `sparkfleet recover`
+    #[arg(long)]
+    pub new_store: bool,
     /// Address of the git server
     #[arg(long, default_value = "127.0.0.1:8480")]
     pub git: std::net::SocketAddr,
@@ -44,7 +47,7 @@ pub struct UpArguments {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
     pub hosts: u16,
     /// Show a fleet as it was instead of running one: an export (`sparkfleet events --export FILE`) or a recording (`sparkfleet watch --record FILE`)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["load", "take_over", "hosts"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["load", "take_over", "new_store", "hosts"])]
     pub replay: Option<PathBuf>,
     /// With --replay: how many times as fast as it was, for example 60 or 0.5; max: as fast as it goes
     #[arg(long, requires = "replay", default_value = "1", value_parser = sparkfleet_cli::arguments::replay::speed, allow_hyphen_values = true)]

@@ -120,6 +120,7 @@ impl Factory {
             organisation: organisation.clone(),
             state_dir: dir.join("configdb").into(),
             mqtt: mqtt.clone(),
+            new_store: arguments.new_store,
             ..configdb::Config::default()
         };
         spawn(&mut services, "configdb", configdb::run(configdb, central.clone(), health.clone()));

@@ -86,6 +86,8 @@ pub struct Checks {
     lost_requests: BTreeSet<String>,
     /// Clusters that were lost with a store.
     lost_clusters: BTreeSet<Uuid>,
+    /// Another store, or another state of it, has taken the place of ConfigDB's.
+    was_store_replaced: bool,
     /// Their names are wanted by clusters that a restored store brought back.
     contested_clusters: BTreeSet<Uuid>,
     /// Epochs that an operator decided, by cluster.

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use configdb_contract::WriteRequest;
-use configdb_schema::known::application::EDGE_CLUSTER_SETUP;
 use configdb_schema::known::class;
 use serde_json::json;
 use sparkplug::replication::Point;
@@ -115,13 +114,7 @@ impl World {
         let names: BTreeSet<_> = back.map(|(_, cluster)| &cluster.name).collect();
         let contested = had.clusters.iter().filter(|(_, cluster)| names.contains(&cluster.name));
         self.checks.on_names_contested(contested.map(|(uuid, _)| *uuid));
-        // A cluster that is torn down has a record and no other entry.
-        let of = |store: &configdb::store::Snapshot| {
-            let recorded = store.entries.iter().filter(|(_, application, _)| *application == EDGE_CLUSTER_SETUP);
-            recorded.map(|(object, ..)| *object).collect::<BTreeSet<Uuid>>()
-        };
-        let torn_down: Vec<Uuid> = of(&before).difference(&of(&kept)).copied().collect();
-        let clusters = had.clusters.into_keys().filter(|uuid| !has.clusters.contains_key(uuid)).chain(torn_down);
+        let clusters = had.clusters.into_keys().filter(|uuid| !has.clusters.contains_key(uuid));
         let lost = before.requests.into_iter().filter(|request| !kept.requests.contains(request));
         self.checks.on_store_replaced(lost.map(|request| request.result.id), clusters);
         let down = self.random.millis(200..20_000);

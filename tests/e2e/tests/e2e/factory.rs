@@ -66,10 +66,15 @@ impl Up {
 
     /// Starts a factory with its own broker again, on what the last one left.
     pub async fn again(directory: TempDir) -> Self {
+        Self::again_with(directory, &[]).await
+    }
+
+    /// The same with more arguments.
+    pub async fn again_with(directory: TempDir, more: &[&str]) -> Self {
         // A log of its own, so that what is said now is not confused with what was said before.
         let log = directory.path().join("up.log");
         std::fs::rename(&log, log.with_extension("before")).unwrap();
-        Self::start(directory, &[]).await
+        Self::start(directory, more).await
     }
 
     async fn start(directory: TempDir, more: &[&str]) -> Self {

@@ -171,6 +171,27 @@ async fn ctrl_c_publishes_every_death_and_the_next_start_resumes_by_itself() {
     assert!(differences.is_empty(), "{differences:#?}");
 }
 
+#[tokio::test]
+async fn a_database_that_is_gone_is_missed_and_begun_again_only_by_its_option() {
+    let mut up = Up::embedded().await;
+    up.ready().await;
+    up.process.interrupt();
+    assert_eq!(up.process.ended().await.code(), Some(0), "{}", up.process.tail());
+    let data = up.data_dir();
+    let directory = up.directory;
+    drop(up.process);
+    let files = std::fs::read_dir(data.join("configdb")).unwrap().map(|file| file.unwrap().path());
+    let store = files.filter(|file| file.file_name().unwrap().to_string_lossy().starts_with("configdb.sqlite"));
+    store.for_each(|file| std::fs::remove_file(file).unwrap());
+
+    let output = Command::new(program::sparkfleet()).args(arguments(&data, &[])).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && text.contains("start with --new-store"), "{text}");
+
+    let again = Up::again_with(directory, &["--new-store"]).await;
+    again.ready().await;
+}
+
 /// The revision that ConfigDB said last.
 fn revision(recorder: &Recorder) -> u64 {
     let reader = Reader::read_late(&recorder.messages());

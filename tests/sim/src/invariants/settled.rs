@@ -126,11 +126,14 @@ fn clusters_are_set_up_or_gone(world: &World) -> Findings {
     }
     let state = |uuid: &Uuid| devices.get(uuid).map(|device| device.setup.state);
     // No one deletes the repository of a cluster that the store has lost, nor if it came back and is refused, because its name is another one's by now.
-    // Nor that of a cluster which is refused because another one of its name came back.
+    // Nor that of a cluster which is refused because another one of its name came back, or whose tear-down is recorded in a lost store alone.
     let is_kept = |uuid: &Uuid| {
         let is_refused = state(uuid) == Some(SetupState::Refused);
         let is_out = !truth.clusters.contains_key(uuid) || is_refused;
-        world.checks.is_cluster_lost(*uuid) && is_out || world.checks.is_cluster_contested(*uuid) && is_refused
+        let is_forgotten = state(uuid).is_none() && world.checks.was_store_replaced();
+        is_forgotten
+            || world.checks.is_cluster_lost(*uuid) && is_out
+            || world.checks.is_cluster_contested(*uuid) && is_refused
     };
     for (uuid, repository) in world.git.repositories.iter().filter(|(uuid, _)| !is_kept(uuid)) {
         let is_wanted = state(uuid) == Some(SetupState::Ready);

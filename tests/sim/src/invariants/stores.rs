@@ -15,6 +15,7 @@ impl Checks {
         self.lost_requests.extend(lost);
         self.lost_clusters.extend(clusters);
         self.store_state = None;
+        self.was_store_replaced = true;
     }
 
     /// A restored store brought back clusters with the names of these.
@@ -42,6 +43,12 @@ impl Checks {
     #[must_use]
     pub fn entry(&self, deployment: Uuid) -> Option<EdgeDeployment> {
         self.entries.get(&deployment).cloned()
+    }
+
+    /// Whether another store, or another state of it, has taken the place of ConfigDB's.
+    #[must_use]
+    pub const fn was_store_replaced(&self) -> bool {
+        self.was_store_replaced
     }
 
     /// Whether a restored store brought back another cluster of its name.
