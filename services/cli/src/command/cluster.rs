@@ -270,12 +270,12 @@ async fn delete(wanted: &str, with_deployments: bool, wait: bool, options: &Opti
         );
         return Err(exit::with_code(exit::REFUSED, error));
     }
-    for (uuid, _) in deployments {
-        client.write(super::deployment::deletion(uuid)).await?;
-    }
     let mut request = requests::delete_cluster(row.uuid, author());
     if let Some(open) = &open {
         request = recovery::decided(&client.fleet, open, RecoveryDecision::Discard, request)?;
+    }
+    for (uuid, _) in deployments {
+        client.write(super::deployment::deletion(uuid)).await?;
     }
     let result = client.write(request).await?;
     if wait {
