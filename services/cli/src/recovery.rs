@@ -107,7 +107,7 @@ pub fn compare(fleet: &Fleet, name: &str) -> Option<Comparison> {
         without_entries: Vec::new(),
         next_epoch: 0,
         accepted: node.desired_digest.map(|digest| digest.to_string()),
-        state: fleet.config.origin(0).map(|origin| origin.point),
+        state: fleet.config.state(),
     };
     let running = sync.devices().deployments.iter().filter(|(_, device)| device.state != DeploymentState::Deleting);
     for (uuid, device) in running {

@@ -213,7 +213,7 @@ fn a_decision_needs_a_later_epoch_and_names_the_store() {
     let entry = request.entries.get("EdgeClusterRecovery").unwrap().clone().unwrap();
     assert_eq!(entry["epoch"], json!(comparison.next_epoch));
     assert_eq!(entry["store"], json!(Uuid::from_u128(5)));
-    let compared = bench.fleet.config.origin(0).map(|origin| origin.point);
+    let compared = bench.fleet.config.state();
     assert!(compared.is_some() && request.if_contains == compared, "a store that was restored since refuses it");
 }
 

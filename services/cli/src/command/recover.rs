@@ -123,7 +123,7 @@ async fn adopt(wanted: &[String], options: &Options) -> anyhow::Result<()> {
         // What is decided counts for the state that has it.
         let known = |fleet: &fleet_view::Fleet| {
             let compared = recovery::compare(fleet, &cluster);
-            let state = fleet.config.origin(0)?.point;
+            let state = fleet.config.state()?;
             let is_known = compared.is_none_or(|compared| compared.only_at_edge.is_empty());
             is_known.then(|| Comparison { state: Some(state), ..row.clone() })
         };

@@ -70,7 +70,7 @@ pub struct WriteRequest {
     pub entries: BTreeMap<String, Option<Value>>,
     /// ETags that entries must have, by slug (or UUID); None: the entry must not exist.
     pub if_match: BTreeMap<String, Option<Uuid>>,
-    /// A state that the store must contain ([`crate::ConfigReplica::origin`]); None: any.
+    /// A state that the store must contain ([`crate::ConfigReplica::state`]); None: any.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "state_text")]
     pub if_contains: Option<Point>,
 }

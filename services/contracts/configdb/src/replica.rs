@@ -258,7 +258,13 @@ impl ConfigReplica {
     /// The origin of what is derived from this content for a consumer that was released to `epoch`; None while the content is not a state of the store, but a mixture of two.
     #[must_use]
     pub fn origin(&self, epoch: u64) -> Option<Origin> {
-        Some(Origin { store: self.store?, epoch, point: self.published.timelines.at(self.basis?)? })
+        Some(Origin { store: self.store?, epoch, point: self.state()? })
+    }
+
+    /// The state of the store that the content is; None while it is not one, but a mixture of two.
+    #[must_use]
+    pub fn state(&self) -> Option<Point> {
+        self.published.timelines.at(self.basis?)
     }
 
     /// Whether the content is a state of the store, and not a mixture of two, as it is while another state than the one that is here is being born.
