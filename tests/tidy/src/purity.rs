@@ -84,12 +84,20 @@ pub fn check(file: &SourceFile) -> Vec<Finding> {
     findings
 }
 
+/// Whether the root of a package has the compiler warn of this lint, or refuse it.
+fn asks_for(file: &SourceFile, lint: &str) -> bool {
+    let attribute = |line: &str| {
+        let lints = line.strip_prefix("#![warn(").or_else(|| line.strip_prefix("#![deny("))?;
+        Some(lints.strip_suffix(")]")?.split(',').any(|other| other.trim() == lint))
+    };
+    split(&file.text).code.lines().any(|line| attribute(line.trim()) == Some(true))
+}
+
 /// Checks that the root of a pure package asks the compiler for documentation of everything public.
 #[must_use]
 pub fn check_missing_docs(file: &SourceFile) -> Vec<Finding> {
     let is_root = is_in_pure_package(&file.path) && file.path.ends_with("/src/lib.rs");
-    let code = split(&file.text).code.replace(' ', "");
-    if is_root && !code.contains("#![warn(missing_docs") && !code.contains("#![deny(missing_docs") {
+    if is_root && !asks_for(file, "missing_docs") {
         return vec![Finding::of(&file.path, "the root of a pure package carries #![warn(missing_docs)]")];
     }
     Vec::new()
@@ -100,8 +108,7 @@ pub fn check_missing_docs(file: &SourceFile) -> Vec<Finding> {
 pub fn check_reachable(file: &SourceFile) -> Vec<Finding> {
     let is_root = ["services/", "sparkplug/"].iter().any(|folder| file.path.starts_with(folder))
         && file.path.ends_with("/src/lib.rs");
-    let code = split(&file.text).code;
-    if is_root && lines_with(&code, "unreachable_pub").is_empty() {
+    if is_root && !asks_for(file, "unreachable_pub") {
         return vec![Finding::of(&file.path, "the root of a package carries #![warn(unreachable_pub)]")];
     }
     Vec::new()
