@@ -226,27 +226,28 @@ pub async fn run<L: InConsole>(cluster: Option<&str>, reading: &Reading, options
     Ok(screen.rows())
 }
 
-/// What the console says to `ask`, where there is one that is to be read and is there; None: it is the broker that is to be read.
+/// What the console says to `ask_console`, where there is one that is to be read and is there; else what the broker says to `ask_broker`.
 ///
 /// # Errors
 /// As documented for the exit codes.
-pub async fn of_console<T>(
+pub async fn of_either<T>(
     source: &ReadingSource,
     options: &Options,
-    ask: impl AsyncFnOnce(&ConsoleApi) -> anyhow::Result<T>,
-) -> anyhow::Result<Option<T>> {
-    let Some(address) = console_of(source)? else { return Ok(None) };
+    ask_console: impl AsyncFnOnce(&ConsoleApi) -> anyhow::Result<T>,
+    ask_broker: impl AsyncFnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let Some(address) = console_of(source)? else { return ask_broker().await };
     let api = ConsoleApi::open(address, &source.access, options.presentation.timeout)?;
     let asked = async {
         console::complete(&api).await?;
-        ask(&api).await
+        ask_console(&api).await
     };
     match asked.await {
         Err(error) if source.from.is_none() && is_away(&error) => {
             remark(&format!("{error:#}; reading from the broker instead"));
-            Ok(None)
+            ask_broker().await
         }
-        asked => asked.map(Some),
+        asked => asked,
     }
 }
 

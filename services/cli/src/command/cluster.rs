@@ -201,11 +201,10 @@ impl Shown {
 }
 
 async fn show(wanted: &str, source: &ReadingSource, options: &Options) -> anyhow::Result<()> {
-    let of_console = listing::of_console(source, options, async |api| Shown::from_console(api, wanted).await).await?;
-    let Shown { row, hosts, deployments, alerts, git, namespace } = match of_console {
-        Some(shown) => shown,
-        None => Shown::from_broker(options, wanted).await?,
-    };
+    let ask_console = async |api: &ConsoleApi| Shown::from_console(api, wanted).await;
+    let ask_broker = async || Shown::from_broker(options, wanted).await;
+    let Shown { row, hosts, deployments, alerts, git, namespace } =
+        listing::of_either(source, options, ask_console, ask_broker).await?;
     let now = Clock::new().now().wall;
     let value = json!({ "cluster": row, "git": git, "hosts": hosts, "deployments": deployments, "alerts": alerts });
     let lines = || {

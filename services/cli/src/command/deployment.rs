@@ -184,11 +184,9 @@ async fn from_broker(options: &Options, wanted: &str) -> anyhow::Result<Entered>
 }
 
 async fn show(wanted: &str, source: &ReadingSource, options: &Options) -> anyhow::Result<()> {
-    let of_console = listing::of_console(source, options, async |api| from_console(api, wanted).await).await?;
-    let (row, entry) = match of_console {
-        Some(entered) => entered,
-        None => from_broker(options, wanted).await?,
-    };
+    let ask_console = async |api: &ConsoleApi| from_console(api, wanted).await;
+    let ask_broker = async || from_broker(options, wanted).await;
+    let (row, entry) = listing::of_either(source, options, ask_console, ask_broker).await?;
     let now = Clock::new().now().wall;
     let value = json!({ "deployment": row, "entry": entry });
     let lines = || {

@@ -69,11 +69,9 @@ async fn from_broker(options: &Options, wanted: &str) -> anyhow::Result<Judged> 
 }
 
 async fn show(wanted: &str, source: &ReadingSource, options: &Options) -> anyhow::Result<()> {
-    let of_console = listing::of_console(source, options, async |api| from_console(api, wanted).await).await?;
-    let (row, policy) = match of_console {
-        Some(judged) => judged,
-        None => from_broker(options, wanted).await?,
-    };
+    let ask_console = async |api: &ConsoleApi| from_console(api, wanted).await;
+    let ask_broker = async || from_broker(options, wanted).await;
+    let (row, policy) = listing::of_either(source, options, ask_console, ask_broker).await?;
     let (enrolled, revoked) =
         policy.as_ref().map_or((None, false), |policy| attestation_policy::listed(policy, &row.endorsement_key));
     let now = Clock::new().now().wall;
