@@ -539,6 +539,12 @@ impl Fleet {
         })
     }
 
+    /// The edge syncs of clusters that are there, and those that are alive.
+    fn wanted_syncs(&self) -> impl Iterator<Item = &SyncReplica> {
+        let is_gone = self.gone();
+        self.syncs.values().filter(move |sync| sync.is_alive() || !is_gone(sync.address()))
+    }
+
     /// Whether a node is of a cluster that neither ConfigDB nor the cluster manager has any more. What such a node said last is of no use once it is not alive.
     pub(crate) fn gone(&self) -> impl Fn(&EdgeNodeDescriptor) -> bool {
         let is_known = self.config.is_complete() && self.manager.is_complete();
@@ -645,9 +651,7 @@ impl Fleet {
     /// Hosts of all clusters, or of the one of that name; those of the last report where edge sync was not received.
     #[must_use]
     pub fn hosts(&self, cluster: Option<&str>) -> Vec<HostRow> {
-        let is_gone = self.gone();
-        let living = self.syncs.values().filter(|sync| sync.is_alive() || !is_gone(sync.address()));
-        let wanted = living.filter_map(|sync| {
+        let wanted = self.wanted_syncs().filter_map(|sync| {
             let name = self.organisation.cluster_of_group(sync.address().group.as_str())?;
             cluster.is_none_or(|wanted| wanted == name.as_str()).then_some((name, sync))
         });
@@ -688,10 +692,10 @@ impl Fleet {
 
     /// Deployments that an edge reports and that are not wanted there. While the edge holds what it is sent, nothing of it is removed.
     fn removing(&self, wanted: &[DeploymentRow]) -> Vec<DeploymentRow> {
-        let (mut rows, is_gone) = (Vec::new(), self.gone());
+        let mut rows = Vec::new();
         let undesired: BTreeSet<String> = self.undesired().map(|(_, name, _)| name).collect();
         let wanted: BTreeSet<(&str, Uuid)> = wanted.iter().map(|row| (row.cluster.as_str(), row.uuid)).collect();
-        for sync in self.syncs.values().filter(|sync| sync.is_alive() || !is_gone(sync.address())) {
+        for sync in self.wanted_syncs() {
             let Some(cluster) = self.organisation.cluster_of_group(sync.address().group.as_str()) else { continue };
             let is_wanted = |uuid: &Uuid| wanted.contains(&(cluster.as_str(), *uuid));
             let held = sync.node().filter(|node| node.desired_held == Some(true));
