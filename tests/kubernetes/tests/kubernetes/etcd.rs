@@ -1,13 +1,11 @@
 //! A host that was a member of a real etcd and lost its disk: the bootstrapper takes it out before kubeadm joins it again. kubeadm itself is a recording program here.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use bootstrapper::adapters::kubeadm::Kubeadm;
-use bootstrapper::config::{Config, KubernetesConfig};
 use bootstrapper::platform::{Activity, Installer as _, JoinPlan};
 use join_protocol::message::grant::Membership;
 use join_protocol::terms::Role;
@@ -15,6 +13,8 @@ use kubernetes_tests::network::Network;
 use kubernetes_tests::process::{Launch, Process};
 use kubernetes_tests::programs::Programs;
 use tokio::sync::mpsc;
+
+use crate::host::installer;
 
 const CLIENT: u16 = 2379;
 /// Ports of the members of which two run.
@@ -81,21 +81,9 @@ struct Host {
 impl Host {
     fn new(network: &Network) -> Self {
         let root = tempfile::tempdir().unwrap();
-        for folder in ["proc/sys/vm", "proc/sys/kernel/keys", "proc/sys/net/ipv4"] {
-            fs::create_dir_all(root.path().join(folder)).unwrap();
-        }
-        let program = |name: &str| {
-            let path = root.path().join(name);
-            fs::write(&path, format!("#!/bin/sh\necho {name} $1 >> {}/commands\n", root.path().display())).unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-            path
-        };
-        let kubernetes = KubernetesConfig {
-            program: Some(program("kubeadm")),
-            systemctl: program("systemctl"),
-            ..KubernetesConfig::default()
-        };
-        let mut kubeadm = Kubeadm::new(&Config { kubernetes, ..Config::default() }, root.path(), &[network.address(7)]);
+        let record = |name: &str| format!("echo {name} $1 >> {}/commands", root.path().display());
+        let (programs, address) = ([record("kubeadm"), record("systemctl")], network.address(7));
+        let mut kubeadm = installer(root.path(), address, programs.each_ref().map(String::as_str), |_| {});
         (kubeadm.etcd_port, kubeadm.retry_after) = (CLIENT, LOOK);
         let (sender, said) = mpsc::channel(64);
         Self { root, kubeadm, activity: Activity::new(sender), said }

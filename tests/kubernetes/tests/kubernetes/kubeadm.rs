@@ -3,14 +3,11 @@
 //! There is no kubelet: the phases of kubeadm that wait for one are left out, and static pods are programs that see the host's root as theirs. Hosts share a network namespace.
 
 use std::fs;
-use std::net::IpAddr;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use bootstrapper::adapters::kubeadm::Kubeadm;
-use bootstrapper::config::{Config, KubernetesConfig};
 use bootstrapper::platform::{Activity, Installer as _, JoinPlan};
 use bootstrapper_contract::{InitParameters, Manifests};
 use join_protocol::message::grant::Membership;
@@ -21,6 +18,8 @@ use kubernetes_tests::programs::Programs;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
+
+use crate::host::installer;
 
 const PATIENCE: Duration = Duration::from_secs(180);
 const LOOK: Duration = Duration::from_millis(200);
@@ -109,23 +108,9 @@ struct Host {
 impl Host {
     fn new(site: &Site, name: &str, address: &str) -> Self {
         let root = site.directory.path().join(name);
-        for folder in ["proc/sys/vm", "proc/sys/kernel/keys", "proc/sys/net/ipv4", "tmp"] {
-            fs::create_dir_all(root.join(folder)).unwrap();
-        }
-        let program = |name: &str, text: &str| {
-            let path = root.join(name);
-            fs::write(&path, format!("#!/bin/sh\nset -eu\n{text}\n")).unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-            path
-        };
-        let kubernetes = KubernetesConfig {
-            program: Some(program("kubeadm", &without_kubelet(site, &root))),
-            systemctl: program("systemctl", ""),
-            attempts_max: 1,
-            ..KubernetesConfig::default()
-        };
-        let address: IpAddr = address.parse().unwrap();
-        let kubeadm = Kubeadm::new(&Config { kubernetes, ..Config::default() }, &root, &[address]);
+        fs::create_dir_all(root.join("tmp")).unwrap();
+        let programs = [&without_kubelet(site, &root), ""];
+        let kubeadm = installer(&root, address.parse().unwrap(), programs, |kubernetes| kubernetes.attempts_max = 1);
         let (sender, said) = mpsc::channel(64);
         Self { root, kubeadm, activity: Activity::new(sender), _said: said }
     }
@@ -156,6 +141,7 @@ fn without_kubelet(site: &Site, root: &Path) -> String {
     let (within, root) = (site.within().join(" "), root.display());
     format!(
         r#"
+set -eu
 kubeadm() {{ {within} {kubeadm} --rootfs {root} "$@"; }}
 for last; do :; done
 config=${{last#{root}}}

@@ -7,6 +7,7 @@ mod control_plane;
 mod edge_chart;
 mod etcd;
 mod flux;
+mod host;
 mod journey;
 mod kubeadm;
 mod pods;
