@@ -10,6 +10,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+#[path = "connection.rs"]
+mod connection;
+
 use access::Principal;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -21,12 +24,12 @@ use git_hosting::repositories::{Kind, Place, Repositories, RepositoryFiles};
 use service_runtime::http::server;
 use service_runtime::shutdown::Shutdown;
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 use uuid::Uuid;
+
+use connection::contains;
 
 /// A fuzz target: its name, which is that of its folder of seeds, too, and what it does with bytes.
 pub type Target = (&'static str, fn(&[u8]));
@@ -43,12 +46,6 @@ pub const TOKEN: &str = "fuzz-token";
 
 /// What only the cluster manager writes.
 const OWNED: &str = "edo";
-/// Longest wait for the end of an answer. Only a server that hangs takes so long.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// After so long without a byte the client says that it sends nothing more.
-const QUIET: Duration = Duration::from_millis(150);
-/// After the input the client asks for an end of the connection, so that a complete input need not wait for it.
-const END: &[u8] = b"GET /end HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
 const FILE_BYTES_MAX: usize = 1024 * 1024;
 
 #[derive(Debug, Clone)]
@@ -125,45 +122,14 @@ impl Site {
         let files = self.repositories.read(CLUSTER, OWNED, FILE_BYTES_MAX).expect("the repository is whole");
         (files, self.repositories.main(CLUSTER).expect("the repository is whole"))
     }
-
-    /// All that a client receives that sends `bytes` and waits.
-    async fn exchange(&self, bytes: &[u8]) -> Vec<u8> {
-        let stream = TcpStream::connect(self.address).await.expect("the server listens");
-        let (mut reader, mut writer) = stream.into_split();
-        let sent = async {
-            let _ = writer.write_all(bytes).await;
-            let _ = writer.write_all(END).await;
-            writer
-        };
-        let received = async {
-            let mut answers = Vec::new();
-            let mut part = [0; 4096];
-            loop {
-                match timeout(QUIET, reader.read(&mut part)).await {
-                    Ok(Ok(0) | Err(_)) => return (answers, true),
-                    Ok(Ok(read)) => answers.extend_from_slice(&part[..read]),
-                    Err(_) => return (answers, false),
-                }
-            }
-        };
-        // A server that does not read must not stop the client from reading.
-        let (writer, (mut answers, is_over)) = tokio::join!(sent, received);
-        if !is_over {
-            drop(writer);
-            let rest = timeout(PATIENCE, reader.read_to_end(&mut answers)).await;
-            assert!(rest.is_ok(), "the server neither answers nor ends the connection");
-        }
-        answers
-    }
 }
 
 /// Bytes as all that a client sends over one connection.
 pub fn git_http(bytes: &[u8]) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    runtime.expect("a runtime").block_on(async {
+    connection::run(async {
         let site = Site::start().await;
         let (owned, first) = site.kept();
-        let answers = site.exchange(bytes).await;
+        let answers = connection::exchange(site.address, bytes).await;
         assert!(answers.is_empty() || answers.starts_with(b"HTTP/1."), "an answer is HTTP");
         let (kept, main) = site.kept();
         assert_eq!(kept, owned, "no client writes what the cluster manager writes");
@@ -176,10 +142,6 @@ pub fn git_http(bytes: &[u8]) {
         assert!(main.is_some(), "no client deletes the branch");
         site.stop().await;
     });
-}
-
-fn contains(bytes: &[u8], part: &[u8]) -> bool {
-    bytes.windows(part.len()).any(|window| window == part)
 }
 
 /// Whether the bytes contain the password or the token, plain or as Base64.

@@ -1,6 +1,7 @@
 //! The seeds of a fuzz target go through the same function as under the fuzzer: for the test of the package whose code the target feeds, which includes this file by its path.
 
 use std::fs;
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 
 /// The folder with a folder of seeds for each target.
@@ -16,13 +17,13 @@ pub fn folder() -> PathBuf {
 ///
 /// # Panics
 /// There are fewer than `least` seeds, or one of them does not hold; it is named.
-pub fn hold(name: &str, target: fn(&[u8]), least: usize) {
+pub fn hold(name: &str, target: impl Fn(&[u8]), least: usize) {
     let entries = fs::read_dir(folder().join(name)).expect("there are seeds");
     let seeds: Vec<_> = entries.map(|entry| entry.expect("readable").path()).collect();
     assert!(seeds.len() >= least, "{name} has {} seeds", seeds.len());
     for seed in seeds {
         let bytes = fs::read(&seed).expect("readable");
-        let outcome = std::panic::catch_unwind(|| target(&bytes));
+        let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| target(&bytes)));
         assert!(outcome.is_ok(), "{}", seed.display());
     }
 }

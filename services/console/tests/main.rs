@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
 mod console;
+mod fuzz_seeds;
 mod history;
 #[path = "../../../sparkplug/mqtt/tests/support/mosquitto.rs"]
 #[expect(dead_code, reason = "other tests need more of it")]

@@ -25,6 +25,7 @@ pub mod authority;
 pub mod config;
 pub mod event;
 pub mod issued;
+pub mod revocation_lists;
 pub mod state;
 
 mod clusters;

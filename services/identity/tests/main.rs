@@ -2,4 +2,5 @@
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
 mod authority;
+mod fuzz_seeds;
 mod issued;

@@ -8,7 +8,20 @@ mod fuzz;
 mod seeds;
 
 /// Seeds that go through a test of another package; those of `join_*` through one of `join-protocol`, `join-attestation` or `join-tickets`.
-const ELSEWHERE: [&str; 5] = ["attestation_policy", "configdb_request", "enrolment", "git_http", "rendering"];
+const ELSEWHERE: [&str; 12] = [
+    "attestation_policy",
+    "bootstrap_http",
+    "configdb_dump",
+    "configdb_request",
+    "configuration",
+    "console_action",
+    "console_http",
+    "enrolment",
+    "git_http",
+    "history_export",
+    "rendering",
+    "revocation_list",
+];
 
 #[test]
 fn every_seed_of_every_fuzz_target_holds() {

@@ -97,7 +97,8 @@ impl<'de> Deserialize<'de> for Protocol {
             Written::Text(text) => text,
             Written::Number(number) => number.to_string(),
         };
-        text.parse().map_err(serde::de::Error::custom)
+        // What is written there may be a secret that belongs elsewhere, so the error does not repeat it.
+        text.parse().map_err(|_| serde::de::Error::custom("expected auto, 3.1.1 or 5"))
     }
 }
 
@@ -395,7 +396,8 @@ mod dialect {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Dialect>, D::Error> {
         let name = Option::<String>::deserialize(deserializer)?;
-        name.map(|name| name.parse().map_err(de::Error::custom)).transpose()
+        let unknown = |_| de::Error::custom("expected strict or tahu");
+        name.map(|name| name.parse().map_err(unknown)).transpose()
     }
 }
 

@@ -32,15 +32,12 @@ use service_runtime::atomic_file::{self, AtomicFileError, OWNER_ONLY};
 use sparkplug::host::HostRequest;
 use time::OffsetDateTime;
 use x509_parser::extensions::ParsedExtension;
-use x509_parser::pem::Pem;
-use x509_parser::prelude::FromDer as _;
-use x509_parser::revocation_list::CertificateRevocationList;
-use x509_parser::time::ASN1Time;
 use zeroize::Zeroizing;
 
 use crate::authority::Terms;
 use crate::config::Config;
 use crate::event::{IssueCertificate, RevocationList};
+use crate::revocation_lists;
 
 /// How long an authority lives that is made here.
 const AUTHORITY_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -310,25 +307,10 @@ fn moment(wall_ms: u64) -> Option<OffsetDateTime> {
 /// The revocation lists in a PEM file.
 fn read_lists(file: &Path) -> Vec<Result<RevocationList, String>> {
     let name = file.display().to_string();
-    let pem = match fs::read(file) {
-        Ok(pem) => pem,
-        Err(error) => return vec![Err(format!("the revocation list {name} cannot be read: {error}"))],
-    };
-    let lists: Vec<_> = Pem::iter_from_buffer(&pem)
-        .map(|block| {
-            let wrong = || format!("{name} holds something else than revocation lists in PEM");
-            let block = block.map_err(|_| wrong())?;
-            let (_, list) = CertificateRevocationList::from_der(&block.contents).map_err(|_| wrong())?;
-            let millis = |time: ASN1Time| u64::try_from(time.timestamp()).unwrap_or(0).saturating_mul(1000);
-            Ok(RevocationList {
-                file: name.clone(),
-                issuer: list.issuer().to_string(),
-                begins: millis(list.last_update()),
-                ends: list.next_update().map(millis),
-            })
-        })
-        .collect();
-    if lists.is_empty() { vec![Err(format!("{name} holds no revocation list in PEM"))] } else { lists }
+    match fs::read(file) {
+        Ok(pem) => revocation_lists::read(&name, &pem),
+        Err(error) => vec![Err(format!("the revocation list {name} cannot be read: {error}"))],
+    }
 }
 
 fn read(path: &Path) -> Result<String, AuthorityError> {

@@ -74,12 +74,12 @@ where
     merged.try_deserialize().map_err(|error| ConfigError::from_type(&error, &values, unknown_choice::<T>(&values)))
 }
 
-/// If the first problem of the values is an unknown variant of an enum: the message that lists the known ones, which the
-/// `config` crate's own deserialiser does not.
+/// If the first problem of the values is an unknown variant of an enum: which ones there are, which the `config` crate's own deserialiser does not say. The value itself is left out.
 fn unknown_choice<T: DeserializeOwned>(values: &config::Value) -> Option<String> {
     let json: serde_json::Value = values.clone().try_deserialize().ok()?;
     let message = serde_json::from_value::<T>(json).err()?.to_string();
-    message.starts_with("unknown variant").then_some(message)
+    let known = message.strip_prefix("unknown variant ")?.rsplit_once("`, expected ")?.1;
+    Some(format!("it must be {known}"))
 }
 
 fn read(path: &Path) -> Result<layer::Values, ConfigError> {
