@@ -62,6 +62,12 @@ impl Comparison {
         self.held.is_some() || self.is_unknown || self.follows_another
     }
 
+    /// Whether ConfigDB has everything that runs at the edge, as it runs there.
+    #[must_use]
+    pub const fn has_all_of_edge(&self) -> bool {
+        !self.is_unknown && self.only_at_edge.is_empty() && self.different.is_empty()
+    }
+
     /// How it stands, for people.
     #[must_use]
     pub fn described(&self) -> String {

@@ -26,11 +26,15 @@ pub enum Fault {
     ReportIgnored,
     /// An operator's decision counts for whatever the receiver has accepted when it arrives: commands from before may still be on their way, and the sender may not know the store yet.
     HastyDecision,
+    /// An operator does not look again at what the store has after what runs at the edge was written back.
+    BlindWriteBack,
+    /// ConfigDB takes an operator's decision in whatever state it is, be it restored since the operator compared it with the edge.
+    UnconditionalDecision,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::NoOrigin,
         Self::StoreIgnored,
         Self::RevisionIgnored,
@@ -41,6 +45,8 @@ impl Fault {
         Self::IncompleteSender,
         Self::ReportIgnored,
         Self::HastyDecision,
+        Self::BlindWriteBack,
+        Self::UnconditionalDecision,
     ];
 
     /// Whether messages lack something: then they always have.

@@ -103,6 +103,6 @@ fn is_held_for_a_reason(system: &System) -> bool {
     let report = system.edge.report();
     let Some(accepted) = report.origin else { return false };
     let is_contained = system.store.identity == accepted.store && system.store.log.starts_with(&system.known);
-    let is_released = system.store.release().is_some_and(|(epoch, _)| epoch > accepted.epoch);
+    let is_released = system.store.release().is_some_and(|epoch| epoch > accepted.epoch);
     report.held && !is_contained && !is_released
 }

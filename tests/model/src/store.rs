@@ -24,8 +24,10 @@ pub enum Change {
         store: Uuid,
         /// The epoch that the cluster is released to.
         epoch: u64,
-        /// What runs at the edge was written back before; otherwise it is deleted.
-        adopts: bool,
+        /// The state of the store that was compared with the edge.
+        seen: Point,
+        /// Deployments that the operator saw at the edge alone and lets it delete, a bit each; none where they were written back before.
+        discards: u8,
         /// Digest of the index that the edge had accepted then.
         accepted: Option<Digest>,
     },
@@ -98,11 +100,11 @@ impl Store {
         })?
     }
 
-    /// The last decision for this store: its epoch, and whether it adopts.
+    /// Epoch of the last decision for this store.
     #[must_use]
-    pub fn release(&self) -> Option<(u64, bool)> {
+    pub fn release(&self) -> Option<u64> {
         self.log.iter().rev().find_map(|transaction| match transaction.change {
-            Change::Release { store, epoch, adopts, .. } if store == self.identity => Some((epoch, adopts)),
+            Change::Release { store, epoch, .. } if store == self.identity => Some(epoch),
             _ => None,
         })
     }
@@ -110,8 +112,20 @@ impl Store {
     /// Where a desired state comes from that is derived from this store.
     #[must_use]
     pub fn origin(&self) -> Option<Origin> {
-        let epoch = self.release().map_or(0, |(epoch, _)| epoch);
+        let epoch = self.release().unwrap_or(0);
         Some(Origin { store: self.identity, epoch, point: self.timelines.at(self.revision())? })
+    }
+
+    /// The state that it is in.
+    #[must_use]
+    pub fn state(&self) -> Option<Point> {
+        self.timelines.at(self.revision())
+    }
+
+    /// Whether it contains a state, so that a request may be judged that was made for it.
+    #[must_use]
+    pub fn contains(&self, state: Point) -> bool {
+        self.timelines.contain(state, self.revision())
     }
 
     /// The last state in this store of the timeline of a state that an edge accepted.

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use edge_sync_contract::{DesiredIndex, Digest};
+use sparkplug::replication::Point;
+use uuid::Uuid;
 
 use crate::edge::{Edge, Report};
 use crate::fault::Fault;
@@ -21,7 +23,7 @@ pub struct Budget {
     pub restarts: u8,
     /// The store is replaced: by an older state of itself, by an empty one, by the one that was replaced before.
     pub restores: u8,
-    /// An operator releases the cluster.
+    /// An operator compares the store with the edge, and then decides.
     pub decisions: u8,
     /// The edge is killed.
     pub edge_crashes: u8,
@@ -40,6 +42,17 @@ impl Budget {
         restores: 1,
         decisions: 1,
         edge_crashes: 1,
+        manager_crashes: 0,
+        messages: 2,
+    };
+    /// What is restored again between an operator's comparison and the decision: seconds.
+    pub const RESTORED_AGAIN: Self = Self {
+        writes: 0,
+        status: 0,
+        restarts: 0,
+        restores: 2,
+        decisions: 1,
+        edge_crashes: 0,
         manager_crashes: 0,
         messages: 2,
     };
@@ -73,10 +86,12 @@ pub enum Action {
     Replace,
     /// What was replaced last comes back.
     PutBack,
-    /// An operator adopts what runs at the edge.
-    Adopt,
-    /// An operator lets the edge delete what the store does not list.
-    Discard,
+    /// An operator compares the store with what the edge reports.
+    Compare,
+    /// The operator writes back what runs at the edge alone.
+    WriteBack,
+    /// The operator releases the cluster: it follows the store as far as it was compared.
+    Release,
     /// The cluster manager knows the present state of the store completely.
     Learn,
     /// The cluster manager receives what the edge reports.
@@ -91,6 +106,21 @@ pub enum Action {
     CrashEdge,
     /// The cluster manager is killed and starts again.
     CrashManager,
+}
+
+/// What an operator has seen of store and edge. The store may be replaced before the decision arrives.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Comparison {
+    /// The store; every request names it.
+    pub store: Uuid,
+    /// Its state.
+    pub seen: Point,
+    /// Deployments that run at the edge alone.
+    pub only_at_edge: BTreeSet<Deployment>,
+    /// The epoch of the decision.
+    pub epoch: u64,
+    /// Digest of the index that the edge had accepted.
+    pub accepted: Option<Digest>,
 }
 
 /// Everything at one moment.
@@ -108,6 +138,8 @@ pub struct System {
     pub channel: BTreeSet<Message>,
     /// Log of the store that the accepted index was derived from.
     pub known: Arc<[Transaction]>,
+    /// What an operator has compared, and decides by.
+    pub comparison: Option<Comparison>,
     /// What may still happen.
     pub left: Budget,
     /// The highest version that the edge reported, with its digest.
@@ -137,6 +169,7 @@ impl System {
             edge: Edge::new(fault),
             channel: BTreeSet::new(),
             known: Vec::new().into(),
+            comparison: None,
             left: budget,
             reported: (0, None),
             broken: None,
@@ -162,21 +195,46 @@ impl System {
         self.next_timeline += 1;
     }
 
-    /// An operator's decision, made of what the edge reports.
-    fn decide(&mut self, adopts: bool) {
+    /// An operator looks at store and edge.
+    fn compare(&mut self) -> Option<()> {
         let report = self.edge.report();
-        if adopts {
-            let here = self.store.deployments();
-            let there =
-                [0, 1, 2].into_iter().filter(|deployment| report.deployments.contains_key(&object(*deployment)));
-            there
-                .filter(|deployment| !here.contains(deployment))
-                .for_each(|deployment| self.commit(Change::Put(deployment)));
-        }
+        let here = self.store.deployments();
         let reported = report.origin.map_or(0, |origin| origin.epoch);
-        let epoch = reported.max(self.store.release().map_or(0, |(epoch, _)| epoch)) + 1;
-        let store = self.store.identity;
-        self.commit(Change::Release { store, epoch, adopts, accepted: report.digest });
+        self.comparison = Some(Comparison {
+            store: self.store.identity,
+            seen: self.store.state()?,
+            only_at_edge: runs(&report).difference(&here).copied().collect(),
+            epoch: reported.max(self.store.release().unwrap_or(0)) + 1,
+            accepted: report.digest,
+        });
+        Some(())
+    }
+
+    /// The operator writes what runs at the edge alone into the store, and looks at both again: where something is missing the store was restored meanwhile, and the command ends. Another store refuses.
+    fn write_back(&mut self, fault: Option<Fault>) -> Option<()> {
+        let mut comparison = self.comparison.take().filter(|comparison| comparison.store == self.store.identity)?;
+        std::mem::take(&mut comparison.only_at_edge)
+            .into_iter()
+            .for_each(|deployment| self.commit(Change::Put(deployment)));
+        let has_all = runs(&self.edge.report()).is_subset(&self.store.deployments());
+        if !has_all && fault != Some(Fault::BlindWriteBack) {
+            return None;
+        }
+        comparison.seen = self.store.state()?;
+        self.comparison = Some(comparison);
+        Some(())
+    }
+
+    /// The operator's decision arrives. A store that is another one, or that was restored to a state before the one that was compared, refuses it.
+    fn release(&mut self, fault: Option<Fault>) {
+        let Some(comparison) = self.comparison.take() else { return };
+        let Comparison { store, seen, only_at_edge, epoch, accepted } = comparison;
+        let is_judged = fault != Some(Fault::UnconditionalDecision);
+        if store != self.store.identity || (is_judged && !self.store.contains(seen)) {
+            return;
+        }
+        let discards = only_at_edge.iter().fold(0, |bits, deployment| bits | 1 << deployment);
+        self.commit(Change::Release { store, epoch, seen, discards, accepted });
     }
 
     /// The edge stores what waits; the rules are checked with what its sender knew.
@@ -191,31 +249,30 @@ impl System {
         };
         if let Some(before) = before {
             let decision = |log: &[Transaction]| {
-                let decisions = log.iter().enumerate().rev();
-                decisions
-                    .filter_map(|(position, transaction)| match transaction.change {
-                        Change::Release { epoch, adopts, .. } => Some((position, epoch, adopts)),
-                        _ => None,
-                    })
-                    .next()
+                log.iter().rev().find_map(|transaction| match transaction.change {
+                    Change::Release { epoch, seen, discards, .. } => Some((epoch, seen, discards)),
+                    _ => None,
+                })
             };
             let (old, new) = (decision(&self.known), decision(&log));
-            let is_decided = new.filter(|(_, epoch, _)| *epoch > old.map_or(0, |(_, epoch, _)| epoch));
-            let since = match is_decided {
-                Some((position, ..)) => position,
+            let decided = new.filter(|(epoch, ..)| *epoch > old.map_or(0, |(epoch, ..)| epoch));
+            // What was deleted after the operator looked is known to be deleted, and what the operator has seen at the edge alone may go.
+            let since = match decided {
+                Some((_, seen, _)) => usize::try_from(seen.revision).unwrap_or(usize::MAX).min(log.len()),
                 None => self.known.len().min(log.len()),
             };
-            let discards = is_decided.is_some_and(|(_, _, adopts)| !adopts);
+            let discards = decided.map_or(0, |(_, _, discards)| discards);
             let is_deleted =
                 |deployment: Deployment| log[since..].iter().any(|t| t.change == Change::Delete(deployment));
             let is_lost = |deployment: Deployment| {
                 let listed = |record: &edge_sync::record::IndexRecord| record.entry(object(deployment)).is_some();
-                listed(&before) && !listed(&after) && !discards && !is_deleted(deployment)
+                let is_discarded = discards & (1 << deployment) != 0;
+                listed(&before) && !listed(&after) && !is_discarded && !is_deleted(deployment)
             };
             if [0, 1, 2].into_iter().any(is_lost) {
                 self.broken = self.broken.or(Some(NO_PRUNE));
             }
-            if is_decided.is_none() && !log.starts_with(&self.known) {
+            if decided.is_none() && !log.starts_with(&self.known) {
                 self.broken = self.broken.or(Some(KEPT));
             }
         }
@@ -267,10 +324,18 @@ impl System {
         }
         let report = self.edge.report();
         let is_other = report.origin.is_some_and(|origin| origin.store != self.store.identity);
-        if self.left.decisions > 0 && (report.held || is_other) {
-            actions.extend([Action::Adopt, Action::Discard]);
+        match &self.comparison {
+            None if self.left.decisions > 0 && (report.held || is_other) => actions.push(Action::Compare),
+            None => {}
+            Some(comparison) => {
+                if !comparison.only_at_edge.is_empty() {
+                    actions.push(Action::WriteBack);
+                }
+                actions.push(Action::Release);
+            }
         }
     }
+
     /// What can happen next.
     pub(crate) fn actions(&self, actions: &mut Vec<Action>) {
         if self.broken.is_some() {
@@ -330,10 +395,15 @@ impl System {
                 let shelf = self.shelf.as_ref()?;
                 next.replace_store(shelf.restored(shelf.log.len(), timeline));
             }
-            Action::Adopt | Action::Discard => {
+            Action::Compare => {
                 next.left.decisions -= 1;
-                next.decide(action == Action::Adopt);
+                next.compare()?;
             }
+            Action::WriteBack => {
+                // What was not written is compared again.
+                let _ = next.write_back(fault);
+            }
+            Action::Release => next.release(fault),
             Action::Learn => next.learn(),
             Action::Receive => next.receive(),
             Action::Send => {

@@ -7,9 +7,11 @@ use stateright::{Checker, HasDiscoveries, Model};
 
 #[test]
 fn the_protocol_holds() {
-    let checker = Protocol::new(None, Budget::SHORT).checker().threads(2).spawn_bfs().join();
-    checker.assert_properties();
-    assert!(checker.unique_state_count() > 1_000, "{} states say little", checker.unique_state_count());
+    for budget in [Budget::SHORT, Budget::RESTORED_AGAIN] {
+        let checker = Protocol::new(None, budget).checker().threads(2).spawn_bfs().join();
+        checker.assert_properties();
+        assert!(checker.unique_state_count() > 1_000, "{} states say little", checker.unique_state_count());
+    }
 }
 
 #[test]
@@ -22,6 +24,7 @@ fn each_seeded_fault_has_a_counterexample() {
         };
         let budget = match fault {
             Fault::HastyDecision => Budget { writes: 1, status: 0, edge_crashes: 0, ..Budget::SHORT },
+            Fault::BlindWriteBack | Fault::UnconditionalDecision => Budget::RESTORED_AGAIN,
             _ => Budget::SHORT,
         };
         let protocol = Protocol::new(Some(fault), budget);

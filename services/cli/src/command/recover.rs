@@ -120,11 +120,11 @@ async fn adopt(wanted: &[String], options: &Options) -> anyhow::Result<()> {
             }
         }
         let cluster = row.cluster.clone();
-        // What is decided counts for the state that has it.
+        // What is decided counts for the state that has it. A store that was restored meanwhile may have an older value of it.
         let known = |fleet: &fleet_view::Fleet| {
             let compared = recovery::compare(fleet, &cluster);
             let state = fleet.config.state()?;
-            let is_known = compared.is_none_or(|compared| compared.only_at_edge.is_empty());
+            let is_known = compared.is_some_and(|compared| compared.has_all_of_edge());
             is_known.then(|| Comparison { state: Some(state), ..row.clone() })
         };
         let written_back = client.until("ConfigDB to publish what was written back", known).await?;

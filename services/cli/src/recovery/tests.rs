@@ -89,6 +89,7 @@ fn a_deployment_that_differs_gets_the_entries_of_the_edge_and_keeps_its_object()
     let other = serde_json::json!({ "cluster": CLUSTER, "name": "Oven_1", "hostname": "paint-9" });
     let comparison = kept(&mut bench, Some(entries(EdgeDeployment::slug(), other.clone())), None);
     assert_eq!((names(&comparison.different).as_str(), comparison.only_at_edge.len()), ("Oven_1", 0));
+    assert!(!comparison.has_all_of_edge(), "an older value of it is not what was written back");
     let [_, on_it] = adopted(&bench, &comparison);
     assert_eq!(on_it[0].entries.get(EdgeDeployment::slug()), Some(&Some(other)));
     assert!(on_it[0].registration.is_none(), "it is there");
