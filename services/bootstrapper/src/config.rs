@@ -225,7 +225,7 @@ config_table! {
         local_unlock_ms: u64 = 60_000;
         /// Longest time from a ticket to the lock.
         lock_ms: u64 = 120_000, in 1_000..=u64::MAX;
-        /// Longest time from the lock until the host is a member.
+        /// Longest time from the lock until the host is a member; kubeadm waits a third of it for each thing that it has started.
         member_ms: u64 = 900_000, in 1_000..=u64::MAX;
         /// How long a failure after the lock can be read before the host reboots.
         reboot_ms: u64 = 60_000;

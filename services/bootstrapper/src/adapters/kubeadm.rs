@@ -99,6 +99,7 @@ impl Kubeadm {
                 addresses: addresses.to_vec(),
                 socket: kubernetes.container_runtime.clone(),
                 state: config.paths.state.clone(),
+                member_within: Duration::from_millis(config.timeouts.member_ms),
             },
             retry_after: RETRY_AFTER,
             etcd_port: CLIENT_PORT,

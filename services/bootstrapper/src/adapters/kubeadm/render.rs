@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bootstrapper_contract::InitParameters;
 use serde_json::{Map, Value, json};
@@ -14,6 +15,10 @@ use crate::platform::{JoinPlan, Outcome, PlatformError};
 const KUBEADM: &str = "kubeadm.k8s.io/v1beta4";
 const KUBELET: &str = "kubelet.config.k8s.io/v1beta1";
 const API_PORT: u16 = 6443;
+/// Into how many such waits the time to become a member is divided. With the default each has about as long as kubeadm gives it by itself.
+const STEPS: u32 = 3;
+/// kubeadm does not read a time of centuries.
+const STEP_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Requests are written down without their bodies.
 pub const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n  - level: Metadata\n";
@@ -37,6 +42,8 @@ pub struct Host {
     pub socket: String,
     /// Where its state disk is mounted.
     pub state: PathBuf,
+    /// How long it may take to become a member.
+    pub member_within: Duration,
 }
 
 /// Configuration of a join. It holds the token.
@@ -56,6 +63,7 @@ pub fn join(plan: &JoinPlan, server: Option<&str>, host: &Host) -> Outcome<Zeroi
         "apiVersion": KUBEADM,
         "kind": "JoinConfiguration",
         "nodeRegistration": registration(&membership.node_name, host, arguments, &membership.taints)?,
+        "timeouts": timeouts(host),
         "discovery": {"bootstrapToken": {
             "apiServerEndpoint": server,
             "token": token,
@@ -82,6 +90,7 @@ pub fn init(parameters: &InitParameters, host: &Host) -> Outcome<Zeroizing<Vec<u
         "kind": "InitConfiguration",
         "nodeRegistration": registration(&parameters.node_name, host, arguments, &parameters.taints)?,
         "localAPIEndpoint": local_endpoint(host),
+        "timeouts": timeouts(host),
     });
     let mut cluster = json!({
         "apiVersion": KUBEADM,
@@ -179,6 +188,14 @@ fn taint(text: &str) -> Outcome<Value> {
     }
     taint.insert("effect".to_owned(), json!(effect));
     Ok(Value::Object(taint))
+}
+
+/// How long kubeadm waits for what it has started. Its own minutes are not enough for a slow board, whatever the bootstrapper would wait.
+fn timeouts(host: &Host) -> Value {
+    let each = format!("{}s", (host.member_within / STEPS).min(STEP_MAX).as_secs().max(1));
+    let names =
+        ["controlPlaneComponentHealthCheck", "etcdAPICall", "kubeletHealthCheck", "kubernetesAPICall", "tlsBootstrap"];
+    names.into_iter().map(|name| (name, each.clone())).collect()
 }
 
 fn local_endpoint(host: &Host) -> Value {
