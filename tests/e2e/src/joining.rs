@@ -1,7 +1,8 @@
 //! What hosts with real TPMs join: Mosquitto, control plane, join service and the API of the cluster, with trust and a certificate authority of its own.
 
 use std::fs;
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -77,16 +78,16 @@ impl Site {
         let request = ["req", "-x509", "-key", &key, "-subj", "/CN=kubernetes", "-days", "365", "-out", &certificate];
         succeed("openssl", &[&request[..], &["-addext", "keyUsage=critical,keyCertSign"]].concat());
         succeed("chmod", &["600", &key, &certificate]);
-        let tables = format!(
-            "[cluster]\nname = \"{CLUSTER}\"\nuuid = \"{uuid}\"\n[kubernetes]\nnamespace = \"{}\"\nurl = \"{}\"\n\
-             [trust]\ndirectory = \"{}\"\n[join]\ndistribution = \"{distribution}\"\n\
-             servers = [\"https://10.1.0.1:6443\"]\nnetworks = [\"10.1.0.0/16\"]\n",
-            cluster.namespace(),
-            cluster.url(),
-            own.display()
-        );
-        let join = service_process("join-service", "", &tables, broker.address(), directory.path());
+        let keys = format!("directory = \"{}\"", own.display());
+        let join = join_service(distribution, uuid, &cluster, &keys, broker.address(), directory.path());
         Self { cluster, uuid, join, recorder, cli, _central: central, directory, broker }
+    }
+
+    /// Starts the join service again; it takes its keys from that Secret of its cluster.
+    pub fn start_join_with_secret(&mut self, distribution: &str, secret: &str) {
+        self.join.kill();
+        let (keys, broker) = (format!("secret = \"{secret}\""), self.broker.address());
+        self.join = join_service(distribution, self.uuid, &self.cluster, &keys, broker, self.directory.path());
     }
 
     /// The directory of trust, as `sparkfleet trust` makes it.
@@ -134,6 +135,24 @@ impl Site {
         let all = self.cluster.kubernetes().list("v1", "Secret", Some("kube-system"));
         all.iter().filter(|secret| secret["type"] == "bootstrap.kubernetes.io/token").count()
     }
+}
+
+fn join_service(
+    distribution: &str,
+    uuid: Uuid,
+    cluster: &SimulatedCluster,
+    keys: &str,
+    broker: SocketAddr,
+    directory: &Path,
+) -> Process {
+    let tables = format!(
+        "[cluster]\nname = \"{CLUSTER}\"\nuuid = \"{uuid}\"\n[kubernetes]\nnamespace = \"{}\"\nurl = \"{}\"\n\
+         [trust]\n{keys}\n[join]\ndistribution = \"{distribution}\"\n\
+         servers = [\"https://10.1.0.1:6443\"]\nnetworks = [\"10.1.0.0/16\"]\n",
+        cluster.namespace(),
+        cluster.url()
+    );
+    service_process("join-service", "", &tables, broker, directory)
 }
 
 /// The row of a host in `host list`, as soon as `found` accepts it. The failure shows the log of `process`.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use e2e::central_services::{CentralServices, free_port};
 use e2e::cli::Cli;
-use e2e::joining::{in_force, listed};
+use e2e::joining::{Site, in_force, listed};
 use e2e::process::Process;
 use e2e::program;
 use e2e::recorder::{Message, Recorder};
@@ -306,6 +306,39 @@ async fn an_administrator_makes_the_first_member_and_recovers_it_where_no_join_s
     let secrets = [secrets(Path::new(&trust)), secrets(&machine.directory)].concat();
     assert!(secrets.len() >= 5, "{}", secrets.len());
     assert_nothing_secret(&recorder, &machine.process.output(), &secrets);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_join_service_begins_with_the_secret_that_one_command_writes_to_its_cluster() {
+    let mut site = Site::start("k3s").await;
+    let (namespace, url) = (site.cluster.namespace().to_owned(), site.cluster.url());
+    let trust = site.trust().display().to_string();
+    let own = site.trust().join(site.uuid.to_string());
+    // Kubernetes gives its authority to every namespace.
+    let authority = std::fs::read_to_string(own.join("ca.crt")).unwrap();
+    std::fs::remove_file(own.join("ca.crt")).unwrap();
+    let map = serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"ca.crt": authority},
+        "metadata": {"namespace": namespace, "name": "kube-root-ca.crt"}});
+    site.cluster.kubernetes().apply("kubernetes", map).unwrap();
+    let command = [
+        "trust",
+        "secret",
+        e2e::joining::CLUSTER,
+        "--dir",
+        &trust,
+        "--namespace",
+        &namespace,
+        "--kubernetes-url",
+        &url,
+    ];
+    let written = site.cli.json(&command).await;
+    let keys = written["keys"].as_array().unwrap();
+    assert!(["ca.crt", "issuer.key", "master.key"].iter().all(|key| keys.contains(&(*key).into())), "{written:#}");
+    assert!(!written.to_string().contains("root.key"), "{written:#}");
+
+    site.start_join_with_secret("k3s", "sparkfleet-join");
+    let policy = site.cli.json(&["policy", "init", e2e::joining::CLUSTER]).await;
+    site.agree(&policy).await;
 }
 
 /// Sends Join a policy as the control plane does, with a version above which there is none.
