@@ -24,6 +24,10 @@ install -m 755 "$bootstrapper" "$root/usr/local/bin/sparkfleet-bootstrapper"
 mkdir -p "$root"/etc/{kubernetes,rancher,cni} "$root"/var/lib/{etcd,kubelet,rancher,containerd,cni,sparkfleet} "$root"/var/log/{kubernetes,pods}
 systemctl --quiet --root="$root" enable systemd-networkd systemd-networkd-wait-online sparkfleet-bootstrapper.service \
     sparkfleet-bootstrapper-renew.timer sparkfleet-host-key.service ssh.service 2>/dev/null
+# Debian enables a container runtime when it is installed, but only the bootstrapper starts what belongs to Kubernetes.
+for unit in containerd kubelet k3s k3s-agent; do
+    systemctl --quiet --root="$root" disable "$unit.service" 2>/dev/null || true
+done
 
 # The times of files do not change the image: the same input gives the same root hash.
 rm -f "$out/root.img"

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Makes the tree of a host's root file system of Debian packages: TREE/ with the kernel's modules, and vmlinuz beside it as TREE.vmlinuz.
 # Knows nothing of a cluster: one tree serves all. Run it as root.
-# Usage: root-tree.sh TREE [SUITE]
+# Usage: root-tree.sh TREE [LIST...]     LIST: files that name further Debian packages, such as packages-kubeadm
+# Environment: SUITE: of Debian, bookworm if not given
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 tree=${1:?the directory of the tree}
-suite=${2:-bookworm}
-packages=$(grep -v '^#' "$here/packages" | paste -sd, -)
+suite=${SUITE:-bookworm}
+shift
+packages=$(sed '/^#/d' "$here/packages" "$@" | paste -sd, -)
 
 rm -rf "$tree" "$tree.vmlinuz" "$tree.kernel"
 mkdir -p "$tree.kernel"
@@ -23,6 +25,9 @@ dpkg-deb -x "$tree.kernel"/linux-image-*.deb "$tree.kernel"
 mkdir -p "$tree/usr/lib/modules"
 cp -a "$tree.kernel"/lib/modules/* "$tree/usr/lib/modules/"
 cp "$tree.kernel"/boot/vmlinuz-* "$tree.vmlinuz"
+# kubeadm looks at what the kernel was built with.
+mkdir -p "$tree/boot"
+cp "$tree.kernel"/boot/config-* "$tree/boot/"
 version=$(basename "$tree"/usr/lib/modules/*)
 chroot "$tree" depmod "$version"
 rm -rf "$tree.kernel"
@@ -31,5 +36,7 @@ rm -rf "$tree.kernel"
 rm -f "$tree"/etc/ssh/ssh_host_*
 : >"$tree/etc/machine-id"
 : >"$tree/etc/fstab"
+# mmdebstrap leaves that of the machine that builds.
+: >"$tree/etc/resolv.conf"
 rm -f "$tree"/var/lib/dbus/machine-id "$tree"/etc/systemd/system/timers.target.wants/{apt,dpkg,e2scrub,fstrim}*
 mkdir -p "$tree/root" "$tree/opt"
