@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// Said of a resource that has `aces`.
-pub(crate) const ACES_IGNORED: &str = "spec.account.aces is ignored: permissions are not kept here";
+pub const ACES_IGNORED: &str = "spec.account.aces is ignored: permissions are not kept here";
 
 const UUID_RULE: &str = "must be a UUID";
 
 /// `spec.account`, as it is in the resource.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct AccountFields {
+pub struct AccountFields {
     /// `uuid`
     pub uuid: Option<String>,
     /// `class`
@@ -32,7 +32,7 @@ impl AccountFields {
     ///
     /// # Errors
     /// The first rule that it breaks.
-    pub(crate) fn validate(&self, principal: &Principal) -> Result<AccountWish, AccountError> {
+    pub fn validate(&self, principal: &Principal) -> Result<AccountWish, AccountError> {
         let uuid = |field, text: &str| text.parse::<Uuid>().map_err(|_| AccountError { field, rule: UUID_RULE });
         let mut groups: Vec<Uuid> =
             self.groups.iter().map(|group| uuid("groups", group)).collect::<Result<_, AccountError>>()?;
@@ -53,7 +53,7 @@ impl AccountFields {
 
 /// What is recorded of an account. This is published of the resource, whatever becomes of its spec.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct RecordedAccount {
+pub struct RecordedAccount {
     pub wish: AccountWish,
     /// The account, as it was answered to this wish.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,7 +63,7 @@ pub(crate) struct RecordedAccount {
 impl RecordedAccount {
     /// What shall be recorded: what is known of the same wish stays. `answer` is that to the wish that is recorded.
     #[must_use]
-    pub(crate) fn of(wish: &AccountWish, before: Option<&Self>, answer: Option<&Result<Uuid, String>>) -> Self {
+    pub fn of(wish: &AccountWish, before: Option<&Self>, answer: Option<&Result<Uuid, String>>) -> Self {
         let same = before.filter(|before| before.wish == *wish);
         let answered = answer.filter(|_| same.is_some()).and_then(|answer| answer.as_ref().ok()).copied();
         Self { wish: wish.clone(), uuid: answered.or(same.and_then(|same| same.uuid)) }
@@ -72,7 +72,7 @@ impl RecordedAccount {
 
 /// The state of an account.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum AccountState {
+pub enum AccountState {
     /// It is as wanted, or none is.
     InStep,
     /// No one has answered yet.
@@ -84,7 +84,7 @@ pub(crate) enum AccountState {
 impl AccountState {
     /// Of what is recorded for the present wish, and the answer to it since the service started.
     #[must_use]
-    pub(crate) fn of(recorded: Option<&RecordedAccount>, answer: Option<&Result<Uuid, String>>) -> Self {
+    pub fn of(recorded: Option<&RecordedAccount>, answer: Option<&Result<Uuid, String>>) -> Self {
         match (recorded, answer) {
             (None, _) => Self::InStep,
             (Some(_), Some(Err(reason))) => Self::Refused(reason.clone()),

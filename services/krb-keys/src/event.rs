@@ -10,7 +10,7 @@ use crate::spec::{Kind, ResourceId, SecretKey, Spec};
 
 /// A resource as it is in Kubernetes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Resource {
+pub struct Resource {
     /// Which object of that name; another one is another resource.
     pub uid: String,
     /// Version of its `spec`.
@@ -22,7 +22,7 @@ pub(crate) struct Resource {
 
 /// The condition `Ready` of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Status {
+pub struct Status {
     /// `True`, `False` or `Unknown`.
     pub status: String,
     pub reason: String,
@@ -33,7 +33,7 @@ pub(crate) struct Status {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Event {
+pub enum Event {
     /// A deadline of the state passed.
     DeadlineReached,
     /// From the session as Edge Node.
@@ -51,7 +51,7 @@ pub(crate) enum Event {
 
 /// Why something could not be looked at or done. Messages hold no secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum KeyError {
+pub enum KeyError {
     /// The KDC, or its programs here.
     #[error(transparent)]
     Kdc(#[from] KdcError),
@@ -68,14 +68,14 @@ pub(crate) enum KeyError {
 impl KeyError {
     /// It says nothing about what was asked: no one was there to answer.
     #[must_use]
-    pub(crate) const fn is_outage(&self) -> bool {
+    pub const fn is_outage(&self) -> bool {
         matches!(self, Self::Kdc(KdcError::Unreachable(_)))
     }
 }
 
 /// What is to be looked at for one resource.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Question {
+pub struct Question {
     /// Principals whose presence counts.
     pub principals: Vec<kerberos_client::Principal>,
     /// What is wanted, if that is clear: its Secret is read, and its key tried if all its principals get tickets.
@@ -87,7 +87,7 @@ pub(crate) struct Question {
 
 /// What goes out. At most one of [`Effect::Look`] and [`Effect::Act`] is under way.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Effect {
+pub enum Effect {
     /// To the own Edge Node.
     Node(NodeUpdate),
     /// Look at KDC and Secrets.

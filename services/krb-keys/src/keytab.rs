@@ -22,7 +22,7 @@ pub struct KeyEntry {
 
 /// A key that another one of the same principal has followed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct OldKey {
+pub struct OldKey {
     pub principal: String,
     /// Version of the key.
     pub version: u32,

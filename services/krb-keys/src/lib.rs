@@ -21,14 +21,14 @@
 //! bdSeq.
 #![warn(unreachable_pub)]
 
-mod account;
+pub mod account;
 pub mod adapters;
 pub mod config;
-mod event;
+pub mod event;
 pub mod keytab;
-mod reconcile;
-mod spec;
-mod state;
+pub mod reconcile;
+pub mod spec;
+pub mod state;
 pub mod trust;
 
 use std::sync::Arc;

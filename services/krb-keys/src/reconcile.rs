@@ -20,7 +20,7 @@ use crate::spec::{ConfigMapKey, KeyType, SecretKey, Spec};
 
 /// What a resource has made, or is about to make. An annotation of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(crate) struct Record {
+pub struct Record {
     /// Principals that it has in the KDC.
     #[serde(default)]
     pub principals: BTreeSet<Principal>,
@@ -40,7 +40,7 @@ pub(crate) struct Record {
 
 /// A key was delivered to where no one can be asked whether it is valid. It is, as long as all of this is as it was.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(crate) struct Delivery {
+pub struct Delivery {
     /// What was delivered: the version of the Secret that the key is in; of a sealed key its type, certificate and form.
     pub of: String,
     /// The keys that the KDC had then.
@@ -49,7 +49,7 @@ pub(crate) struct Delivery {
 
 /// What distinguishes the keys of a principal from those before and after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct KeyStamp {
+pub struct KeyStamp {
     /// Version of the newest.
     pub version: u32,
     /// When they were last changed, seconds since 1970 by the KDC's clock.
@@ -59,7 +59,7 @@ pub(crate) struct KeyStamp {
 impl Record {
     /// What `spec` makes, but for the account: that depends on what is known of it.
     #[must_use]
-    pub(crate) fn of(spec: &Spec) -> Self {
+    pub fn of(spec: &Spec) -> Self {
         // What someone else wrote is not ours to remove.
         let places = spec.secret.clone().filter(|_| !spec.key_type.is_preset()).into_iter().collect();
         let (secrets, sealed) =
@@ -80,7 +80,7 @@ impl Record {
 
 /// The part of a resource's metadata that is ours.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Meta {
+pub struct Meta {
     /// The resource stays until its end is carried out.
     pub finalizer: bool,
     pub record: Record,
@@ -92,7 +92,7 @@ pub(crate) struct Meta {
 
 /// A resource, as far as a decision needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct KeySpec {
+pub struct KeySpec {
     pub meta: Meta,
     /// It is being deleted.
     pub deleting: bool,
@@ -104,7 +104,7 @@ pub(crate) struct KeySpec {
 
 /// Whether a key is that of the KDC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Validity {
+pub enum Validity {
     /// No one has asked, because a principal is not there.
     Unchecked,
     /// The KDC took it.
@@ -117,7 +117,7 @@ pub(crate) enum Validity {
 
 /// What a Secret has in the wanted place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Material {
+pub struct Material {
     /// Whether it is that of the KDC.
     pub validity: Validity,
     /// Entries of a keytab; none for a password.
@@ -126,7 +126,7 @@ pub(crate) struct Material {
 
 /// The wanted Secret, or SealedSecret.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SecretSeen {
+pub struct SecretSeen {
     /// There is none, or it has our label.
     pub is_writable: bool,
     /// None: it has no such key.
@@ -137,7 +137,7 @@ pub(crate) struct SecretSeen {
 
 /// A key that is sealed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SealedKey {
+pub struct SealedKey {
     pub key_type: KeyType,
     pub principals: Vec<Principal>,
     /// Where it goes: a key of a SealedSecret.
@@ -149,7 +149,7 @@ pub(crate) struct SealedKey {
 impl SealedKey {
     /// The one that `spec` asks for. None: it asks for none.
     #[must_use]
-    pub(crate) fn of(spec: &Spec) -> Option<Self> {
+    pub fn of(spec: &Spec) -> Option<Self> {
         if spec.key_type == KeyType::Disabled {
             return None;
         }
@@ -159,7 +159,7 @@ impl SealedKey {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Observed {
+pub struct Observed {
     /// Of the wanted and the recorded principals.
     pub principals: BTreeMap<Principal, Presence>,
     /// The wanted Secret, if one is wanted.
@@ -176,7 +176,7 @@ pub(crate) struct Observed {
 
 /// What other resources have.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct OtherClaims {
+pub struct OtherClaims {
     /// What belongs to them: to the resource that has it recorded, or else to the first.
     pub owned: Record,
     /// What they want or have recorded.
@@ -184,7 +184,7 @@ pub(crate) struct OtherClaims {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Rules {
+pub struct Rules {
     /// How long a key stays after another has followed it, s.
     pub expire_old_s: u64,
     /// Now, seconds since 1970.
@@ -196,7 +196,7 @@ pub(crate) struct Rules {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Action {
+pub enum Action {
     Mark {
         /// What shall be there.
         meta: Meta,
@@ -233,7 +233,7 @@ pub(crate) enum Action {
 impl Action {
     /// Whether it fulfils the wish for another key.
     #[must_use]
-    pub(crate) fn is_another_key(&self, wish: &KeySpec) -> bool {
+    pub fn is_another_key(&self, wish: &KeySpec) -> bool {
         let is_preset = wish.spec.as_ref().is_ok_and(|spec| spec.key_type.is_preset());
         match self {
             Self::MakeKeys { .. } | Self::MakeValue(_) | Self::MakeTrust(..) | Self::MakeSealed(_) => true,
@@ -245,7 +245,7 @@ impl Action {
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Decision {
+pub enum Decision {
     /// This, and then look again.
     Do(Action),
     Done {
@@ -263,7 +263,7 @@ pub(crate) enum Decision {
 }
 
 #[must_use]
-pub(crate) fn decide(wish: &KeySpec, observed: &Observed, others: &OtherClaims, rules: &Rules) -> Decision {
+pub fn decide(wish: &KeySpec, observed: &Observed, others: &OtherClaims, rules: &Rules) -> Decision {
     if wish.deleting {
         return end(wish, observed, others);
     }

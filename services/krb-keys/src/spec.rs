@@ -16,7 +16,7 @@ const SECRET_CHARACTERS_MAX: usize = 253;
 
 /// The two kinds of resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// A key in the KDC, and mostly in a Secret.
     KerberosKey,
     /// A random value in a Secret; no KDC knows it.
@@ -25,7 +25,7 @@ pub(crate) enum Kind {
 
 /// A resource of the own namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ResourceId {
+pub struct ResourceId {
     pub kind: Kind,
     pub name: String,
 }
@@ -39,7 +39,7 @@ impl fmt::Display for ResourceId {
 /// One key of one Secret of the own namespace, written `secret/key`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub(crate) struct SecretKey {
+pub struct SecretKey {
     /// Name of the Secret.
     pub secret: String,
     /// Key in its data.
@@ -70,7 +70,7 @@ fn name_and_key(field: &'static str, text: &str) -> Result<(String, String), Spe
 
 /// One key of one ConfigMap of the own namespace, written `name/key`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ConfigMapKey {
+pub struct ConfigMapKey {
     /// Name of the ConfigMap.
     pub config_map: String,
     /// Key in its data.
@@ -99,7 +99,7 @@ impl From<SecretKey> for String {
 
 /// What kind of key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum KeyType {
+pub enum KeyType {
     /// A keytab with random keys.
     Random,
     Password,
@@ -118,19 +118,19 @@ pub(crate) enum KeyType {
 impl KeyType {
     /// Whether the content of the Secret counts, by any author.
     #[must_use]
-    pub(crate) const fn is_preset(self) -> bool {
+    pub const fn is_preset(self) -> bool {
         matches!(self, Self::PresetPassword | Self::PresetTrust)
     }
 
     /// Whether it is the key of a trust between realms.
     #[must_use]
-    pub(crate) const fn is_trust(self) -> bool {
+    pub const fn is_trust(self) -> bool {
         matches!(self, Self::Trust | Self::PresetTrust)
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Spec {
+pub struct Spec {
     /// What kind of key.
     pub key_type: KeyType,
     /// Its principals; none for [`KeyType::Local`].
@@ -149,7 +149,7 @@ pub(crate) struct Spec {
 
 /// `spec` of a KerberosKey, as it is in the resource.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct KerberosKeyFields {
+pub struct KerberosKeyFields {
     /// `type`
     pub key_type: String,
     /// `principal`
@@ -170,7 +170,7 @@ pub(crate) struct KerberosKeyFields {
 
 /// The rule that a resource breaks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum SpecError {
+pub enum SpecError {
     /// Not the form of the kind.
     #[error("the resource is not readable: {reason}")]
     Unreadable { reason: String },
@@ -198,7 +198,7 @@ impl KerberosKeyFields {
     ///
     /// # Errors
     /// The first rule that it breaks.
-    pub(crate) fn validate(&self) -> Result<Spec, SpecError> {
+    pub fn validate(&self) -> Result<Spec, SpecError> {
         let broken = |field, rule| Err(SpecError::Field { field, rule });
         let key_type = match self.key_type.as_str() {
             "Random" => KeyType::Random,
@@ -272,7 +272,7 @@ impl KerberosKeyFields {
 ///
 /// # Errors
 /// The first rule that it breaks.
-pub(crate) fn validate_local(secret: &str, key: &str, format: &str) -> Result<Spec, SpecError> {
+pub fn validate_local(secret: &str, key: &str, format: &str) -> Result<Spec, SpecError> {
     if format != "Password" {
         return Err(SpecError::Field { field: "format", rule: "must be Password, the only format there is" });
     }

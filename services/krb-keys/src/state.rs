@@ -83,7 +83,7 @@ struct Pass {
 }
 
 #[derive(Debug)]
-pub(crate) struct State {
+pub struct State {
     settings: Settings,
     listed: BTreeSet<Kind>,
     entries: BTreeMap<ResourceId, Entry>,
@@ -96,7 +96,7 @@ pub(crate) struct State {
 impl State {
     /// Knows no resource yet.
     #[must_use]
-    pub(crate) fn new(settings: Settings) -> Self {
+    pub fn new(settings: Settings) -> Self {
         let node = KeysNode {
             instance: settings.instance,
             cluster: settings.cluster,
@@ -110,17 +110,17 @@ impl State {
 
     /// The metrics with which the own Edge Node begins.
     #[must_use]
-    pub(crate) fn node_metrics(&self) -> Vec<Metric> {
+    pub fn node_metrics(&self) -> Vec<Metric> {
         self.node.to_metrics()
     }
 
     /// What the service says about itself.
     #[must_use]
-    pub(crate) const fn node(&self) -> &KeysNode {
+    pub const fn node(&self) -> &KeysNode {
         &self.node
     }
 
-    pub(crate) fn on_event(&mut self, event: Event, now: Now) {
+    pub fn on_event(&mut self, event: Event, now: Now) {
         match event {
             Event::DeadlineReached => {}
             Event::Node(NodeEvent::Command { device: Some(device), metrics, .. }) => {
@@ -139,13 +139,13 @@ impl State {
 
     /// `Now::mono` at which [`Event::DeadlineReached`] is due.
     #[must_use]
-    pub(crate) fn next_deadline(&self) -> Option<Duration> {
+    pub fn next_deadline(&self) -> Option<Duration> {
         let idle = self.pass.is_none() && self.is_complete();
         idle.then(|| self.entries.values().map(|entry| entry.due).min()).flatten()
     }
 
     /// What is to be done, in order.
-    pub(crate) fn poll_effects(&mut self) -> Vec<Effect> {
+    pub fn poll_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
 

@@ -177,6 +177,8 @@ impl World {
     fn second_instance(&mut self) {
         let is_alone = |role: &Role| self.processes.values().filter(|process| process.role == *role).count() == 1;
         let services = self.processes.values().map(|process| &process.role).filter(|role| role.is_service());
+        // The Deployment of krb-keys starts none before the other has ended.
+        let services = services.filter(|role| !matches!(role, Role::Keys(_)));
         let roles: Vec<Role> = services.filter(|role| is_alone(role)).cloned().collect();
         let Some(role) = self.random.pick(&roles).cloned() else { return };
         trace!(self, "   {role}");

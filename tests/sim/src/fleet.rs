@@ -5,6 +5,7 @@ pub mod console;
 pub mod enrolment;
 pub mod hosts;
 mod joining;
+mod keys;
 pub mod people;
 
 use std::any::Any;
@@ -33,6 +34,7 @@ pub(crate) use config_db::boot as boot_configdb;
 
 use crate::disk::Disk;
 use crate::kubernetes::{NAMESPACE, kinds};
+use crate::mutation::Mutation;
 use crate::operator::Operator;
 use crate::program::{Action, Boot, Input, Program};
 use crate::world::{ClusterId, World};
@@ -53,6 +55,8 @@ pub enum Role {
     Sync(ClusterId),
     /// Edge monitor of a cluster.
     Monitor(ClusterId),
+    /// krb-keys of a cluster.
+    Keys(ClusterId),
     /// A replica of the join service of a cluster.
     Join(ClusterId, u8),
     /// A machine that wants to join a cluster, by its number.
@@ -85,6 +89,7 @@ impl Role {
         match self {
             Self::Sync(cluster)
             | Self::Monitor(cluster)
+            | Self::Keys(cluster)
             | Self::Join(cluster, _)
             | Self::Host(cluster, _)
             | Self::Enrolling(cluster, _)
@@ -115,6 +120,7 @@ impl fmt::Display for Role {
             Self::Central => f.write_str("central-monitor"),
             Self::Sync(ClusterId(n)) => write!(f, "sync-{n}"),
             Self::Monitor(ClusterId(n)) => write!(f, "monitor-{n}"),
+            Self::Keys(ClusterId(n)) => write!(f, "keys-{n}"),
             Self::Join(ClusterId(n), replica) => write!(f, "join-{n}-{replica}"),
             Self::Enrolling(ClusterId(n), applicant) => write!(f, "enrolling-{n}-{applicant:?}"),
             Self::Host(ClusterId(n), number) => write!(f, "host-{n}-{number}"),
@@ -157,6 +163,7 @@ pub fn boot(role: &Role, disk: &Disk, world: &World, seed: u64, now: Now) -> Boo
             let cluster = &world.clusters[cluster];
             boot_monitor(Scope::Edge { group: group(&cluster.name), cluster: cluster.uuid }, seed)
         }
+        Role::Keys(cluster) => keys::boot(&world.clusters[cluster], seed),
         Role::Join(cluster, _) => joining::boot_service(&world.clusters[cluster], seed, now),
         Role::Enrolling(cluster, applicant) => enrolment::boot(*cluster, *applicant, world, seed),
         Role::Host(cluster, number) => {
@@ -170,7 +177,7 @@ pub fn boot(role: &Role, disk: &Disk, world: &World, seed: u64, now: Now) -> Boo
                 EdgeNodeDescriptor::parse(group(&cluster.name).as_str(), name),
                 *uuid,
                 revision,
-                *obeys,
+                (*obeys, world.mutation == Some(Mutation::StandsStill)),
                 seed,
                 now,
             )
@@ -275,7 +282,9 @@ impl Program for ClusterManager {
             Input::Host(event) => ManagerEvent::Host(event),
             Input::Git(result) => ManagerEvent::Git(result),
             Input::Asked(asked) => ManagerEvent::Asked(asked),
-            Input::Sync(_) | Input::Monitor(_) | Input::Join(_) | Input::Person(_) => return Vec::new(),
+            Input::Sync(_) | Input::Monitor(_) | Input::Join(_) | Input::Keys(_) | Input::Person(_) => {
+                return Vec::new();
+            }
         };
         self.on_event(event, now);
         manager_actions(self, now)
@@ -335,7 +344,9 @@ impl Program for MonitorState {
             Input::Node(event) => MonitorEvent::Node(event),
             Input::Host(event) => MonitorEvent::Host(event),
             Input::Monitor(event) => event,
-            Input::Sync(_) | Input::Join(_) | Input::Git(_) | Input::Asked(_) | Input::Person(_) => return Vec::new(),
+            Input::Sync(_) | Input::Join(_) | Input::Keys(_) | Input::Git(_) | Input::Asked(_) | Input::Person(_) => {
+                return Vec::new();
+            }
         };
         self.on_event(event, now);
         monitor_actions(self)
@@ -391,6 +402,7 @@ impl Program for SyncState {
             Input::Host(_)
             | Input::Monitor(_)
             | Input::Join(_)
+            | Input::Keys(_)
             | Input::Git(_)
             | Input::Asked(_)
             | Input::Person(_) => return Vec::new(),
@@ -434,6 +446,7 @@ const COUNT_EVERY: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 struct Agent {
     obeys: bool,
+    stands_still: bool,
     counter: u64,
     next: Duration,
 }
@@ -442,11 +455,11 @@ fn boot_agent(
     node: Result<EdgeNodeDescriptor, sparkplug::NameError>,
     uuid: Uuid,
     revision: Option<String>,
-    obeys: bool,
+    (obeys, stands_still): (bool, bool),
     seed: u64,
     now: Now,
 ) -> Boot {
-    let agent = Agent { obeys, counter: 0, next: now.mono + COUNT_EVERY };
+    let agent = Agent { obeys, stands_still, counter: 0, next: now.mono + COUNT_EVERY };
     let of_type_uuid = |name: &str, text: String| Metric {
         value: Some(Value::Uuid(text.into())),
         ..Metric::null(name, sparkplug::DataType::Uuid)
@@ -466,7 +479,9 @@ impl Program for Agent {
     fn on_input(&mut self, input: Input, now: Now) -> Vec<Action> {
         match input {
             Input::Timer => {
-                self.next = now.mono + COUNT_EVERY;
+                if !self.stands_still {
+                    self.next = now.mono + COUNT_EVERY;
+                }
                 self.counter += 1;
                 let metrics = vec![Metric::new(COUNTER, self.counter)];
                 vec![Action::Node(NodeUpdate::Set { device: None, metrics })]

@@ -5,6 +5,7 @@
 mod console;
 mod enrolment;
 mod joins;
+mod keys;
 mod settled;
 mod share;
 mod speakers;
@@ -63,6 +64,8 @@ impl fmt::Display for Violation {
 pub struct Checks {
     /// Crashes so far.
     pub crashes: u64,
+    /// Kerberos keys that were made so far.
+    pub rotations: u64,
     /// Garbage published so far.
     pub garbage: u64,
     /// Updates that an Edge Node refused.

@@ -383,6 +383,7 @@ impl World {
                 }
             }
             Role::Join(..) => self.watch_joins(cluster, id),
+            Role::Keys(_) => self.watch_keys(cluster),
             _ => {}
         }
     }

@@ -1,9 +1,12 @@
 //! The fleet in virtual time: all services, a broker, clusters and people in one thread, from a seed, with everything that can go wrong.
 //!
-//! What is real: the states of ConfigDB, cluster manager, Identity, edge sync, edge monitor (edge and central), join service and web console, both sides of the enrolment and join protocols, and the Edge Node
-//! and Host Application machines of `sparkplug`. What is a model: the MQTT server ([`broker`], [`network`]), Kubernetes with Flux and edge agents ([`kubernetes`]), git ([`git`]),
-//! disks ([`disk`]), the fleet's authority and who asks it ([`fleet::enrolment`]), machines with TPMs ([`fleet::hosts`]), people ([`operator`], [`transition`], [`recovery`]), and what breaks
-//! ([`fault`]). Of people over HTTP ([`fleet::people`]) only the questions and answers are here. Not here: Kerberos keys.
+//! What is real: the states of ConfigDB, cluster manager, Identity, edge sync, edge monitor (edge and central), join service, krb-keys and web console.
+//! So are both sides of the enrolment and join protocols, and the Edge Node and Host Application machines of `sparkplug`.
+//!
+//! What is a model: the MQTT server ([`broker`], [`network`]), Kubernetes with Flux and edge agents ([`kubernetes`]), git ([`git`]) and disks ([`disk`]).
+//! Also the fleet's authority and who asks it ([`fleet::enrolment`]), machines with TPMs ([`fleet::hosts`]), the KDC and Secrets ([`keys`]), people ([`operator`], [`transition`],
+//! [`recovery`]), and what breaks ([`fault`]).
+//! Of people over HTTP ([`fleet::people`]) only the questions and answers are here.
 //!
 //! A run ([`run`]) lives through a list of [`transition`]s that the seed chooses; the checks of [`invariants`] are made after every step. Then everything is mended and no one wants
 //! anything new: within bounded virtual time every replica must equal its source and everything that people wanted must be applied or visibly refused.
@@ -20,6 +23,8 @@ pub mod fleet;
 pub mod git;
 pub mod invariants;
 mod join_site;
+mod keying;
+pub mod keys;
 pub mod kubernetes;
 pub mod mutation;
 pub mod network;

@@ -30,6 +30,9 @@ struct Arguments {
     /// Let a web console look
     #[arg(long)]
     console: bool,
+    /// Let clusters have Kerberos keys
+    #[arg(long)]
+    keys: bool,
     /// Print what happened
     #[arg(long)]
     trace: bool,
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         restores: arguments.restores,
         joins: arguments.joins,
         console: arguments.console,
+        keys: arguments.keys,
         ..Plan::of(arguments.seed.unwrap_or(1))
     };
     if let Some((first, end)) = arguments.seeds {

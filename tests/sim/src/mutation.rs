@@ -46,11 +46,17 @@ pub enum Mutation {
     ConsoleMissesDeaths,
     /// The console's history does not store that a row went.
     HistoryLosesChanges,
+    /// krb-keys receives of good keys that they are wrong.
+    DoubtsGoodKeys,
+    /// A program publishes the disk keys that hosts have got.
+    SaysDiskKeys,
+    /// The deadline of edge agents does not move.
+    StandsStill,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 19] = [
         Self::LosesCommands,
         Self::RecordRollsBack,
         Self::PrunesFromIgnorance,
@@ -67,18 +73,27 @@ impl Mutation {
         Self::GitLosesWrites,
         Self::ConsoleMissesDeaths,
         Self::HistoryLosesChanges,
+        Self::DoubtsGoodKeys,
+        Self::SaysDiskKeys,
+        Self::StandsStill,
     ];
 
     /// It is about hosts that join.
     #[must_use]
     pub const fn needs_joins(self) -> bool {
-        matches!(self, Self::EnrolsStrangers | Self::KeepsTokens)
+        matches!(self, Self::EnrolsStrangers | Self::KeepsTokens | Self::SaysDiskKeys)
     }
 
     /// It is about the console.
     #[must_use]
     pub const fn needs_console(self) -> bool {
         matches!(self, Self::ConsoleMissesDeaths | Self::HistoryLosesChanges)
+    }
+
+    /// It is about Kerberos keys.
+    #[must_use]
+    pub const fn needs_keys(self) -> bool {
+        matches!(self, Self::DoubtsGoodKeys)
     }
 
     /// The check that must notice.
@@ -101,6 +116,9 @@ impl Mutation {
             Self::GitLosesWrites => "written-is-kept",
             Self::ConsoleMissesDeaths => "console-shows-what-is",
             Self::HistoryLosesChanges => "past-is-what-was-shown",
+            Self::DoubtsGoodKeys => "rotate-only-on-proof",
+            Self::SaysDiskKeys => "ciphertext-only",
+            Self::StandsStill => "time-advances",
         }
     }
 }

@@ -209,10 +209,25 @@ impl World {
             if self.with_joins && publish.topic.contains("Join") {
                 let payload = sparkplug::Value::Bytes(publish.payload.to_vec().into());
                 self.join_wire.carry([&sparkplug::Metric::new("payload", payload)]);
+                if self.mutation == Some(crate::mutation::Mutation::SaysDiskKeys) {
+                    self.say_disk_keys();
+                }
             }
         }
         self.broker.on_packet(session, packet);
         self.flush_broker();
+    }
+
+    /// The mutation: a topic that no one reads has the disk keys of hosts.
+    fn say_disk_keys(&mut self) {
+        let hosts = self.joins.values().flat_map(|joins| joins.hosts.values());
+        let keys: Vec<Vec<u8>> = hosts
+            .flat_map(|(_, host)| host.lock().disk_keys.iter().map(|key| key.to_vec()).collect::<Vec<_>>())
+            .collect();
+        for key in keys {
+            let payload = sparkplug::Value::Bytes(key.into());
+            self.join_wire.carry([&sparkplug::Metric::new("debug", payload)]);
+        }
     }
 
     /// Sends on what the broker has to say.

@@ -21,6 +21,8 @@ pub enum Input {
     Sync(SyncEvent),
     /// From Kubernetes, to the join service.
     Join(join_service::event::Event),
+    /// From KDC and Kubernetes, to krb-keys.
+    Keys(krb_keys::event::Event),
     /// From Kubernetes, to edge monitor.
     Monitor(edge_monitor::event::Event),
     /// From the disk, to the cluster manager.
@@ -44,6 +46,8 @@ pub enum Action {
     Sync(SyncEffect),
     /// To Kubernetes, and for the sessions of the join service.
     Join(Box<join_service::event::Effect>),
+    /// To KDC and Kubernetes, of krb-keys.
+    Keys(Box<krb_keys::event::Effect>),
     /// To the disk.
     Git(cluster_manager::event::GitWork),
     /// To a person over HTTP.

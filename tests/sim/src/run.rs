@@ -43,6 +43,8 @@ pub struct Plan {
     pub joins: bool,
     /// There is a web console.
     pub console: bool,
+    /// Clusters have Kerberos keys.
+    pub keys: bool,
 }
 
 impl Plan {
@@ -58,6 +60,7 @@ impl Plan {
             restores: false,
             joins: false,
             console: false,
+            keys: false,
         }
     }
 
@@ -67,8 +70,9 @@ impl Plan {
         let restores = if self.restores { " --restores" } else { "" };
         let joins = if self.joins { " --joins" } else { "" };
         let console = if self.console { " --console" } else { "" };
+        let keys = if self.keys { " --keys" } else { "" };
         let names = if self.adopts_taken_names { " --adopt-taken-names" } else { "" };
-        let options = format!("{restores}{joins}{console}{names}");
+        let options = format!("{restores}{joins}{console}{keys}{names}");
         format!("cargo run -p sim -- --seed {} --steps {}{options} --trace", self.seed, self.steps)
     }
 }
@@ -88,6 +92,8 @@ pub struct Summary {
     pub crashes: u64,
     /// Messages that the broker took.
     pub messages: u64,
+    /// Kerberos keys that were made.
+    pub rotations: u64,
     /// Clusters and deployments that people made.
     pub made: (usize, usize),
 }
@@ -112,6 +118,7 @@ pub fn run(plan: &Plan) -> Result<Summary, Box<Failure>> {
     world.adopts_taken_names = plan.adopts_taken_names;
     world.restores = plan.restores;
     world.with_joins = plan.joins;
+    world.with_keys = plan.keys;
     let ended = errors::watched(|| catch_unwind(AssertUnwindSafe(|| live(&mut world, plan))));
     let violation = match ended {
         Ok(Ok(converged_in)) => {
@@ -122,6 +129,7 @@ pub fn run(plan: &Plan) -> Result<Summary, Box<Failure>> {
                 converged_in,
                 crashes: world.checks.crashes,
                 messages: world.checks.messages.values().sum(),
+                rotations: world.checks.rotations,
                 made: (world.script.clusters.len(), world.script.deployments.len()),
             });
         }

@@ -14,6 +14,7 @@ use crate::fault::Fault;
 use crate::fleet::Role;
 use crate::fleet::enrolment::Enrolling;
 use crate::fleet::hosts::Joining;
+use crate::keys::Keying;
 use crate::kubernetes::Cluster;
 use crate::network::Weather;
 use crate::operator::{OperatorWrite, ScriptCluster, ScriptDeployment};
@@ -98,6 +99,8 @@ pub enum Transition {
     Enrolling(Enrolling),
     /// Something happens around hosts that join.
     Joining(Joining),
+    /// Something happens around Kerberos keys.
+    Keying(Keying),
 }
 
 /// What the seed chooses from, and how often.
@@ -148,6 +151,20 @@ const RECOVERIES: &[(u64, Transition)] = &[
 const JOININGS: &[(u64, Transition)] =
     &[(6, Transition::Joining(Joining::Reset)), (3, Transition::SignPolicy), (8, Transition::Ask)];
 
+/// The same where clusters have Kerberos keys.
+const KEYINGS: &[(u64, Transition)] = &[
+    (8, Transition::Keying(Keying::Create)),
+    (2, Transition::Keying(Keying::Delete)),
+    (4, Transition::Keying(Keying::Force)),
+    (3, Transition::Keying(Keying::Move)),
+    (2, Transition::Keying(Keying::Disable)),
+    (3, Transition::Keying(Keying::ChangeByHand)),
+    (3, Transition::Keying(Keying::LoseSecret)),
+    (2, Transition::Keying(Keying::SpoilSecret)),
+    (2, Transition::Keying(Keying::RestoreKdc)),
+    (6, Transition::Keying(Keying::KdcAway)),
+];
+
 const CLUSTER_NAMES: &[&str] = &["Paint", "Press", "Weld", "Final"];
 const DEPLOYMENT_NAMES: &[&str] = &["Robot", "Oven", "Belt", "Scale", "Gate", "Pump"];
 
@@ -162,7 +179,8 @@ impl World {
             Transition::Something => {
                 let recoveries = if self.restores { RECOVERIES } else { &[] };
                 let joinings = if self.with_joins { JOININGS } else { &[] };
-                let choices = || CHOICES.iter().chain(recoveries).chain(joinings);
+                let keyings = if self.with_keys { KEYINGS } else { &[] };
+                let choices = || CHOICES.iter().chain(recoveries).chain(joinings).chain(keyings);
                 let mut at = self.random.below(choices().map(|(weight, _)| weight).sum());
                 for (weight, choice) in choices() {
                     if at < *weight {
@@ -265,6 +283,7 @@ impl World {
             Transition::Recovery(recovery) => self.on_recovery(recovery),
             Transition::Enrolling(enrolling) => self.on_enrolling(enrolling),
             Transition::Joining(joining) => self.on_joining(joining),
+            Transition::Keying(keying) => self.on_keying(keying),
             Transition::Ask => self.people_ask(),
             Transition::SignPolicy => self.on_some_site(|world, site| world.on_joining(Joining::Sign(site))),
         }
@@ -282,6 +301,7 @@ impl World {
         }
         self.mend_troubles();
         self.mend_joins();
+        self.mend_keys();
         for site in self.strays() {
             let later = self.random.millis(1_000..60_000);
             self.after(later, Happening::Transition(Transition::Recovery(Recovery::Decide(site))));
@@ -412,6 +432,9 @@ impl World {
             self.begin_enrolment(id);
             self.begin_joins(id);
         }
+        if self.with_keys {
+            self.begin_keys(id);
+        }
     }
 
     fn decommission(&mut self, site: ClusterId) {
@@ -427,6 +450,7 @@ impl World {
         }
         self.clusters.remove(&site);
         self.joins.remove(&site);
+        self.key_sites.remove(&site);
         self.enrolments.lock().remove(&site);
         for cluster in self.script.clusters.iter_mut().filter(|cluster| cluster.site == Some(site)) {
             cluster.site = None;

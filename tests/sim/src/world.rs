@@ -81,6 +81,8 @@ pub enum Happening {
     Start(ProcessId),
     /// A process is gone for ever.
     Remove(ProcessId),
+    /// KDC and Kubernetes carry out what krb-keys asked.
+    Keys(ClusterId, ProcessId, u64, Box<crate::keys::KeyWork>),
     /// Kubernetes carries out what a replica of a join service asked.
     Join(ClusterId, Box<crate::fleet::hosts::JoinWork>),
     /// Something that the seed chose.
@@ -102,6 +104,10 @@ pub struct World {
     pub clusters: BTreeMap<ClusterId, Cluster>,
     /// What of clusters belongs to joining, where hosts join.
     pub joins: BTreeMap<ClusterId, JoinSite>,
+    /// What of clusters belongs to Kerberos keys, where there are any.
+    pub key_sites: BTreeMap<ClusterId, crate::keys::KeySite>,
+    /// Clusters have Kerberos keys.
+    pub with_keys: bool,
     /// Attestation policies that were signed so far.
     pub policies: u64,
     /// Who asks over HTTP.
@@ -180,6 +186,8 @@ impl World {
             processes: BTreeMap::new(),
             clusters: BTreeMap::new(),
             joins: BTreeMap::new(),
+            key_sites: BTreeMap::new(),
+            with_keys: false,
             people: People::default(),
             policies: 0,
             enrolments: Enrolments::default(),
@@ -334,6 +342,7 @@ impl World {
             }
             Happening::Kubernetes(cluster, work) => self.on_kubernetes(cluster, *work),
             Happening::Git(process, life, work) => self.on_git(process, life, *work),
+            Happening::Keys(site, process, life, work) => self.on_keys(site, process, life, *work),
             Happening::Join(site, work) => self.on_join_work(site, *work),
             Happening::Start(process) => self.start(process),
             Happening::Remove(process) => {
@@ -490,6 +499,7 @@ impl World {
             }
             Action::Sync(effect) => self.ask_kubernetes(id, effect),
             Action::Join(effect) => self.execute_join(id, *effect),
+            Action::Keys(effect) => self.ask_for_keys(id, *effect),
             Action::Git(work) => {
                 let life = process.life;
                 let lag = self.random.millis(1..200);

@@ -113,6 +113,7 @@ impl Program for Console {
             Input::Sync(_)
             | Input::Monitor(_)
             | Input::Join(_)
+            | Input::Keys(_)
             | Input::Git(_)
             | Input::Asked(_)
             | Input::Person(_) => {

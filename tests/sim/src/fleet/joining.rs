@@ -67,9 +67,12 @@ impl Program for Replica {
             Input::Node(event) => Event::Node(event),
             Input::Host(event) => Event::Host(event),
             Input::Join(event) => event,
-            Input::Sync(_) | Input::Monitor(_) | Input::Git(_) | Input::Asked(_) | Input::Person(_) => {
-                return Vec::new();
-            }
+            Input::Sync(_)
+            | Input::Monitor(_)
+            | Input::Keys(_)
+            | Input::Git(_)
+            | Input::Asked(_)
+            | Input::Person(_) => return Vec::new(),
         };
         self.take(event, now)
     }

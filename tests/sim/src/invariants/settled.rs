@@ -23,7 +23,7 @@ type Findings = Result<(), Violation>;
 /// The first thing that has not converged.
 #[must_use]
 pub fn unsettled(world: &World) -> Option<Violation> {
-    let checks: [fn(&World) -> Findings; 10] = [
+    let checks: [fn(&World) -> Findings; 11] = [
         everything_runs,
         requests_are_answered,
         answers_are_kept,
@@ -34,6 +34,7 @@ pub fn unsettled(world: &World) -> Option<Violation> {
         super::joins::hosts_are_in,
         super::enrolment::clusters_are_enrolled,
         super::console::shows_what_is,
+        super::keys::keys_are_in_step,
     ];
     checks.into_iter().find_map(|check| check(world).err())
 }
