@@ -133,8 +133,16 @@ pub fn admitted(event: NodeEvent) -> anyhow::Result<NodeEvent> {
     unless_displaced(event).map_err(|other| exit::with_code(exit::REFUSED, other))
 }
 
-/// Shows in health, as `component`, whether others can know the own Edge Node: it is born, and the server delivers its births.
+/// Shows in health, as `component`, and in metric `sparkfleet_births_undelivered`, whether others can know the own Edge Node: it is born, and the server delivers its births.
 pub fn report_node(health: &Health, component: &str, event: &NodeEvent) {
+    let is_undelivered = match event {
+        NodeEvent::Born { rebirth: false, .. } | NodeEvent::BirthReceived => Some(0.0),
+        NodeEvent::BirthNotReceived(_) => Some(1.0),
+        _ => None,
+    };
+    if let Some(is_undelivered) = is_undelivered {
+        metrics::gauge!("sparkfleet_births_undelivered", "component" => component.to_owned()).set(is_undelivered);
+    }
     match event {
         // Births that are repeated because the server does not deliver them prove nothing.
         NodeEvent::Born { rebirth: false, .. } | NodeEvent::BirthReceived => health.component(component, true, "born"),
@@ -186,6 +194,21 @@ mod tests {
 
     fn listening_at(addr: SocketAddr) -> Config {
         Config(HttpConfig { listen: Some(addr) })
+    }
+
+    #[test]
+    fn births_that_the_server_does_not_deliver_are_a_metric() {
+        let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+        let health = Health::new();
+        let after = |event: NodeEvent| {
+            metrics::with_local_recorder(&recorder, || report_node(&health, "mqtt", &event));
+            recorder.handle().render()
+        };
+        let topic = "spBv1.0/ACME-Central/NBIRTH/ConfigDB".to_owned();
+        let undelivered = after(NodeEvent::BirthNotReceived(sparkplug::edge_node::BirthNotReceived { topic }));
+        assert!(undelivered.contains("sparkfleet_births_undelivered{component=\"mqtt\"} 1"), "{undelivered}");
+        let delivered = after(NodeEvent::BirthReceived);
+        assert!(delivered.contains("sparkfleet_births_undelivered{component=\"mqtt\"} 0"), "{delivered}");
     }
 
     #[tokio::test]
