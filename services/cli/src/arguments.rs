@@ -53,6 +53,9 @@ pub enum Command {
         watch: bool,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
+        source: ReadingSource,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
     /// Show rollouts of chart templates, hold and resume them, and let them continue without a cluster
@@ -342,7 +345,11 @@ pub enum DeploymentCommand {
 #[derive(Debug, Clone, Subcommand)]
 pub enum RolloutCommand {
     /// List chart templates with their clusters by wave, what blocks them, and what operators decided
+    #[command(visible_alias = "ls")]
     List {
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        source: ReadingSource,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
@@ -433,6 +440,9 @@ pub enum ConfigCommand {
         object: String,
         /// Application: slug or UUID
         application: String,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        source: ReadingSource,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,

@@ -56,7 +56,7 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
         Command::Token(command) => command::token::run(command).await,
         Command::Audit(command) => command::audit::run(command),
         Command::Acl(command) => command::acl::run(command).await,
-        Command::Status { watch, options } => command::status::run(watch, &options).await,
+        Command::Status { watch, source, options } => command::status::run(watch, &source, &options).await,
         Command::Rollout(command) => command::chart_rollout::run(command).await,
         Command::Alert(command) => command::alert::run(command).await,
         Command::Events(arguments) => command::past::events(&arguments).await,

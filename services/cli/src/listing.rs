@@ -28,6 +28,7 @@ use crate::output::page::{PACE, REDRAW};
 use crate::output::{Table, remark};
 use crate::tables;
 use crate::usage_error::usage;
+pub use console::Held;
 use screen::Screen;
 
 /// Identifies a row: cluster, name, UUID.
@@ -259,6 +260,14 @@ pub async fn rows<L: InConsole>(api: &ConsoleApi) -> anyhow::Result<Vec<L>> {
     console::rows(api).await
 }
 
+/// What rows of a table of the console at `address` were made of, sorted as those of the broker.
+///
+/// # Errors
+/// They are of another version.
+pub fn read<'a, L: InConsole>(rows: impl Iterator<Item = &'a Value>, address: &str) -> anyhow::Result<Vec<L>> {
+    console::read(rows, address)
+}
+
 /// The rows of a table of the console as they are.
 ///
 /// # Errors
@@ -267,15 +276,56 @@ pub async fn table(api: &ConsoleApi, name: &str) -> anyhow::Result<Vec<Value>> {
     console::table(api, name).await
 }
 
-/// An entry of an object as it was written; None: the object has none of that application.
+/// An entry of an object of ConfigDB, as the console has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Slug of its application.
+    pub slug: String,
+    /// As it was written.
+    pub value: Value,
+    /// ETag; None: it is computed and not written.
+    pub etag: Option<Uuid>,
+    /// Revision at which it was written; None: it is computed.
+    pub revision: Option<u64>,
+}
+
+/// The entries of an object; none: there is no such object, or the user may not see it.
 ///
 /// # Errors
 /// As documented for the exit codes.
-pub async fn entry(api: &ConsoleApi, object: Uuid, slug: &str) -> anyhow::Result<Option<Value>> {
+pub async fn entries(api: &ConsoleApi, object: Uuid) -> anyhow::Result<Vec<Entry>> {
     let rows = console::table(api, &format!("entries:{object}")).await?;
-    let row = rows.iter().find(|row| row.get("key").and_then(Value::as_str) == Some(slug));
-    let text = row.and_then(|row| row.get("json")?.as_str());
-    Ok(text.map(serde_json::from_str).transpose()?)
+    let entry = |row: &Value| {
+        let text = |field: &str| row.get(field)?.as_str();
+        Some(Entry {
+            slug: text("key")?.to_owned(),
+            value: serde_json::from_str(text("json")?).ok()?,
+            etag: text("etag").and_then(|etag| etag.parse().ok()),
+            revision: row.get("revision").and_then(Value::as_u64),
+        })
+    };
+    let entries = rows.iter().map(|row| entry(row).ok_or_else(|| console::of_another_version(api.address())));
+    entries.collect()
+}
+
+/// An entry of an object; None: the object has none of that application.
+///
+/// # Errors
+/// As documented for the exit codes.
+pub async fn entry(api: &ConsoleApi, object: Uuid, slug: &str) -> anyhow::Result<Option<Entry>> {
+    Ok(entries(api, object).await?.into_iter().find(|entry| entry.slug == slug))
+}
+
+/// Gives `show` tables of the console whenever one of them has changed, until it returns false or a signal comes; also when the console has gone and comes again.
+///
+/// # Errors
+/// As documented for the exit codes.
+pub async fn follow(
+    api: &ConsoleApi,
+    tables: &[&str],
+    mut show: impl FnMut(&Held) -> anyhow::Result<bool>,
+) -> anyhow::Result<()> {
+    console::again_and_again(async || console::follow_tables(api, tables, &mut show).await).await
 }
 
 /// The console to read from; None: it is the broker.

@@ -15,16 +15,25 @@ use crate::usage_error::{candidates, not_found, usage};
 /// # Errors
 /// With [`exit::NOT_FOUND`] when there is none, [`exit::USAGE`] when there is more than one.
 pub fn object(fleet: &Fleet, wanted: &str) -> anyhow::Result<Uuid> {
+    object_among(fleet.named(wanted), || fleet.object_names(), wanted)
+}
+
+/// The same among objects that are `named` so, of all that have `names`.
+///
+/// # Errors
+/// As [`object`].
+pub fn object_among<N: Iterator<Item = String>>(
+    named: impl Iterator<Item = Uuid>,
+    names: impl FnOnce() -> N,
+    wanted: &str,
+) -> anyhow::Result<Uuid> {
     if let Ok(uuid) = Uuid::try_parse(wanted) {
         return Ok(uuid);
     }
-    let named: Vec<Uuid> = fleet.named(wanted).collect();
+    let named: Vec<Uuid> = named.collect();
     match named[..] {
         [uuid] => Ok(uuid),
-        [] => {
-            let names: BTreeSet<String> = fleet.object_names().collect();
-            Err(not_found("object named", wanted, &names))
-        }
+        [] => Err(not_found("object named", wanted, names().collect::<BTreeSet<String>>())),
         _ => {
             let uuids = named.iter().map(Uuid::to_string).collect::<Vec<_>>().join(", ");
             Err(usage(anyhow!("{wanted:?} is the name of several objects; choose one by its UUID: {uuids}")))

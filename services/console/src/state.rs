@@ -513,7 +513,8 @@ impl State {
             Ok(()) => (Health::Working, missing.clone()),
         });
         let row = json!({
-            "key": "console", "health": health, "reasons": reasons, "broker": self.settings.broker, "online": online,
+            "key": "console", "health": health, "reasons": reasons, "broker": self.settings.broker,
+            "organisation": self.settings.organisation.to_string(), "online": online,
             "since": self.online_since, "complete": online && missing.is_empty(), "missing": missing,
             "history": { "recording": self.recorder.is_listening(), "reason": self.recorder.standing().reason() },
             "sessions": self.viewers, "version": self.settings.version, "host_id": self.settings.host_id.as_str(),

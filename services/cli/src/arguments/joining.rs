@@ -134,6 +134,9 @@ pub enum PolicyCommand {
         cluster: String,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
+        source: ReadingSource,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
     /// Sign and write the first policy of a cluster. It admits no host; hosts that ask are shown with the values of these registers

@@ -4,11 +4,12 @@ use serde_json::{Value, json};
 
 use crate::arguments::RolloutCommand;
 use crate::client::{self, Client, Scope};
+use crate::console_api::ConsoleApi;
+use crate::listing;
 use crate::look_up;
-use crate::options::Options;
+use crate::options::{Options, ReadingSource};
 use crate::output::{self, Table};
 use crate::usage_error::usage;
-use fleet_view::deltas;
 use fleet_view::requests::{self, RolloutChange};
 use fleet_view::tables::Rows;
 
@@ -18,7 +19,7 @@ use fleet_view::tables::Rows;
 /// As documented for the exit codes.
 pub async fn run(command: RolloutCommand) -> anyhow::Result<()> {
     match command {
-        RolloutCommand::List { options } => list(&options).await,
+        RolloutCommand::List { source, options } => list(&source, &options).await,
         RolloutCommand::Hold { chart, note, options } => {
             decide(&chart, None, note, &options, |_| RolloutChange::Hold).await
         }
@@ -59,20 +60,23 @@ async fn decide(
     Ok(())
 }
 
-async fn list(options: &Options) -> anyhow::Result<()> {
-    let client = Client::open(options, Scope::Fleet).await?;
-    let table = Rows::of(&client.fleet).rollout();
-    let result =
-        output::print(options.presentation.output, || shown(&table), &json!(table.values().collect::<Vec<_>>()));
-    client.close().await;
-    result
+async fn list(source: &ReadingSource, options: &Options) -> anyhow::Result<()> {
+    let ask_console = async |api: &ConsoleApi| listing::table(api, "rollout").await;
+    let ask_broker = async || {
+        let client = Client::open(options, Scope::Fleet).await?;
+        let rows = Rows::of(&client.fleet).rollout().into_values().collect();
+        client.close().await;
+        Ok(rows)
+    };
+    let rows: Vec<Value> = listing::of_either(source, options, ask_console, ask_broker).await?;
+    output::print(options.presentation.output, || shown(&rows), &json!(rows))
 }
 
 /// For people.
-fn shown(table: &deltas::Table) -> Vec<String> {
+fn shown(rows: &[Value]) -> Vec<String> {
     let mut lines = Table::new(&["CHART", "WAVE", "CLUSTER", "STATE", "REASON"]);
     let text = |value: &Value, field: &str| value[field].as_str().unwrap_or_default().to_owned();
-    for row in table.values() {
+    for row in rows {
         let chart = text(row, "template");
         if let Some(hold) = row.get("hold").filter(|hold| !hold.is_null()) {
             lines.row([chart.clone(), String::new(), String::new(), "held".to_owned(), decided("held", hold)]);
@@ -109,13 +113,12 @@ mod tests {
             { "wave": 1, "clusters": [{ "name": "Test_Bay", "state": "blocks", "reason": "not ready", "passed": decision }] },
             { "wave": 9, "clusters": [{ "name": "Paint_Shop", "state": "waits", "reason": null, "passed": null }] },
         ] });
-        let table = deltas::Table::from([("Edge agent".to_owned(), row)]);
         let expected = [
             "CHART       WAVE  CLUSTER     STATE   REASON",
             "Edge agent                    held    held, says console/token:ada: wait for monday",
             "Edge agent  1     Test_Bay    blocks  not ready; later waves do not wait for it, says console/token:ada: wait for monday",
             "Edge agent  9     Paint_Shop  waits",
         ];
-        assert_eq!(shown(&table), expected);
+        assert_eq!(shown(&[row]), expected);
     }
 }

@@ -6,6 +6,7 @@ use std::io::IsTerminal as _;
 use anyhow::anyhow;
 use configdb_contract::dump::{Dump, LoadOptions};
 use configdb_contract::{HistoryEntry, WriteRequest};
+use configdb_schema::APPLICATIONS;
 use configdb_schema::application::{MEMBERSHIP_SLUG, REGISTRATION_SLUG};
 use serde_json::{Value, json};
 use service_runtime::exit;
@@ -14,11 +15,13 @@ use uuid::Uuid;
 use super::edit;
 use crate::arguments::ConfigCommand;
 use crate::client::{Client, Scope, request_id, writer};
+use crate::console_api::ConsoleApi;
 use crate::input::{etag_option, read, read_document};
+use crate::listing;
 use crate::load::{self, Deletion};
 use crate::look_up;
 use crate::one_object::{OneObject, Values};
-use crate::options::{Options, OutputForm};
+use crate::options::{Options, OutputForm, ReadingSource};
 use crate::output::outcome;
 use crate::output::{self, Table};
 use crate::usage_error::{not_found, usage};
@@ -30,7 +33,9 @@ use fleet_view::Fleet;
 /// As documented for the exit codes.
 pub async fn run(command: ConfigCommand) -> anyhow::Result<()> {
     match command {
-        ConfigCommand::Get { object, application, options } => get(&object, &application, &options).await,
+        ConfigCommand::Get { object, application, source, options } => {
+            get(&object, &application, &source, &options).await
+        }
         ConfigCommand::Put { object, application, file, if_match, class, options } => {
             let value = read_document(&file)?;
             let change = Change { value: Some(value), patch: false, if_match, class };
@@ -95,25 +100,72 @@ async fn uuid_of(wanted: &str, options: &Options) -> anyhow::Result<Uuid> {
     found
 }
 
-async fn get(wanted: &str, application: &str, options: &Options) -> anyhow::Result<()> {
-    let uuid = uuid_of(wanted, options).await?;
-    let mut session = OneObject::open(options, uuid)?;
-    let read = session.read().await;
-    session.close().await;
-    let Values { object, applications } = read?.ok_or_else(|| gone(anyhow!("there is no object {uuid}")))?;
-    let value = if application == REGISTRATION_SLUG {
-        json!(object.registration)
-    } else if application == MEMBERSHIP_SLUG {
-        json!(object.membership)
-    } else {
-        let slug = slug_among(&applications, application)?;
-        let entry = object.entry(slug);
-        entry.ok_or_else(|| gone(anyhow!("object {uuid} has no entry {slug}")))?.value()?
-    };
+async fn get(wanted: &str, application: &str, source: &ReadingSource, options: &Options) -> anyhow::Result<()> {
+    let ask_console = async |api: &ConsoleApi| from_console(api, wanted, application).await;
+    let ask_broker = async || from_broker(options, wanted, application).await;
+    let value = listing::of_either(source, options, ask_console, ask_broker).await?;
     // An entry is a document, not a row: people read it as YAML.
     let form =
         if options.presentation.output == OutputForm::Table { OutputForm::Yaml } else { options.presentation.output };
     output::print(form, Vec::new, &value)
+}
+
+async fn from_broker(options: &Options, wanted: &str, application: &str) -> anyhow::Result<Value> {
+    let uuid = uuid_of(wanted, options).await?;
+    let mut session = OneObject::open(options, uuid)?;
+    let read = session.read().await;
+    session.close().await;
+    let Values { object, applications } = read?.ok_or_else(|| no_object(uuid))?;
+    if application == REGISTRATION_SLUG {
+        return Ok(json!(object.registration));
+    }
+    if application == MEMBERSHIP_SLUG {
+        return Ok(json!(object.membership));
+    }
+    let slug = slug_among(&applications, application)?;
+    Ok(object.entry(slug).ok_or_else(|| no_entry(uuid, slug))?.value()?)
+}
+
+async fn from_console(api: &ConsoleApi, wanted: &str, application: &str) -> anyhow::Result<Value> {
+    let uuid = match Uuid::try_parse(wanted) {
+        Ok(uuid) => uuid,
+        Err(_) => object_in(&listing::table(api, "objects").await?, wanted)?,
+    };
+    let entries = listing::entries(api, uuid).await?;
+    if entries.is_empty() {
+        return Err(no_object(uuid));
+    }
+    if let Some(entry) = entries.iter().find(|entry| entry.slug == application) {
+        return Ok(entry.value.clone());
+    }
+    let known = APPLICATIONS.iter().map(|application| (application.slug.to_owned(), application.uuid));
+    let of_site = listing::table(api, "applications").await?;
+    let of_site =
+        of_site.iter().filter_map(|row| Some((text(row, "key")?.to_owned(), text(row, "uuid")?.parse().ok()?)));
+    let applications = known.chain(of_site).collect();
+    let slug = slug_among(&applications, application)?;
+    let entry = entries.into_iter().find(|entry| entry.slug == slug);
+    Ok(entry.ok_or_else(|| no_entry(uuid, slug))?.value)
+}
+
+fn text<'a>(row: &'a Value, field: &str) -> Option<&'a str> {
+    row.get(field)?.as_str()
+}
+
+/// The object of that name among the rows of the console's table of objects.
+fn object_in(rows: &[Value], wanted: &str) -> anyhow::Result<Uuid> {
+    let named = rows.iter().filter(|row| text(row, "name") == Some(wanted));
+    let named = named.filter_map(|row| text(row, "key")?.parse().ok());
+    let names = || rows.iter().filter_map(|row| text(row, "name").map(str::to_owned));
+    look_up::object_among(named, names, wanted)
+}
+
+fn no_object(uuid: Uuid) -> anyhow::Error {
+    gone(anyhow!("there is no object {uuid}"))
+}
+
+fn no_entry(uuid: Uuid, slug: &str) -> anyhow::Error {
+    gone(anyhow!("object {uuid} has no entry {slug}"))
 }
 
 /// The slug of an application given by slug or UUID.

@@ -166,7 +166,7 @@ async fn from_console(api: &ConsoleApi, wanted: &str) -> anyhow::Result<Entered>
     // What an edge still removes has no object any more.
     match entry {
         Err(error) if exit::code_of(&error) == exit::NOT_FOUND => Ok((row, None)),
-        entry => Ok((row, entry?)),
+        entry => Ok((row, entry?.map(|entry| entry.value))),
     }
 }
 

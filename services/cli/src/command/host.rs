@@ -52,7 +52,7 @@ async fn from_console(api: &ConsoleApi, wanted: &str) -> anyhow::Result<Judged> 
     let row = look_up::host_among(&listing::rows(api).await?, wanted)?;
     let cluster = look_up::cluster_among(listing::rows(api).await?, &row.cluster)?.uuid;
     let policy = listing::entry(api, cluster, AttestationPolicy::slug()).await?;
-    Ok((row, policy.map(serde_json::from_value).transpose()?))
+    Ok((row, policy.map(|entry| serde_json::from_value(entry.value)).transpose()?))
 }
 
 async fn from_broker(options: &Options, wanted: &str) -> anyhow::Result<Judged> {

@@ -144,7 +144,10 @@ fn the_page_of_the_status() {
     assert_eq!((shape(&status["hosts"]), shape(&status["deployments"])), (count.clone(), count));
     assert_eq!(status["clusters"], json!({ "setup ready, edge alive": 1 }), "{status:#}");
     let fields: Vec<&String> = status.as_object().unwrap().keys().collect();
-    assert_eq!(fields, ["broker", "organisation", "services", "clusters", "hosts", "deployments", "alerts", "waiting"]);
+    assert_eq!(
+        fields,
+        ["broker", "console", "organisation", "services", "clusters", "hosts", "deployments", "alerts", "waiting"]
+    );
 }
 
 #[test]

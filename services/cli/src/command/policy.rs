@@ -7,16 +7,20 @@ use configdb_schema::Document as _;
 use configdb_schema::document::{
     AttestationPolicy, EndorsementProof, EndorsementRules, EvidenceVariant, PcrBank, PcrLock, PcrRule,
 };
+use fleet_view::ClusterRow;
 use serde_json::{Value, json};
 use service_runtime::exit;
+use uuid::Uuid;
 
 use super::signer::Signer;
 use super::{attestation_policy, capture, from_image};
 use crate::arguments::joining::{PolicyCommand, SignerArguments};
 use crate::client::{Client, Scope};
+use crate::console_api::ConsoleApi;
 use crate::input::{etag_option, read_document};
+use crate::listing::{self, Entry, InConsole as _};
 use crate::look_up;
-use crate::options::Options;
+use crate::options::{Options, ReadingSource};
 use crate::output;
 use crate::output::outcome;
 
@@ -26,7 +30,7 @@ use crate::output::outcome;
 /// As documented for the exit codes.
 pub async fn run(command: PolicyCommand) -> anyhow::Result<()> {
     match command {
-        PolicyCommand::Show { cluster, options } => show(&cluster, &options).await,
+        PolicyCommand::Show { cluster, source, options } => show(&cluster, &source, &options).await,
         PolicyCommand::Init { cluster, pcr, lock, signer, options } => {
             init(&cluster, &pcr, lock, &signer, &options).await
         }
@@ -56,40 +60,69 @@ pub(super) fn described(standing: &JoinReport) -> String {
     }
 }
 
-async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
-    let client = Client::open(options, Scope::Joining).await?;
-    let (uuid, cluster) = look_up::cluster_entry(&client.fleet, wanted)?;
-    let policy = attestation_policy::current(&client.fleet, uuid)?;
-    let standing = client.fleet.manager.cluster(uuid).map(|cluster| cluster.join.clone()).unwrap_or_default();
-    let (entry, etag, revision) = match &policy {
-        Some((_, entry)) => (entry.value()?, Some(entry.etag), Some(entry.revision)),
-        None => (Value::Null, None, None),
-    };
-    let at_cluster = json!({
-        "alive": standing.alive, "agreed": standing.policy_agreed, "revision": standing.policy_revision,
-        "state": standing.policy_state, "error": standing.policy_error
-    });
+/// What is shown of the policy of a cluster.
+struct Shown {
+    uuid: Uuid,
+    cluster: String,
+    policy: Option<Entry>,
+    standing: JoinReport,
+}
+
+impl Shown {
+    async fn from_console(api: &ConsoleApi, wanted: &str) -> anyhow::Result<Self> {
+        let ClusterRow { uuid, name, .. } = look_up::cluster_among(listing::rows(api).await?, wanted)?;
+        let clusters = listing::table(api, ClusterRow::TABLE).await?;
+        let row = clusters.iter().find(|row| row["key"] == uuid.to_string());
+        let standing = row.and_then(|row| fleet_view::tables::policy_report(&row["policy"])).unwrap_or_default();
+        let policy = listing::entry(api, uuid, AttestationPolicy::slug()).await?;
+        Ok(Self { uuid, cluster: name, policy, standing })
+    }
+
+    async fn from_broker(options: &Options, wanted: &str) -> anyhow::Result<Self> {
+        let client = Client::open(options, Scope::Joining).await?;
+        let shown = || {
+            let (uuid, cluster) = look_up::cluster_entry(&client.fleet, wanted)?;
+            let entry = client.fleet.config.entry(uuid, AttestationPolicy::slug());
+            let entry = entry.map(|entry| {
+                let (slug, etag, revision) = (AttestationPolicy::slug().to_owned(), entry.etag, entry.revision);
+                anyhow::Ok(Entry { slug, value: entry.value()?, etag: Some(etag), revision: Some(revision) })
+            });
+            let managed = client.fleet.manager.cluster(uuid);
+            let standing = managed.map(|cluster| cluster.join.clone()).unwrap_or_default();
+            Ok(Self { uuid, cluster: cluster.name, policy: entry.transpose()?, standing })
+        };
+        let shown = shown();
+        client.close().await;
+        shown
+    }
+}
+
+async fn show(wanted: &str, source: &ReadingSource, options: &Options) -> anyhow::Result<()> {
+    let ask_console = async |api: &ConsoleApi| Shown::from_console(api, wanted).await;
+    let ask_broker = async || Shown::from_broker(options, wanted).await;
+    let Shown { uuid, cluster, policy, standing } =
+        listing::of_either(source, options, ask_console, ask_broker).await?;
+    let (entry, etag, revision) =
+        policy.map_or((Value::Null, None, None), |policy| (policy.value, policy.etag, policy.revision));
+    let at_cluster = fleet_view::tables::policy_at_join(&standing);
     let value = json!({
-        "cluster": cluster.name, "uuid": uuid, "revision": revision, "etag": etag, "join_service": at_cluster, "policy": entry
+        "cluster": cluster, "uuid": uuid, "revision": revision, "etag": etag, "join_service": at_cluster, "policy": entry
     });
     let lines = || match (revision, etag) {
         (Some(revision), Some(etag)) => {
             let mut lines = vec![
-                format!("{}: revision {revision}, ETag {etag}", cluster.name),
+                format!("{cluster}: revision {revision}, ETag {etag}"),
                 format!("join service: {}", described(&standing)),
                 String::new(),
             ];
             lines.extend(output::yaml(&entry).unwrap_or_default().lines().map(str::to_owned));
             lines
         }
-        _ => vec![format!(
-            "{} has no attestation policy: no host can join; begin with `sparkfleet policy init`",
-            cluster.name
-        )],
+        _ => {
+            vec![format!("{cluster} has no attestation policy: no host can join; begin with `sparkfleet policy init`")]
+        }
     };
-    let result = output::print(options.presentation.output, lines, &value);
-    client.close().await;
-    result
+    output::print(options.presentation.output, lines, &value)
 }
 
 /// A policy that admits no host: hosts that ask are shown with these registers.

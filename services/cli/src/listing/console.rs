@@ -1,5 +1,6 @@
 //! Lists of the web console: a table, and the stream of what changes in it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
@@ -54,29 +55,7 @@ pub(super) async fn run<L: InConsole>(
     if !screen.show(chosen(rows, name.as_deref()), clock.now().wall)? || !reading.watch {
         return Ok(());
     }
-    let shutdown = Shutdown::on_signals()?;
-    let mut said = String::new();
-    loop {
-        let followed = tokio::select! {
-            followed = follow(&api, table, name.as_deref(), clock, screen) => followed,
-            () = shutdown.wait() => return Ok(()),
-        };
-        match followed {
-            Ok(()) => return Ok(()),
-            Err(error) if is_away(&error) => {
-                let text = format!("{error:#}; trying again");
-                if text != said {
-                    remark(&text);
-                    said = text;
-                }
-            }
-            Err(error) => return Err(error),
-        }
-        tokio::select! {
-            () = tokio::time::sleep(AGAIN) => {}
-            () = shutdown.wait() => return Ok(()),
-        }
-    }
+    again_and_again(async || follow(&api, table, name.as_deref(), clock, screen).await).await
 }
 
 /// Refuses to read from a console that does not know everything.
@@ -107,13 +86,18 @@ fn check_complete(rows: &[Value], address: &str) -> anyhow::Result<()> {
 }
 
 /// Rows of the console as this program knows them, by cluster and name.
-fn read<'a, L: InConsole>(rows: impl Iterator<Item = &'a Value>, address: &str) -> anyhow::Result<Vec<L>> {
-    let error = || anyhow!("the console at {address} is of another version, whose rows this program does not know");
+pub(super) fn read<'a, L: InConsole>(rows: impl Iterator<Item = &'a Value>, address: &str) -> anyhow::Result<Vec<L>> {
     let rows = rows.filter(|row| L::has(row));
-    let rows = rows.map(|row| L::of_row(row).ok_or_else(|| exit::with_code(exit::UNAVAILABLE, error())));
+    let rows = rows.map(|row| L::of_row(row).ok_or_else(|| of_another_version(address)));
     let mut rows = rows.collect::<anyhow::Result<Vec<L>>>()?;
     L::sort(&mut rows);
     Ok(rows)
+}
+
+/// A row of the console cannot be read.
+pub(super) fn of_another_version(address: &str) -> anyhow::Error {
+    let error = anyhow!("the console at {address} is of another version, whose rows this program does not know");
+    exit::with_code(exit::UNAVAILABLE, error)
 }
 
 /// Shows what changes until the reader of standard output has gone.
@@ -124,32 +108,71 @@ async fn follow<L: InConsole>(
     clock: Clock,
     screen: &mut Screen<L>,
 ) -> anyhow::Result<()> {
-    let body = api.open_stream("/api/v1/stream", &[("tables", format!("console,{table}"))]).await?;
+    follow_tables(api, &[table], |tables| {
+        let rows = read(tables.rows(table), api.address())?;
+        screen.show(chosen(rows, cluster), clock.now().wall)
+    })
+    .await
+}
+
+/// Gives `show` the tables whenever one of them has changed, and every [`REDRAW`], because ages grow while nothing changes; until it returns false. A console that does not know everything shows nothing.
+pub(super) async fn follow_tables(
+    api: &ConsoleApi,
+    names: &[&str],
+    mut show: impl FnMut(&Held) -> anyhow::Result<bool>,
+) -> anyhow::Result<()> {
+    let query = [&["console"], names].concat().join(",");
+    let body = api.open_stream("/api/v1/stream", &[("tables", query)]).await?;
     let mut stream =
         Stream { body, frames: Frames::default(), address: api.address().to_owned(), received: Instant::now() };
     let mut held = Held::default();
     let (mut was_complete, mut is_whole) = (true, false);
     loop {
-        // Ages grow while nothing changes: the rows are drawn again. Waiting for a frame is given up between its parts, none of which is lost.
+        // Waiting for a frame is given up between its parts, none of which is lost.
         let Ok(frame) = tokio::time::timeout(REDRAW, stream.next()).await else {
-            let rows = read(held.rows.values(), api.address())?;
-            if is_whole && was_complete && !screen.show(chosen(rows, cluster), clock.now().wall)? {
+            if is_whole && was_complete && !show(&held)? {
                 return Ok(());
             }
             continue;
         };
-        is_whole = held.take(&frame?, table)?;
+        is_whole = held.take(&frame?)?;
         if !is_whole {
             continue;
         }
-        let is_complete = check_complete(&held.console.values().cloned().collect::<Vec<_>>(), api.address());
+        let is_complete = check_complete(&held.rows("console").cloned().collect::<Vec<_>>(), api.address());
         if let (Err(error), true) = (&is_complete, was_complete) {
             remark(&format!("{error}; what is shown is older"));
         }
         was_complete = is_complete.is_ok();
-        let rows = read(held.rows.values(), api.address())?;
-        if was_complete && !screen.show(chosen(rows, cluster), clock.now().wall)? {
+        if was_complete && !show(&held)? {
             return Ok(());
+        }
+    }
+}
+
+/// Calls `follow` again when a console that has gone is there again, until it ends or a signal comes.
+pub(super) async fn again_and_again(mut follow: impl AsyncFnMut() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let shutdown = Shutdown::on_signals()?;
+    let mut said = String::new();
+    loop {
+        let followed = tokio::select! {
+            followed = follow() => followed,
+            () = shutdown.wait() => return Ok(()),
+        };
+        match followed {
+            Ok(()) => return Ok(()),
+            Err(error) if is_away(&error) => {
+                let text = format!("{error:#}; trying again");
+                if text != said {
+                    remark(&text);
+                    said = text;
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(AGAIN) => {}
+            () = shutdown.wait() => return Ok(()),
         }
     }
 }
@@ -170,19 +193,24 @@ struct Delta {
     del: Vec<String>,
 }
 
-/// Both tables as far as they have arrived.
+/// Tables as far as they have arrived.
 #[derive(Debug, Default)]
-struct Held {
-    console: Rows,
-    rows: Rows,
+pub struct Held {
+    /// By their names.
+    tables: BTreeMap<String, Rows>,
 }
 
 impl Held {
-    /// Takes a frame over; true when both tables are whole.
-    fn take(&mut self, frame: &Frame, table: &str) -> anyhow::Result<bool> {
+    /// The rows of a table; none of one that is not followed.
+    pub fn rows(&self, table: &str) -> impl Iterator<Item = &Value> {
+        self.tables.get(table).into_iter().flat_map(Rows::values)
+    }
+
+    /// Takes a frame over; true when all tables are whole.
+    fn take(&mut self, frame: &Frame) -> anyhow::Result<bool> {
         if !frame.data.is_empty() {
             let delta: Delta = serde_json::from_str(&frame.data).context("a frame of the console cannot be read")?;
-            let rows = if delta.table == table { &mut self.rows } else { &mut self.console };
+            let rows = self.tables.entry(delta.table).or_default();
             if delta.full {
                 rows.clear();
             }

@@ -87,6 +87,20 @@ impl From<&AlertAcknowledgement> for Acknowledged {
 }
 
 impl AlertRow {
+    /// The alert that the central monitor does not answer, which it cannot raise itself.
+    #[must_use]
+    pub fn of_central_monitor() -> Self {
+        Self {
+            cluster: None,
+            node: Some(address::MONITOR_NODE.to_owned()),
+            alert: "Offline",
+            since: None,
+            reason: "the central monitor does not answer: no service watches the monitors of the clusters".to_owned(),
+            monitor: "sparkfleet".to_owned(),
+            acknowledged: None,
+        }
+    }
+
     /// Names it among all active alerts: `CLUSTER/NODE/ALERT/MONITOR`, with nothing in place of what it has not.
     #[must_use]
     pub fn key(&self) -> String {
@@ -155,7 +169,7 @@ impl Fleet {
         rows.extend(revocations.map(|reason| own_alert(self.identity.node(), "Revocations", reason)));
         rows.extend(self.contested_alerts());
         let is_dead = self.central_monitor().is_some_and(|view| view.presence() == Presence::Dead);
-        rows.extend(is_dead.then(|| self.central_monitor_offline()));
+        rows.extend(is_dead.then(AlertRow::of_central_monitor));
         self.note_acknowledgements(&mut rows);
         rows.sort_by(AlertRow::by_age);
         rows
@@ -166,19 +180,7 @@ impl Fleet {
     #[must_use]
     pub fn central_monitor_away(&self) -> Option<AlertRow> {
         let is_listed = self.central_monitor().is_some_and(|view| view.presence() == Presence::Dead);
-        (!is_listed && !self.is_central_monitor_alive()).then(|| self.central_monitor_offline())
-    }
-
-    fn central_monitor_offline(&self) -> AlertRow {
-        AlertRow {
-            cluster: None,
-            node: Some(address::MONITOR_NODE.to_owned()),
-            alert: "Offline",
-            since: None,
-            reason: "the central monitor does not answer: no service watches the monitors of the clusters".to_owned(),
-            monitor: "sparkfleet".to_owned(),
-            acknowledged: None,
-        }
+        (!is_listed && !self.is_central_monitor_alive()).then(AlertRow::of_central_monitor)
     }
 
     /// What services say of others that were born under their ids.

@@ -4,7 +4,7 @@ mod hosts;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cluster_manager_contract::{ClusterDevice, SetupState, SetupStep};
+use cluster_manager_contract::{ClusterDevice, JoinReport, SetupState, SetupStep};
 use configdb_schema::Document as _;
 use configdb_schema::document::{
     ChartRollout, EdgeClusterRollout, EdgeDeployment, HelmChartTemplate, Info, RolloutDecision,
@@ -146,6 +146,7 @@ impl<'a> Rows<'a> {
             let git = device.git_commit.as_ref().map(
                 |wanted| json!({ "wanted": wanted, "applied": row.flux.as_ref().and_then(|flux| flux.commit.clone()), "url": device.git_url }),
             );
+            let repository = device.rollout.repository.as_ref().map(|reason| json!({ "reason": reason }));
             let json = json!({
                 "name": row.name, "group": row.group, "wave": rollout.wave, "setup": row.setup,
                 "setup_reason": row.reason, "setup_since": row.since, "edge_since": row.alive_since,
@@ -155,7 +156,8 @@ impl<'a> Rows<'a> {
                 "deployments": row.deployments, "alerts": row.alerts,
                 "version": node.map(|node| node.version.clone()), "desired_version": device.desired.version,
                 "certificate_ends": device.identity.expires, "git": git, "simulated": row.simulated,
-                "labels": labels, "namespace": device.namespace,
+                "labels": labels, "namespace": device.namespace, "repository": repository,
+                "policy": policy_at_join(&device.join),
             });
             add(&mut table, row.uuid.to_string(), self.conditions.get(&row.uuid).cloned(), json);
         }
@@ -328,6 +330,29 @@ impl<'a> Rows<'a> {
     fn document<T: configdb_schema::Document>(&self, object: Uuid) -> Option<T> {
         self.fleet.config.document(object).ok().flatten()
     }
+}
+
+/// What the join service of a cluster judges by.
+#[must_use]
+pub fn policy_at_join(report: &JoinReport) -> Value {
+    json!({
+        "alive": report.alive, "agreed": report.policy_agreed, "revision": report.policy_revision,
+        "state": report.policy_state, "error": report.policy_error
+    })
+}
+
+/// What a value of [`policy_at_join`] was made of; None: it is of something else. Whether something is held is not in it.
+#[must_use]
+pub fn policy_report(value: &Value) -> Option<JoinReport> {
+    let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+    Some(JoinReport {
+        alive: value.get("alive")?.as_bool()?,
+        policy_agreed: value.get("agreed")?.as_bool()?,
+        policy_revision: value.get("revision")?.as_u64()?,
+        policy_state: text("state"),
+        policy_error: text("error"),
+        policy_held: None,
+    })
 }
 
 /// Table `fleet` of the clusters that are in these tables alone.

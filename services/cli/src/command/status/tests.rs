@@ -2,6 +2,7 @@
 
 use cluster_manager_contract::SetupState;
 use edge_sync_contract::{DeploymentState, SyncNode};
+use join_service_contract::JoinHost;
 use uuid::Uuid;
 
 use super::*;
@@ -63,4 +64,62 @@ fn a_service_that_is_away_has_no_version_and_the_central_monitor_is_an_alert() {
     assert_eq!((status.alerts.len(), status.clusters.len()), (1, 0));
     let page = lines(&status, 0);
     assert!(page.contains(&"Cluster-Manager  away".to_owned()), "{page:?}");
+}
+
+/// What the console's tables say of a bench, whose central services are these.
+fn of_tables(bench: &Bench, services: &[Value]) -> Status {
+    let tables = fleet_view::tables::Rows::of(&bench.fleet);
+    let rows = |table: &str| -> Vec<Value> {
+        match table {
+            "console" => vec![json!({ "broker": "mqtt://broker:1883", "organisation": "ACME" })],
+            "services" => services.to_vec(),
+            "clusters" => tables.clusters().into_values().collect(),
+            "deployments" => tables.deployments().into_values().collect(),
+            "hosts" => fleet_view::tables::hosts(&bench.fleet).into_values().collect(),
+            "alerts" => tables.alerts().into_values().collect(),
+            other => panic!("{other}"),
+        }
+    };
+    Status::of(Parts::of_tables(rows, "Other", "http://c").unwrap())
+}
+
+fn central(service: &str, alive: bool) -> Value {
+    let version = if service == CONFIGDB_NODE { "" } else { "1.2.3" };
+    json!({ "key": format!("ACME-Central/{service}"), "alive": alive, "version": version })
+}
+
+#[test]
+fn the_page_of_the_console_is_that_of_the_broker() {
+    let mut bench = Bench::with_cluster();
+    bench.cluster(Uuid::from_u128(0xD), "Body_Shop", |_| {});
+    bench.cluster(CLUSTER, NAME, |device| {
+        device.desired.agreed = false;
+        device.rollout.repository = Some("it waits for Body_Shop of wave 1".to_owned());
+    });
+    bench.deployment(OVEN, "Oven", None);
+    let pending = JoinHost { name: "press-1".to_owned(), state: HostState::Pending, ..JoinHost::default() };
+    bench.join(NAME, &[(Uuid::from_u128(7), pending)]);
+    bench.monitor(NAME, &["Oven_1"]);
+    let of_console = of_tables(&bench, &SERVICES.map(|service| central(service, true)));
+    assert_eq!(
+        lines(&of_console, 0)[0],
+        "broker        mqtt://broker:1883 reached by the console at http://c, organisation ACME"
+    );
+    let of_broker = status(&bench.fleet, "mqtt://broker:1883");
+    assert_eq!(Status { console: None, ..of_console.clone() }, of_broker);
+    assert!(of_console.waiting.iter().any(|text| text.contains("Body_Shop of wave 1")), "{of_console:#?}");
+    assert!(of_console.waiting.iter().any(|text| text.contains("host approve Paint_Shop/press-1")), "{of_console:#?}");
+}
+
+#[test]
+fn a_central_monitor_that_the_console_does_not_receive_is_an_alert_and_a_user_of_some_clusters_sees_no_central_service()
+{
+    let bench = Bench::with_cluster();
+    let services = SERVICES.map(|service| central(service, service != MONITOR_NODE));
+    let away = of_tables(&bench, &services);
+    assert_eq!(away.alerts, [AlertRow::of_central_monitor()]);
+    assert_eq!((away.services[3].alive, &away.services[3].version), (false, &None));
+    let limited = of_tables(&bench, &[json!({ "key": "ACME-Paint_Shop/Sync", "alive": true })]);
+    assert!(limited.services.is_empty() && limited.alerts.is_empty(), "{limited:#?}");
+    assert!(!lines(&limited, 0).iter().any(|line| line.starts_with("SERVICE")), "no table without rows");
 }

@@ -1,11 +1,12 @@
 //! Frames, tables, and a console that answers as a test says.
 
-use clap::Parser as _;
+use clap::{FromArgMatches as _, Parser as _, Subcommand as _};
 use fleet_view::bench::{Bench, NAME};
 use fleet_view::{AlertRow, ClusterRow, DeploymentRow};
 use serde_json::json;
 
 use super::*;
+use crate::arguments::ConfigCommand;
 use crate::options::OutputForm;
 use crate::served::{Answer, Served};
 
@@ -39,8 +40,9 @@ fn a_frame_without_end_is_given_up() {
 fn a_table_is_as_its_frames_say() {
     let mut held = Held::default();
     let mut take = |is_whole, data: &str| {
-        let whole = held.take(&Frame { is_whole, data: data.to_owned() }, "clusters").unwrap();
-        (whole, held.rows.keys().cloned().collect::<Vec<_>>().join(","), held.console.len())
+        let whole = held.take(&Frame { is_whole, data: data.to_owned() }).unwrap();
+        let keys: Vec<&str> = held.rows("clusters").map(|row| row["key"].as_str().unwrap()).collect();
+        (whole, keys.join(","), held.rows("console").count())
     };
     let full = r#"{"table":"clusters","full":true,"set":[{"key":"a"},{"key":"b"}],"del":[]}"#;
     assert_eq!(take(false, full), (false, "a,b".to_owned(), 0));
@@ -49,8 +51,8 @@ fn a_table_is_as_its_frames_say() {
     assert_eq!(take(true, change), (true, "b,c".to_owned(), 1));
     assert_eq!(take(true, r#"{"table":"clusters","full":true,"set":[],"del":[]}"#).1, "");
     let frame = |data: &str| Frame { is_whole: true, data: data.to_owned() };
-    assert!(held.take(&frame("<html>"), "clusters").is_err());
-    assert!(held.take(&frame(r#"{"table":"clusters","full":false,"set":[{}],"del":[]}"#), "clusters").is_err());
+    assert!(held.take(&frame("<html>")).is_err());
+    assert!(held.take(&frame(r#"{"table":"clusters","full":false,"set":[{}],"del":[]}"#)).is_err());
 }
 
 #[test]
@@ -220,18 +222,46 @@ async fn one_of_the_fleet_is_shown_of_the_console_and_the_broker_is_left_alone()
     let entries = fleet_view::config::entries(&bench.fleet, oven).into_values();
     answers.push(("/api/v1/hosts", 200, page(fleet_view::tables::hosts(&bench.fleet).into_values())));
     answers.push(("/api/v1/entries:00000000-0000-0000-0000-00000000000e", 200, page(entries)));
+    let of_cluster = fleet_view::config::entries(&bench.fleet, fleet_view::bench::CLUSTER).into_values();
+    answers.push(("/api/v1/entries:00000000-0000-0000-0000-00000000000c", 200, page(of_cluster)));
+    answers.push(("/api/v1/entries:00000000-0000-0000-0000-0000000000ff", 200, page([])));
+    answers.push(("/api/v1/objects", 200, page(fleet_view::config::objects(&bench.fleet).into_values())));
+    answers.push(("/api/v1/applications", 200, page(fleet_view::config::applications(&bench.fleet).into_values())));
+    let rollout = fleet_view::tables::Rows::of(&bench.fleet).rollout();
+    answers.push(("/api/v1/rollout", 200, page(rollout.into_values())));
+    answers.push(("/api/v1/services", 200, page([])));
     let served = Served::start(answers).await;
     let shown = async |line: &str| {
         let at = format!("--console {} --broker mqtt://127.0.0.1:1 --timeout 20s", served.address);
+        if let Some(line) = line.strip_prefix("config ") {
+            let command = ConfigCommand::augment_subcommands(clap::Command::new("config"));
+            let matches = command.try_get_matches_from(format!("config {line} {at}").split(' ')).unwrap();
+            return crate::command::config::run(ConfigCommand::from_arg_matches(&matches).unwrap()).await;
+        }
         let line = format!("sparkfleet {line} {at}");
         crate::run(crate::arguments::parsed(line.split(' ')).unwrap()).await
     };
     shown(&format!("cluster show {NAME}")).await.unwrap();
     shown(&format!("deployment show {NAME}/Oven")).await.unwrap();
+    for line in [
+        "rollout list",
+        "status",
+        &format!("policy show {NAME}"),
+        &format!("config get {oven} EdgeDeployment"),
+        &format!("config get {oven} Membership"),
+        &format!("config get {oven} {}", configdb_schema::application::EDGE_DEPLOYMENT.uuid),
+    ] {
+        shown(line).await.unwrap_or_else(|error| panic!("{line}: {error:#}"));
+    }
     for (line, hint) in [
         ("cluster show Paint_Shp", "did you mean \"Paint_Shop\"?"),
         ("deployment show Ovn", "Paint_Shop/Oven"),
         ("host show press-1", "have proven their TPM"),
+        ("policy show Paint_Shp", "did you mean \"Paint_Shop\"?"),
+        ("config get Ovn EdgeDeployment", "there is no object named \"Ovn\""),
+        ("config get 00000000-0000-0000-0000-00000000000e EdgeDeploymnt", "did you mean \"EdgeDeployment\"?"),
+        ("config get 00000000-0000-0000-0000-00000000000e EdgeCluster", "has no entry EdgeCluster"),
+        ("config get 00000000-0000-0000-0000-0000000000ff Info", "there is no object"),
     ] {
         let error = shown(line).await.unwrap_err();
         assert_eq!(exit::code_of(&error), exit::NOT_FOUND, "{line}: {error:#}");
