@@ -24,7 +24,7 @@ const LIMIT_MS = 90_000;
 const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const HOSTILE = "<img src=x onerror=window.hacked=1>\u202e";
 const PAGES_OF_HOSTS_THAT_JOIN = ["/host/Body_Shop/body-shop-2", "/policy/Body_Shop"];
-const ALL_PAGES = ["/", "/clusters", "/cluster/Body_Shop", "/cluster/Body_Shop?tab=secrets", "/hosts", "/host/Body_Shop/body-shop-2", "/enrolment", "/access", "/deployments", "/deployment/Body_Shop/Robot_Cell_1", "/alerts", "/policy/Body_Shop", "/config?q=Body_Shop", "/rollouts", "/explorer/ACME-Body_Shop/Sync", "/timeline", "/system"];
+const ALL_PAGES = ["/", "/clusters", "/cluster/Body_Shop", "/cluster/Body_Shop?tab=secrets", "/hosts", "/host/Body_Shop/body-shop-2", "/enrolment", "/access", "/audit", "/deployments", "/deployment/Body_Shop/Robot_Cell_1", "/alerts", "/policy/Body_Shop", "/config?q=Body_Shop", "/rollouts", "/explorer/ACME-Body_Shop/Sync", "/timeline", "/system"];
 const PAGES = ALL_PAGES.filter((page) => !isSite || !PAGES_OF_HOSTS_THAT_JOIN.includes(page));
 
 let factory;
@@ -216,6 +216,21 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     assert.ok(records.some((one) => one.who === "token:viewer" && one.result === "refused"));
     assert.ok(!JSON.stringify(records).includes("sfp_"));
     await factory.run("audit", "verify", file);
+    // The page shows the same to administrators, and to no other user.
+    const page = await open("/audit");
+    await page.getByRole("alert").getByText("sign in; administrators of all clusters").waitFor();
+    await signIn(page, tokens.operator);
+    await page.getByRole("alert").getByText("read-audit needs the scope administrator; yours is operator").waitFor();
+    await page.getByRole("button", { name: /Sign out/ }).click();
+    await signIn(page, tokens.administrator);
+    const shown = page.getByRole("table", { name: "Record of actions" });
+    await shown.getByRole("row", { name: /token:of-one.*set-wave.*Body_Shop.*done/ }).first().waitFor();
+    await shown.getByRole("row", { name: /token:viewer.*set-wave.*refused: / }).first().waitFor();
+    // It is current: what is done while it is shown is in it.
+    const rename = await factory.act(tokens.operator, "cluster.wave", { cluster: press, wave: 9 });
+    assert.equal((await factory.ended(rename.body.id)).state, "done");
+    await shown.getByRole("row", { name: /token:operator.*set-wave.*Press_Shop.*done/ }).first().waitFor();
+    await page.close_checked();
   });
 
   scenarioOfUp("a host shows its way in and its registers", async () => {
@@ -251,6 +266,15 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     await page.getByLabel("Command").filter({ hasText: "sparkfleet policy capture Body_Shop/body-shop-8 --pcr=4" }).waitFor();
     await page.getByRole("button", { name: "Back to the policy in force" }).click();
     await page.getByText(/hosts known/).waitFor();
+    // What a revision changed is compared with the one before.
+    await factory.run("host", "revoke", "Body_Shop/body-shop-9");
+    await signIn(page, tokens.operator);
+    await page.getByRole("button", { name: "Read the history" }).click();
+    const past = page.getByRole("table", { name: "History of the entry" });
+    await past.getByRole("row").nth(2).waitFor();
+    await page.getByLabel("Compare with").selectOption({ label: "the revision before" });
+    await past.getByRole("row").nth(1).getByRole("button", { name: /values?…/ }).click();
+    await past.getByText(/endorsement\.revoked/).first().waitFor();
     await page.close_checked();
   });
 
@@ -441,6 +465,24 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     await row.getByText("20.25").waitFor();
     await row.getByRole("link").click();
     await page.getByRole("heading", { name: "Temperature" }).waitFor();
+    await page.close_checked();
+    node.die();
+  });
+
+  scenario("the explorer decodes aliases, and says of an unknown one that the node is not understood", async () => {
+    const node = new EdgeNode(factory.brokerPort, "Foreign", "Press_7");
+    await node.start([["Temperature", DOUBLE, 41.5, 7], ["Pressure", DOUBLE, 2.5, 8]]);
+    const page = await open("/explorer/Foreign/Press_7");
+    const row = (name) => page.getByRole("row", { name });
+    await row(/Temperature/).getByText("41.5").waitFor();
+    node.report([[null, DOUBLE, 43.25, 7]]);
+    await row(/Temperature/).getByText("43.25").waitFor();
+    node.report([[null, DOUBLE, 3.75, 8]]);
+    await row(/Pressure/).getByText("3.75").waitFor();
+    assert.equal(await page.getByRole("table", { name: "Metrics" }).getByRole("row").count(), 1 + 4, "bdSeq, Rebirth and the two that were born");
+    node.report([[null, DOUBLE, 99, 9]]);
+    await page.getByText("alias 9 is not in the birth").first().waitFor();
+    assert.equal(await page.getByRole("row", { name: /99/ }).count(), 0, "its value belongs to no metric");
     await page.close_checked();
     node.die();
   });

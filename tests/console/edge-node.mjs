@@ -27,8 +27,12 @@ function valueField(datatype, value) {
   return field(11, 0, varint(value));
 }
 
-function metric([name, datatype, value]) {
-  const parts = [bytesField(1, Buffer.from(name)), field(3, 0, varint(Date.now())), field(4, 0, varint(datatype)), valueField(datatype, value)];
+/** A metric without a name is known by its alias, and without a datatype by that of the birth. */
+function metric([name, datatype, value, alias]) {
+  const parts = [];
+  if (name !== null) parts.push(bytesField(1, Buffer.from(name)));
+  if (alias !== undefined) parts.push(field(2, 0, varint(alias)));
+  parts.push(field(3, 0, varint(Date.now())), field(4, 0, varint(datatype)), valueField(datatype, value));
   return bytesField(2, Buffer.concat(parts));
 }
 
@@ -60,7 +64,7 @@ export class EdgeNode {
     this.#seq = (this.#seq + 1) % 256;
   }
 
-  /** Connects and publishes the birth. `metrics` are triples of name, datatype and value. */
+  /** Connects and publishes the birth. `metrics` are lists of name, datatype, value and, where it has one, alias. */
   async start(metrics, bdSeq = 0) {
     const will = payload([["bdSeq", INT64, bdSeq]], null);
     const willBytes = Buffer.concat([Buffer.from([will.length >> 8, will.length & 255]), will]);

@@ -25,11 +25,14 @@ use crate::console_api::ConsoleApi;
 use crate::look_up;
 use crate::options::{Options, Reading, ReadingSource, Source};
 use crate::output::page::{PACE, REDRAW};
-use crate::output::{Table, remark};
+use crate::output::{self, Table, remark};
 use crate::tables;
 use crate::usage_error::usage;
 pub use console::Held;
 use screen::Screen;
+
+/// Digits by which git shows a commit.
+const COMMIT_DIGITS: usize = 12;
 
 /// Identifies a row: cluster, name, UUID.
 type Key = (String, String, Uuid);
@@ -49,8 +52,14 @@ pub trait Listed: Clone + PartialEq + Serialize {
     fn cluster(&self) -> &str;
     /// What people call it.
     fn title(&self) -> String;
+    /// Names it to another command.
+    fn argument(&self) -> String {
+        self.title()
+    }
     /// For people, ages counted from `now` (UTC ms).
     fn table(rows: &[Self], now: u64) -> Table;
+    /// Adds the columns that only a wide table has.
+    fn widen(rows: &[Self], table: &mut Table);
 }
 
 /// Rows that the console has, too.
@@ -132,6 +141,13 @@ impl Listed for ClusterRow {
     fn table(rows: &[Self], now: u64) -> Table {
         tables::clusters(rows, now)
     }
+
+    fn widen(rows: &[Self], table: &mut Table) {
+        table.column("GROUP", rows.iter().map(|row| row.group.clone()));
+        let commit = |row: &Self| row.flux.as_ref().and_then(|flux| flux.commit.clone()).unwrap_or_default();
+        table.column("COMMIT", rows.iter().map(|row| commit(row).chars().take(COMMIT_DIGITS).collect()));
+        table.column("UUID", rows.iter().map(|row| row.uuid.to_string()));
+    }
 }
 
 impl Listed for DeploymentRow {
@@ -157,6 +173,14 @@ impl Listed for DeploymentRow {
     fn table(rows: &[Self], now: u64) -> Table {
         tables::deployments(rows, now)
     }
+
+    fn widen(rows: &[Self], table: &mut Table) {
+        table.column(
+            "VERSION",
+            rows.iter().map(|row| row.version.map_or_else(String::new, |version| version.to_string())),
+        );
+        table.column("UUID", rows.iter().map(|row| row.uuid.to_string()));
+    }
 }
 
 impl Listed for JoiningHostRow {
@@ -179,8 +203,19 @@ impl Listed for JoiningHostRow {
         format!("{}/{}", self.cluster, self.title())
     }
 
+    fn argument(&self) -> String {
+        let name = if self.name.is_empty() { self.id.to_string() } else { self.name.clone() };
+        format!("{}/{name}", self.cluster)
+    }
+
     fn table(rows: &[Self], now: u64) -> Table {
         tables::joining_hosts(rows, now)
+    }
+
+    fn widen(rows: &[Self], table: &mut Table) {
+        table.column("ENDORSEMENT KEY", rows.iter().map(|row| row.endorsement_key.clone()));
+        table.column("POLICY", rows.iter().map(|row| row.policy_revision.to_string()));
+        table.column("FIRST SEEN", rows.iter().map(|row| output::moment(row.first_seen)));
     }
 }
 
@@ -204,8 +239,16 @@ impl Listed for AlertRow {
         format!("{} of {}", self.alert, self.subject())
     }
 
+    fn argument(&self) -> String {
+        self.subject()
+    }
+
     fn table(rows: &[Self], now: u64) -> Table {
         tables::alerts(rows, now)
+    }
+
+    fn widen(rows: &[Self], table: &mut Table) {
+        table.column("BEGAN", rows.iter().map(|row| row.since.map_or_else(String::new, output::moment)));
     }
 }
 

@@ -69,10 +69,25 @@ pub struct Printing {
 pub enum OutputForm {
     /// For people
     Table,
+    /// For people: a list with more columns
+    Wide,
+    /// A name a line, as other commands take it
+    Name,
     /// For programs
     Json,
     /// For people and programs
     Yaml,
+}
+
+impl OutputForm {
+    /// The form of a document, which people read as YAML.
+    #[must_use]
+    pub const fn of_document(self) -> Self {
+        match self {
+            Self::Table | Self::Wide => Self::Yaml,
+            other => other,
+        }
+    }
 }
 
 /// What every command on the fleet takes.

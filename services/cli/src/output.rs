@@ -5,10 +5,12 @@ pub mod page;
 
 use std::io::Write as _;
 
+use anyhow::anyhow;
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::options::OutputForm;
+use crate::usage_error::usage;
 
 /// A table with a header; cells are plain text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +31,16 @@ impl Table {
         let mut row: Vec<String> = cells.into_iter().map(|cell| visible(&cell.into())).collect();
         row.resize(self.header.len(), String::new());
         self.rows.push(row);
+    }
+
+    /// Adds a column before the last one, which may be long; missing cells are empty.
+    pub fn column(&mut self, header: &'static str, cells: impl IntoIterator<Item = String>) {
+        let place = self.header.len().saturating_sub(1);
+        self.header.insert(place, header);
+        let mut cells = cells.into_iter();
+        for row in &mut self.rows {
+            row.insert(place, visible(&cells.next().unwrap_or_default()));
+        }
     }
 
     /// The table as lines, columns aligned, no trailing blanks.
@@ -93,11 +105,29 @@ impl Table {
 /// Standard output cannot be written, or YAML cannot hold the value.
 pub fn print(form: OutputForm, table: impl FnOnce() -> Vec<String>, value: &Value) -> anyhow::Result<()> {
     let text = match form {
-        OutputForm::Table => table().join("\n"),
+        OutputForm::Table | OutputForm::Wide => table().join("\n"),
+        OutputForm::Name => names(value)?.join("\n"),
         OutputForm::Json => serde_json::to_string_pretty(value)?,
         OutputForm::Yaml => yaml(value)?,
     };
-    print_text(&text)
+    if text.is_empty() && form == OutputForm::Name { Ok(()) } else { print_text(&text) }
+}
+
+/// What a value, or each value of a list, is called by other commands: `CLUSTER/NAME` of what is on a cluster, else its name, else its UUID.
+///
+/// # Errors
+/// With [`service_runtime::exit::USAGE`] where something has no name.
+fn names(value: &Value) -> anyhow::Result<Vec<String>> {
+    let text = |row: &Value, field: &str| row[field].as_str().filter(|text| !text.is_empty()).map(visible);
+    let name = |row: &Value| {
+        let name = text(row, "name").or_else(|| text(row, "template")).or_else(|| text(row, "uuid"));
+        let named = name.map(|name| match text(row, "cluster") {
+            Some(cluster) => format!("{cluster}/{name}"),
+            None => name,
+        });
+        named.ok_or_else(|| usage(anyhow!("what this prints has no name; choose another form with --output")))
+    };
+    value.as_array().map_or_else(|| Ok(vec![name(value)?]), |rows| rows.iter().map(name).collect())
 }
 
 /// Prints text and ends its last line, whatever the form of the output.
@@ -183,6 +213,8 @@ pub(crate) fn outcome(before: Option<Uuid>, after: Option<Uuid>) -> &'static str
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -200,6 +232,30 @@ mod tests {
         table.row(["Paint_Shop", "ready"]);
         table.row(["B"]);
         assert_eq!(table.lines(), ["NAME        STATE", "Paint_Shop  ready", "B"]);
+    }
+
+    #[test]
+    fn a_column_that_is_added_stands_before_the_last_one() {
+        let mut table = Table::new(&["NAME", "REASON"]);
+        table.row(["Paint_Shop", "late"]);
+        table.row(["B", ""]);
+        table.column("GROUP", ["ACME-Paint_Shop".to_owned()]);
+        assert_eq!(table.lines(), ["NAME        GROUP            REASON", "Paint_Shop  ACME-Paint_Shop  late", "B"]);
+    }
+
+    #[test]
+    fn names_are_those_that_other_commands_take() {
+        let rows = json!([
+            { "cluster": "Paint_Shop", "name": "Oven_1", "uuid": "u" },
+            { "name": "Body_Shop", "uuid": "u" },
+            { "template": "Edge agent", "uuid": "u" },
+            { "name": "", "uuid": "0c" },
+            { "name": "a\nb" },
+        ]);
+        assert_eq!(names(&rows).unwrap(), ["Paint_Shop/Oven_1", "Body_Shop", "Edge agent", "0c", "a\\u{a}b"]);
+        assert_eq!(names(&json!([])).unwrap(), Vec::<String>::new());
+        let error = names(&json!({ "deployments": 3 })).unwrap_err();
+        assert_eq!(service_runtime::exit::code_of(&error), service_runtime::exit::USAGE);
     }
 
     #[test]

@@ -122,6 +122,11 @@ pub enum Command {
         /// Which shell
         shell: clap_complete::Shell,
     },
+    /// Write the manual pages of all commands into a directory, such as /usr/local/share/man/man1
+    Man {
+        /// The directory
+        directory: PathBuf,
+    },
 }
 
 /// `sparkfleet config ...`: its entries, and the files of its store.

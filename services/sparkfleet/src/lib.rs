@@ -16,6 +16,7 @@ pub mod explore;
 pub mod service;
 pub mod store;
 
+use anyhow::Context as _;
 use arguments::{Arguments, Command, ConfigCommand};
 
 /// Carries out a command.
@@ -46,6 +47,10 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
             let mut command = <Arguments as clap::CommandFactory>::command();
             clap_complete::generate(shell, &mut command, "sparkfleet", &mut std::io::stdout());
             Ok(())
+        }
+        Command::Man { directory } => {
+            let written = clap_mangen::generate_to(Arguments::described(), &directory);
+            written.with_context(|| format!("{} cannot be written", directory.display()))
         }
     }
 }

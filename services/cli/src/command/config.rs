@@ -21,7 +21,7 @@ use crate::listing;
 use crate::load::{self, Deletion};
 use crate::look_up;
 use crate::one_object::{OneObject, Values};
-use crate::options::{Options, OutputForm, ReadingSource};
+use crate::options::{Options, ReadingSource};
 use crate::output::outcome;
 use crate::output::{self, Table};
 use crate::usage_error::{not_found, usage};
@@ -105,9 +105,7 @@ async fn get(wanted: &str, application: &str, source: &ReadingSource, options: &
     let ask_broker = async || from_broker(options, wanted, application).await;
     let value = listing::of_either(source, options, ask_console, ask_broker).await?;
     // An entry is a document, not a row: people read it as YAML.
-    let form =
-        if options.presentation.output == OutputForm::Table { OutputForm::Yaml } else { options.presentation.output };
-    output::print(form, Vec::new, &value)
+    output::print(options.presentation.output.of_document(), Vec::new, &value)
 }
 
 async fn from_broker(options: &Options, wanted: &str, application: &str) -> anyhow::Result<Value> {
@@ -317,9 +315,7 @@ pub(super) fn going(deletions: &[Deletion]) -> Vec<String> {
 async fn dump_all(options: &Options) -> anyhow::Result<()> {
     let client = Client::open(options, Scope::Config).await?;
     let value = Dump::from_replica(&client.fleet.config)?.to_value();
-    let form =
-        if options.presentation.output == OutputForm::Table { OutputForm::Yaml } else { options.presentation.output };
-    let result = output::print(form, Vec::new, &value);
+    let result = output::print(options.presentation.output.of_document(), Vec::new, &value);
     client.close().await;
     result
 }

@@ -142,7 +142,7 @@ async fn session(
 fn text_of(value: &Value, form: OutputForm) -> anyhow::Result<String> {
     match form {
         OutputForm::Json => Ok(format!("{}\n", serde_json::to_string_pretty(value)?)),
-        OutputForm::Table | OutputForm::Yaml => output::yaml(value),
+        _ => output::yaml(value),
     }
 }
 

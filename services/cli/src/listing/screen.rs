@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::Listed;
 use crate::options::OutputForm;
-use crate::output;
 use crate::output::page::InPlace;
+use crate::output::{self, Table};
 
 /// What was shown so far.
 pub(super) struct Screen<L> {
@@ -38,12 +38,16 @@ impl<L: Listed> Screen<L> {
     /// Shows rows as they are at `now` (UTC ms). False: standard output has no reader any more.
     pub(super) fn show(&mut self, rows: Vec<L>, now: u64) -> anyhow::Result<bool> {
         self.rows = rows.len();
+        if !self.is_followed && self.form == OutputForm::Name {
+            let names: String = rows.iter().map(|row| format!("{}\n", output::visible(&row.argument()))).collect();
+            return output::say(&names);
+        }
         if !self.is_followed {
-            output::print(self.form, || lines(&rows, now), &json!(rows))?;
+            output::print(self.form, || lines(self.form, &rows, now), &json!(rows))?;
             return Ok(true);
         }
         if let Some(page) = &mut self.page {
-            return page.draw(&lines(&rows, now));
+            return page.draw(&lines(self.form, &rows, now));
         }
         let text = changed(self.form, self.shown.as_deref(), &rows, now)?;
         self.shown = Some(rows);
@@ -51,11 +55,19 @@ impl<L: Listed> Screen<L> {
     }
 }
 
-fn lines<L: Listed>(rows: &[L], now: u64) -> Vec<String> {
+fn lines<L: Listed>(form: OutputForm, rows: &[L], now: u64) -> Vec<String> {
     match L::NONE {
         Some(none) if rows.is_empty() => vec![none.to_owned()],
-        _ => L::table(rows, now).shown(),
+        _ => table(form, rows, now).shown(),
     }
+}
+
+fn table<L: Listed>(form: OutputForm, rows: &[L], now: u64) -> Table {
+    let mut table = L::table(rows, now);
+    if form == OutputForm::Wide {
+        L::widen(rows, &mut table);
+    }
+    table
 }
 
 /// What is different between two lists: rows that came or changed, and rows that are gone.
@@ -70,11 +82,15 @@ fn differences<L: Listed>(old: &[L], new: &[L]) -> (Vec<L>, Vec<L>) {
 /// The text for a list that was `old` before; None: nothing was shown.
 fn changed<L: Listed>(form: OutputForm, old: Option<&[L]>, new: &[L], now: u64) -> anyhow::Result<String> {
     let (set, gone) = differences(old.unwrap_or_default(), new);
-    if form == OutputForm::Table {
+    if form == OutputForm::Name {
+        let came = set.iter().map(|row| output::visible(&row.argument()));
+        return Ok(came.map(|name| format!("{name}\n")).collect());
+    }
+    if matches!(form, OutputForm::Table | OutputForm::Wide) {
         let mut lines = match old {
-            None => lines(new, now),
+            None => lines(form, new, now),
             Some(_) if set.is_empty() => Vec::new(),
-            Some(_) => L::table(&set, now).shown_rows(),
+            Some(_) => table(form, &set, now).shown_rows(),
         };
         lines.extend(gone.iter().map(|row| format!("{} is not listed any more", output::visible(&row.title()))));
         return Ok(lines.into_iter().map(|line| format!("{line}\n")).collect());
@@ -110,6 +126,20 @@ mod tests {
         assert!(text.starts_with(NAME) && text.contains(" away ") && text.lines().count() == 1, "{text}");
         let gone = changed::<ClusterRow>(OutputForm::Table, Some(&away), &[], 0).unwrap();
         assert_eq!(gone, "Paint_Shop is not listed any more\n");
+    }
+
+    #[test]
+    fn a_wide_list_has_more_columns_and_names_are_those_that_other_commands_take() {
+        let rows = clusters();
+        let lines = lines(OutputForm::Wide, &rows, 0);
+        assert!(lines[0].contains("GROUP") && lines[1].contains(&rows[0].uuid.to_string()), "{lines:#?}");
+        assert_eq!(changed(OutputForm::Name, None, &rows, 0).unwrap(), format!("{NAME}\n"));
+        let mut bench = Bench::with_cluster();
+        bench.monitor(NAME, &["Oven_1"]);
+        let alerts = bench.fleet.alerts();
+        assert_eq!(changed(OutputForm::Name, None, &alerts, 0).unwrap(), format!("{NAME}/Oven_1\n"));
+        let wide = table(OutputForm::Wide, &alerts, 0).lines();
+        assert!(wide[0].contains("BEGAN"), "{wide:#?}");
     }
 
     #[test]

@@ -24,7 +24,7 @@ impl InPlace {
     /// Whether output of that form is drawn in place.
     #[must_use]
     pub fn fits(form: OutputForm) -> bool {
-        form == OutputForm::Table && std::io::stdout().is_terminal()
+        matches!(form, OutputForm::Table | OutputForm::Wide) && std::io::stdout().is_terminal()
     }
 
     /// Draws. False: standard output has no reader any more.
@@ -77,7 +77,7 @@ impl Page {
             return Ok(true);
         }
         let text = match self.form {
-            OutputForm::Table => {
+            OutputForm::Table | OutputForm::Wide | OutputForm::Name => {
                 let apart = if self.shown.is_some() { "\n" } else { "" };
                 format!("{apart}{}\n", lines().join("\n"))
             }

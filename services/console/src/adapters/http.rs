@@ -1,6 +1,7 @@
 //! HTTP: the page, the reads, the stream, and what people do. A read cannot cause a message.
 
 mod acting;
+mod audit;
 mod export;
 mod guard;
 mod history;
@@ -11,6 +12,7 @@ mod reading;
 mod simulation;
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,6 +80,8 @@ pub struct Site {
     history: Reader,
     clock: Clock,
     marks: EventMarks,
+    /// The file of the record of actions.
+    audit: PathBuf,
     streams: Arc<Semaphore>,
     exports: Arc<Semaphore>,
     /// None: people sign in with tokens only.
@@ -114,6 +118,7 @@ impl Site {
             history,
             clock,
             marks: EventMarks::new(acting::random().context("the system yields no random numbers")?),
+            audit: service_runtime::record::path(&config.state_dir),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             exports: Arc::new(Semaphore::new(export::EXPORTS_MAX)),
             logins: match settings.role {
@@ -146,6 +151,7 @@ fn router(site: Site) -> Router {
         .route("/api/v1/stream", get(follow))
         .route("/api/v1/events", get(history::events))
         .route("/api/v1/export", get(export::export))
+        .route("/api/v1/audit", get(audit::audit))
         .route("/api/v1/openapi.json", get(openapi::get))
         .route("/api/v1/{table}", get(table))
         .route("/api/v1/{table}/{node}", get(table_of_node))

@@ -1,14 +1,11 @@
 // The line of the command line that does the same as a button, so that the page teaches it.
 import { hasInvisible } from "./format.ts";
 
-/** A word as the shell takes it literally; null for words that must not be pasted into a shell. */
-export function shellWord(word: string): string | null {
-  if (word === "" || hasInvisible(word) || word.length > 300) return null;
+/** A word as the shell takes it literally; null for words that must not be pasted into a shell, among them those of more than `longest` characters. */
+export function shellWord(word: string, longest = 300): string | null {
+  if (word === "" || hasInvisible(word) || word.length > longest) return null;
   return /^[A-Za-z0-9_./:@%+=,][A-Za-z0-9_./:@%+=,-]*$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }
-
-/** The same for a word that may be long: what is sealed. */
-const shellWordOfAny = (word: string): string | null => (/^[A-Za-z0-9_./:@%+=,?&-]+$/.test(word) ? `'${word}'` : null);
 
 /** Options begin with `--`; every other part is taken literally. Null if a part cannot be written safely. */
 function command(verb: string, words: string[], options: [string, string | null | undefined][] = []): string | null {
@@ -36,7 +33,7 @@ export const commands = {
   putSecret: (cluster: string, name: string, key: string, print: string) => command("secret put", [cluster, name, key], [["fingerprint", print || null]]),
   /** By curl, because what the command line puts it seals itself. */
   putSealed: (cluster: string, namespace: string, name: string, key: string, query: string, sealed: string): string | null => {
-    const words = [`/v1/cluster/${cluster}/sealed-secret/${namespace}/${name}/${key}?${query}`, sealed].map(shellWordOfAny);
+    const words = [`/v1/cluster/${cluster}/sealed-secret/${namespace}/${name}/${key}?${query}`, sealed].map((word) => shellWord(word, Infinity));
     return words.includes(null) ? null : `printf %s ${words[1]} | curl -fsS -H @auth.txt -T - "$SPARKFLEET_API_URL"${words[0]}`;
   },
   revokeToken: (name: string) => command("token revoke", [name]),
@@ -63,6 +60,7 @@ export const commands = {
   putEntry: (object: string, application: string, etag: string | null) => command("config put", [object, application, "entry.json"], [["if-match", etag ?? "none"]]),
   deleteEntry: (object: string, application: string) => command("config delete", [object, application]),
   acknowledge: (about: string, alert: string, note: string) => command("alert ack", [about], [["alert", alert], ["note", note || null]]),
+  verifyRecord: () => command("audit verify", ["audit.jsonl"]),
   alerts: () => command("alert list", []),
   rollouts: () => command("rollout list", []),
   holdRollout: (chart: string, note: string) => command("rollout hold", [chart], [["note", note || null]]),

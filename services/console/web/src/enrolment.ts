@@ -44,7 +44,7 @@ export const lineOf = (row: HostRow): string => [row.ek ?? "", row.name, row.dis
 
 /** The command that enrols all of them in one policy; null if there is none that can be pasted safely. */
 export function enrolCommand(cluster: string, lines: readonly string[]): string | null {
-  const words = lines.map(shellWord);
+  const words = lines.map((line) => shellWord(line));
   const name = cluster.startsWith("-") ? null : shellWord(cluster);
   if (name === null || lines.length === 0 || words.includes(null)) return null;
   return `printf '%s\\n' ${words.join(" ")} | sparkfleet host enrol ${name} -`;

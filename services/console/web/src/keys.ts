@@ -54,6 +54,7 @@ function up(): void {
   const { view, args } = route.value;
   if (view === "host") go(link(["cluster", args[0] ?? ""], { tab: "hosts" }));
   else if (view === "deployment") go(link(["cluster", args[0] ?? ""], { tab: "deployments" }));
+  else if (view === "audit") go(link(["access"]));
   else if (view === "policy") go(link(["cluster", args[0] ?? ""]));
   else if (view === "config" && args.length > 0) go(link(["config", ...args.slice(0, -1)]));
   else if (view === "explorer" && args.length > 0) go(link(["explorer"]));

@@ -17,6 +17,7 @@ import { Help, Palette } from "./components/overlays.tsx";
 import { Age, Text } from "./components/text.tsx";
 import { AccessView } from "./views/access.tsx";
 import { AlertsView } from "./views/alerts.tsx";
+import { AuditView } from "./views/audit.tsx";
 import { ClusterView } from "./views/cluster.tsx";
 import { ClustersView } from "./views/clusters.tsx";
 import { ConfigView } from "./views/config.tsx";
@@ -47,6 +48,7 @@ const VIEWS: Record<string, () => ComponentChildren> = {
   config: () => <ConfigView />,
   enrolment: () => <EnrolmentView />,
   access: () => <AccessView />,
+  audit: () => <AuditView />,
   policy: () => <PolicyView />,
   system: () => <SystemView />,
 };
@@ -140,7 +142,7 @@ function Bands() {
 }
 
 /** Which entry of the navigation is marked on the pages below it. */
-const BELOW: Record<string, string> = { cluster: "clusters", policy: "clusters", host: "hosts", deployment: "deployments" };
+const BELOW: Record<string, string> = { audit: "access", cluster: "clusters", policy: "clusters", host: "hosts", deployment: "deployments" };
 
 function Navigation() {
   const chosen = BELOW[route.value.view] ?? route.value.view;

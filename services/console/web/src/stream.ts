@@ -2,7 +2,7 @@
 import { batch, effect, signal, untracked } from "@preact/signals";
 import { at } from "./router.ts";
 import { clockOffset, mark, release, session, subscriptions, takeFrame, takeSnapshot, type Subscription } from "./store.ts";
-import type { EventPage, Frame, Session, Snapshot, TableName } from "./wire.ts";
+import type { AuditRow, EventPage, Frame, Session, Snapshot, TableName } from "./wire.ts";
 
 /** State of the stream, and since when it is so. */
 export const connection = signal<{ state: "connecting" | "open" | "lost"; since: number }>({ state: "connecting", since: Date.now() });
@@ -95,6 +95,14 @@ async function readJson<T>(path: string, signal: AbortSignal | null = null): Pro
 export async function readEvents(since: number, cluster: string, signal: AbortSignal): Promise<EventPage> {
   const of = cluster === "" ? "" : `&cluster=${encodeURIComponent(cluster)}`;
   return readJson<EventPage>(`/api/v1/events?since=${Math.max(0, Math.round(since))}&limit=1000${of}`, signal);
+}
+
+/** The newest records of actions. Throws why they are not for this user. */
+export async function readRecords(limit: number, signal: AbortSignal): Promise<AuditRow[]> {
+  const response = await fetch(`/api/v1/audit?limit=${limit}`, { signal });
+  const answer = (await response.json().catch(() => ({}))) as { rows?: AuditRow[]; error?: string };
+  if (!response.ok || answer.rows === undefined) throw new Error(answer.error ?? `The console answered ${response.status}.`);
+  return answer.rows;
 }
 
 /** Reads who looks; null where the server does not answer. */

@@ -248,6 +248,21 @@ export interface ActionRow extends Row {
   text: string;
 }
 
+/** A line of the record of actions, as `GET /api/v1/audit` has it. */
+export interface AuditRow extends Row {
+  at: number;
+  who: string;
+  from: string;
+  operation: string;
+  /** UUID; absent where it concerns all clusters. */
+  cluster?: string;
+  /** Set by the page where the cluster is known. */
+  cluster_name?: string;
+  target: string;
+  result: "accepted" | "done" | "refused" | "failed";
+  reason?: string;
+}
+
 export interface ObjectRow extends Row {
   name: string | null;
   class: string | null;

@@ -64,6 +64,25 @@ fn completions_are_scripts_that_their_shell_understands() {
 }
 
 #[test]
+fn every_command_has_a_manual_page() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |to: &std::path::Path| Command::new(program::sparkfleet()).arg("man").arg(to).output().unwrap();
+    let written = write(directory.path());
+    assert!(written.status.success(), "{written:?}");
+    for command in commands() {
+        let page = format!("{}.1", [vec!["sparkfleet".to_owned()], command].concat().join("-"));
+        let text =
+            std::fs::read_to_string(directory.path().join(&page)).unwrap_or_else(|error| panic!("{page}: {error}"));
+        assert!(text.contains(".TH ") && text.contains(".SH SYNOPSIS"), "{page}: {text}");
+    }
+    let create = std::fs::read_to_string(directory.path().join("sparkfleet-cluster-create.1")).unwrap();
+    assert!(create.contains("wait") && create.contains("Exit codes"), "{create}");
+    let missing = write(&directory.path().join("missing"));
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("cannot be written"), "{missing:?}");
+}
+
+#[test]
 fn wrong_usage_has_code_2() {
     for arguments in [vec!["clutser"], vec!["cluster", "create"], vec!["cluster", "list", "--output", "xml"], vec![]] {
         let output = Command::new(program::sparkfleet()).args(&arguments).output().unwrap();

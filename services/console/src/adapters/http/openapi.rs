@@ -48,6 +48,7 @@ fn description() -> Value {
             "/api/v1/stream": stream,
             "/api/v1/events": events(),
             "/api/v1/export": export(),
+            "/api/v1/audit": audit(),
             "/api/v1/{table}": table,
         },
         "components": { "schemas": { "Row": row, "Event": event() } }
@@ -104,6 +105,25 @@ fn simulation() -> Value {
                 "type": "object", "properties": { "hosts": { "type": "array", "items": host } } } } } },
                 "400": { "description": "not an AttestationPolicy" } } }
     })
+}
+
+/// The path of the record of actions.
+fn audit() -> Value {
+    let text = json!({ "type": "string" });
+    let record = json!({ "type": "object", "properties": {
+        "at": { "type": "integer", "description": "UTC ms" }, "who": text, "from": text, "operation": text,
+        "cluster": { "type": "string", "format": "uuid", "description": "absent: it concerns all" }, "target": text,
+        "request": text, "result": { "enum": ["accepted", "done", "refused", "failed"] }, "reason": text } });
+    let mut audit = read(
+        "Who did what here, the newest first; for administrators of all clusters",
+        json!({ "type": "object", "properties": { "rows": { "type": "array", "items": record } } }),
+    );
+    audit["parameters"] = json!([{ "name": "limit", "in": "query", "required": false,
+        "schema": { "type": "integer", "minimum": 1, "maximum": service_runtime::record::RECORDS_MAX },
+        "description": "records at most, 200 by default; of the last MiB of the file" }]);
+    audit["get"]["responses"]["401"] = json!({ "description": "the credential is missing or not accepted" });
+    audit["get"]["responses"]["403"] = json!({ "description": "they may not" });
+    audit
 }
 
 /// The path of what happened.

@@ -40,6 +40,7 @@ export function Palette() {
     ...useTable("clusters").list.value.map((row) => ({ id: row.key, title: row.name, kind: "cluster", health: healthOf(row), run: to(link(["cluster", row.name])) })),
     ...useTable("hosts").list.value.map((row) => ({ id: row.key, title: row.name, kind: `host of ${row.cluster}`, health: healthOf(row), run: to(link(["host", row.cluster, row.name])) })),
     ...useTable("deployments").list.value.map((row) => ({ id: row.key, title: row.name, kind: `deployment on ${row.cluster}`, health: healthOf(row), run: to(link(["deployment", row.cluster, row.name])) })),
+    { id: "page audit", title: "Record of actions", kind: "page", run: to(link(["audit"])) },
     { id: "theme", title: "Change the theme", kind: "do", run: nextTheme },
     { id: "hour", title: "Look at one hour ago", kind: "do", run: () => (close(), lookAt(Date.now() - 3_600_000)) },
     { id: "now", title: "Back to now", kind: "do", run: () => (close(), lookAt(null)) },

@@ -36,7 +36,7 @@ export function AccessView() {
         <Card title="New token">
           <p>A token is shown once. ConfigDB keeps its hash.</p>
           <Command line={commands.createToken()} />
-          <Command why="What tokens and users did at the cluster manager and here, with its chain checked:" line="sparkfleet audit verify audit.jsonl" />
+          <p><a class="button" href={link(["audit"])}>Record of actions</a></p>
         </Card>
       </div>
       <Card title="Tokens">

@@ -7,11 +7,12 @@ import { Command } from "../components/copy.tsx";
 import { Field, FormDialog, TypeTheName } from "../components/dialog.tsx";
 import { Icon } from "../components/icon.tsx";
 import { Card, Facts, FilterBar, Head, Tabs } from "../components/page.tsx";
+import { Past, useOutcome } from "../components/past.tsx";
 import { notJson, Value } from "../components/schema-form.tsx";
 import { DataTable, Hatched, Nothing, type Column } from "../components/table.tsx";
-import { Text, When } from "../components/text.tsx";
+import { Text } from "../components/text.tsx";
 import { filtered } from "../filter.ts";
-import { count, plural, visible } from "../format.ts";
+import { count, visible } from "../format.ts";
 import { may, useTable } from "../hooks.ts";
 import { go, link, route } from "../router.ts";
 import { blank, disagreements, hasLargeNumbers, laidOut, resolved, type Json, type Schema } from "../schema.ts";
@@ -155,60 +156,6 @@ function Conflict({ draft, theirs, resolve }: { draft: Draft; theirs: EntryRow |
   );
 }
 
-/** Changes that ConfigDB sends for one request. */
-const REPLAYED_MAX = 1_000;
-
-/** What an entry was, the latest first. Reading it asks ConfigDB for a replay, which is why it is a button. */
-function Past({ object, application, text, restore }: { object: string; application: string; text: string; restore: ((text: string) => void) | null }) {
-  const table = useTable(`history:${object}`, true);
-  const [shown, asked] = [useSignal<string | null>(null), useSignal<string | null>(null)];
-  const outcome = useOutcome(asked.value);
-  const rows = table.list.value.filter((one) => one.application === application).sort((a, b) => b.revision - a.revision);
-  const ask = async (since: number) => {
-    const body = { object, application, ...(since > 0 ? { since } : {}) };
-    asked.value = (await act("object.history", body, `History of ${application}`).catch(() => null))?.id ?? null;
-  };
-  const more = rows.length > 0 && rows.length % REPLAYED_MAX === 0;
-  return (
-    <Card title="History">
-      <p class="choices">
-        {may("object.history") && <button type="button" disabled={outcome?.state === "sent"} onClick={() => void ask(0)}>Read the history</button>}
-        {may("object.history") && more && <button type="button" onClick={() => void ask((rows[0]?.revision ?? 0) + 1)}>Read more</button>}
-        <span class="note" role="status">{outcome?.state === "sent" ? "On its way…" : rows.length === 0 ? "ConfigDB is asked for it when you read it." : `${plural(rows.length, "revision")} read.`}</span>
-      </p>
-      {!may("object.history") && rows.length === 0 && <p class="note">An operator reads it, or the command below does.</p>}
-      {rows.length > 0 && (
-        <div class="table-scroll" tabIndex={0}>
-          <table aria-label="History of the entry">
-            <thead><tr><th class="num" scope="col">Revision</th><th scope="col">Written</th><th scope="col">By</th><th scope="col">What differs from now</th><th scope="col"><span class="hidden">Actions</span></th></tr></thead>
-            <tbody>
-              {rows.map((row) => {
-                const then = row.json === null ? null : laidOut(row.json);
-                const lines = then === null ? [] : disagreements(text, then, text);
-                const open = shown.value === row.key;
-                return (
-                  <tr key={row.key}>
-                    <td class="num">{count(row.revision)}</td>
-                    <td><When time={row.at} /></td>
-                    <td><Text of={row.writer} longest={60} /></td>
-                    <td class="mono">
-                      {then === null ? "deleted" : lines.length === 0 ? "nothing" : open
-                        ? lines.map((line) => <p key={line.path}><Text of={line.path} />: <mark><Text of={line.mine ?? "–"} longest={300} /></mark></p>)
-                        : <button type="button" class="quiet" onClick={() => (shown.value = row.key)}>{plural(lines.length, "value")}…</button>}
-                    </td>
-                    <td>{restore !== null && then !== null && lines.length > 0 && <button type="button" aria-label={`Restore revision ${row.revision}`} onClick={() => restore(then)}>Restore</button>}</td>
-                  </tr>
-                );
-              })}
-            </tbody>
-          </table>
-        </div>
-      )}
-      <details class="as-command"><summary>As command</summary><Command line={commands.history(object, application)} /></details>
-    </Card>
-  );
-}
-
 /** The document of a draft; undefined while it is not JSON. */
 function documentOf(text: string): Json | undefined {
   try {
@@ -216,12 +163,6 @@ function documentOf(text: string): Json | undefined {
   } catch {
     return undefined;
   }
-}
-
-/** How the last write of this page ended. */
-function useOutcome(id: string | null): { state: string; text: string } | null {
-  const row = useTable("actions", true).rows.value.get(id ?? "");
-  return id === null ? null : { state: row?.state ?? "sent", text: row?.text ?? "" };
 }
 
 function Editor({ object, application }: { object: string; application: string }) {

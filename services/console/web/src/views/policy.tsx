@@ -6,12 +6,14 @@ import { commands } from "../commands.ts";
 import { Command, CopyButton } from "../components/copy.tsx";
 import { Shape } from "../components/health.tsx";
 import { Card, Facts, Head } from "../components/page.tsx";
+import { Past } from "../components/past.tsx";
 import { DataTable, Hatched, Nothing, type Column } from "../components/table.tsx";
 import { Text, When } from "../components/text.tsx";
 import { count, plural, visible } from "../format.ts";
 import { useTable } from "../hooks.ts";
 import { NO_TRIAL, captures, isEmpty, quotedOf, toggled, tried, type Trial } from "../policy.ts";
 import { link, route } from "../router.ts";
+import { laidOut } from "../schema.ts";
 import type { Health, HostOutlook, HostRow, PolicyDocument, PolicyRow } from "../wire.ts";
 
 const HEALTH: Record<HostOutlook["outlook"], Health> = { passes: "good", fails: "attention", unknown: "away" };
@@ -150,6 +152,12 @@ function Body({ row, policy }: { row: PolicyRow; policy: PolicyDocument }) {
   );
 }
 
+/** The revisions of the policy, each with what it changed. */
+function Revisions({ cluster }: { cluster: string }) {
+  const entry = useTable(`entries:${cluster}`, true).rows.value.get("AttestationPolicy");
+  return entry === undefined ? null : <Past object={cluster} application="AttestationPolicy" text={laidOut(entry.json)} restore={null} />;
+}
+
 export function PolicyView() {
   const name = route.value.args[0] ?? "";
   const table = useTable("policies", true);
@@ -177,6 +185,7 @@ export function PolicyView() {
         {row.reason !== null && <p class="reason h-attention"><Text of={row.reason} longest={400} /></p>}
       </Head>
       {policy !== null && <Body row={row} policy={policy} />}
+      <Revisions cluster={row.key} />
     </Hatched>
   );
 }

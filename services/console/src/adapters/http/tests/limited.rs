@@ -1,5 +1,6 @@
 //! What a token for one cluster of two is answered over HTTP: every table, the stream, the past, events and the export.
 
+use std::path::Path as FilePath;
 use std::sync::Mutex;
 
 use access::{Grant, Principal};
@@ -8,6 +9,7 @@ use configdb_schema::document::TokenScope;
 use fleet_view::history::export::{Line, Replayed};
 use fleet_view::history::{View, transitions};
 use service_runtime::config::ExposeSecret as _;
+use service_runtime::record::RecordFile;
 use uuid::Uuid;
 
 use super::*;
@@ -70,8 +72,12 @@ fn holder(clusters: Option<&[Uuid]>) -> Principal {
 
 impl Limited {
     async fn start(history: Reader) -> Self {
-        let config =
-            Config { web: crate::config::WebConfig { private: true, ..Default::default() }, ..Config::default() };
+        Self::start_in(FilePath::new("/nonexistent"), history).await
+    }
+
+    async fn start_in(state_dir: &FilePath, history: Reader) -> Self {
+        let web = crate::config::WebConfig { private: true, ..Default::default() };
+        let config = Config { web, state_dir: state_dir.into(), ..Config::default() };
         let settings = config.validate(1).unwrap();
         let (hub, mut requests) = Hub::new();
         let site = Site::new(&config, &settings, hub.clone(), history, Clock::new()).unwrap();
@@ -271,4 +277,42 @@ async fn the_past_events_and_the_export_are_of_the_same_rows() {
     }
     limited.stop.trigger();
     history.stop().await;
+}
+
+#[tokio::test]
+async fn the_record_of_actions_is_for_administrators_of_all_clusters() {
+    let directory = tempfile::tempdir().unwrap();
+    let history = History::start(FilePath::new("/nonexistent"), None, Clock::new()).reader();
+    let limited = Limited::start_in(directory.path(), history).await;
+    let as_scope = |scope, clusters: Option<&[Uuid]>| {
+        let mut known = holder(clusters);
+        known.grants[0].scope = scope;
+        *limited.holder.lock().unwrap() = Some(known);
+    };
+    for (scope, clusters) in
+        [(TokenScope::Viewer, None), (TokenScope::Operator, None), (TokenScope::Administrator, Some(&[OWN][..]))]
+    {
+        as_scope(scope, clusters);
+        let (status, _, body) = limited.get("/api/v1/audit", "").await;
+        assert!(status == 403 && body.contains("read-audit"), "{scope:?}: {status} {body}");
+    }
+    as_scope(TokenScope::Administrator, None);
+    assert_eq!(limited.get("/api/v1/audit", "").await.2, r#"{"rows":[]}"#, "there is no file yet");
+    let mut file = RecordFile::new(service_runtime::record::path(directory.path()));
+    for at in 1..=3 {
+        file.keep(&json!({ "at": at, "who": "token:ada", "operation": "create-cluster" })).await;
+    }
+    let (status, _, body) = limited.get("/api/v1/audit?limit=2", "").await;
+    let times: Vec<u64> = serde_json::from_str::<Value>(&body).unwrap()["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["at"].as_u64().unwrap())
+        .collect();
+    assert_eq!((status, times), (200, vec![3, 2]), "the newest first");
+    for wrong in ["0", "1001", "x", ""] {
+        assert_eq!(limited.get(&format!("/api/v1/audit?limit={wrong}"), "").await.0, 400, "{wrong}");
+    }
+    *limited.holder.lock().unwrap() = None;
+    assert_eq!(limited.get("/api/v1/audit", "").await.0, 401);
 }
