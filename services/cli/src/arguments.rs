@@ -1,6 +1,7 @@
 //! Every command on a fleet, with its options and defaults. What a command does is in [`crate::command`].
 
 pub mod access;
+pub mod apply;
 pub mod context;
 pub mod joining;
 pub mod past;
@@ -17,6 +18,7 @@ use uuid::Uuid;
 use crate::options::{CONTEXT_VARIABLE, Options, Reading, ReadingSource};
 use crate::watch::WatchArguments;
 use access::{AuditCommand, TokenCommand};
+use apply::{ApplyArguments, DiffArguments};
 use context::{ContextCommand, LoginArguments};
 use joining::{HostCommand, PolicyCommand, TrustCommand};
 use past::{AtArguments, EventsArguments};
@@ -46,6 +48,10 @@ pub enum Command {
     /// Create, list, show, move and delete deployments on edge clusters
     #[command(subcommand)]
     Deployment(DeploymentCommand),
+    /// Bring clusters, deployments and entries to what files say, in one transaction
+    Apply(ApplyArguments),
+    /// Show what differs from what files say: exit code 1 if anything does
+    Diff(DiffArguments),
     /// Show on one page whether the broker, the central services and every cluster are well, and what waits
     Status {
         /// Go on, and show what changes: in place on a terminal, the whole page again elsewhere

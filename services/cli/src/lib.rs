@@ -34,6 +34,7 @@ pub mod recovery;
 mod served;
 pub mod tables;
 pub mod usage_error;
+pub mod wanted;
 pub mod watch;
 
 pub use arguments::Command;
@@ -57,6 +58,8 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
         Command::Audit(command) => command::audit::run(command),
         Command::Acl(command) => command::acl::run(command).await,
         Command::Status { watch, source, options } => command::status::run(watch, &source, &options).await,
+        Command::Apply(arguments) => command::apply::apply(&arguments).await,
+        Command::Diff(arguments) => command::apply::diff(&arguments).await,
         Command::Rollout(command) => command::chart_rollout::run(command).await,
         Command::Alert(command) => command::alert::run(command).await,
         Command::Events(arguments) => command::past::events(&arguments).await,

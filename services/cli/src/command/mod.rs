@@ -5,6 +5,7 @@ pub mod acl_check;
 mod acl_site;
 pub mod administrator;
 pub mod alert;
+pub mod apply;
 pub mod attestation_policy;
 pub mod audit;
 pub mod bootstrap;

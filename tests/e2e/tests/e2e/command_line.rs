@@ -82,6 +82,68 @@ fn every_command_has_a_manual_page() {
     assert!(String::from_utf8_lossy(&missing.stderr).contains("cannot be written"), "{missing:?}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn files_say_what_there_should_be_and_are_applied_as_a_whole_or_not_at_all() {
+    let server = Mosquitto::start();
+    let _central = CentralServices::start(server.address(), free_port());
+    let cli = Cli::new(&server.url());
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("site.yaml").display().to_string();
+    let deployment = |name: &str, replicas: u32| {
+        format!("---\nkind: Deployment\ncluster: Paint_Shop\nname: {name}\nvalues: {{ replicas: {replicas} }}\n")
+    };
+    let cluster = "kind: Cluster\nname: Paint_Shop\nwave: 2\n".to_owned();
+    let write = |documents: &[String]| std::fs::write(&file, documents.concat()).unwrap();
+    let changes = |value: &Value| -> Vec<String> {
+        let text =
+            |change: &Value| format!("{} {}", change["name"].as_str().unwrap(), change["change"].as_str().unwrap());
+        value["changes"].as_array().unwrap().iter().map(text).collect()
+    };
+    write(&[cluster.clone(), deployment("Oven_1", 1), deployment("Oven_2", 1)]);
+    let all = ["Paint_Shop created", "Paint_Shop/Oven_1 created", "Paint_Shop/Oven_2 created"];
+    let tried = cli.json(&["apply", "-f", &file, "--dry-run"]).await;
+    assert_eq!(changes(&tried), all);
+    assert_eq!(cli.json(&["cluster", "list"]).await, json!([]), "a dry run writes nothing");
+    assert_eq!(changes(&cli.json(&["apply", "-f", &file]).await), all);
+    let again = cli.json(&["apply", "-f", &file]).await;
+    assert!(changes(&again).iter().all(|change| change.ends_with(" unchanged")), "{again:#}");
+    let same = cli.run(&["diff", "-f", &file]).await;
+    assert_eq!((same.code, same.stdout.trim()), (0, "nothing differs"), "{same:#?}");
+    let rollout = cli.json(&["config", "get", "Paint_Shop", "EdgeClusterRollout"]).await;
+    assert_eq!(rollout["wave"], 2);
+
+    write(&[cluster.clone(), deployment("Oven_1", 3)]);
+    let differs = cli.run(&["diff", "-f", &file, "--prune"]).await;
+    assert_eq!(differs.code, 1, "{differs:#?}");
+    for line in [
+        "deployment Paint_Shop/Oven_1 changed",
+        "  EdgeDeployment.values.replicas: 1 -> 3",
+        "deployment Paint_Shop/Oven_2 deleted",
+    ] {
+        assert!(differs.stdout.lines().any(|shown| shown == line), "{differs:#?}");
+    }
+    // One document that ConfigDB refuses, and nothing of the file is written.
+    write(&[
+        cluster.clone(),
+        deployment("Oven_1", 3),
+        "---\nkind: Entry\nobject: Paint_Shop\napplication: Info\nvalue: { name: 7 }\n".to_owned(),
+    ]);
+    cli.run(&["apply", "-f", &file]).await.refused(5, "Info");
+    let names = ["deployment", "list", "--output", "name", "--from", "broker"];
+    let listed = cli.run(&names).await;
+    assert_eq!(listed.stdout, "Paint_Shop/Oven_1\nPaint_Shop/Oven_2\n", "{listed:#?}");
+    let entry = cli.json(&["config", "get", "Oven_1", "EdgeDeployment"]).await;
+    assert_eq!(entry["values"]["replicas"], 1, "{entry:#}");
+
+    write(&[cluster, deployment("Oven_1", 3)]);
+    let pruned = cli.json(&["apply", "-f", &file, "--prune"]).await;
+    assert_eq!(changes(&pruned), ["Paint_Shop unchanged", "Paint_Shop/Oven_1 changed", "Paint_Shop/Oven_2 deleted"]);
+    assert_eq!(cli.json(&["config", "get", "Oven_1", "EdgeDeployment"]).await["values"]["replicas"], 3);
+    let wide = cli.run(&["cluster", "list", "--output", "wide"]).await;
+    assert!(wide.stdout.lines().next().unwrap().contains("UUID"), "{wide:#?}");
+    cli.run(&["status", "--output", "name"]).await.refused(2, "has no name");
+}
+
 #[test]
 fn wrong_usage_has_code_2() {
     for arguments in [vec!["clutser"], vec!["cluster", "create"], vec!["cluster", "list", "--output", "xml"], vec![]] {

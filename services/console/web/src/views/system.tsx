@@ -1,4 +1,5 @@
 // The services of the organisation, and the console's own link.
+import { CopyButton } from "../components/copy.tsx";
 import { HealthMark } from "../components/health.tsx";
 import { Card, Facts, Head } from "../components/page.tsx";
 import { DataTable, Hatched, Nothing } from "../components/table.tsx";
@@ -30,7 +31,7 @@ export function SystemView() {
           <Facts
             facts={[
               ["Stream", connection.value.state],
-              ["Broker", row && <Text of={row.broker} />],
+              ["Broker", row && <><Text of={row.broker} /> <CopyButton text={row.broker} title="Copy the address of the broker" /></>],
               ["Session", row && <>{row.online ? "online" : "offline"} <Age since={row.since} prefix="for " /></>],
               ["Complete", row && (row.complete ? "yes" : <>no, missing: <Text of={row.missing.join(", ")} longest={600} /></>)],
               ["History", row && (row.history.recording ? "recording" : <Text of={row.history.reason ?? "not recording: waiting for the broker and for births"} longest={300} />)],

@@ -1,0 +1,133 @@
+//! Files, and what they make of a bench.
+
+use fleet_view::bench::{Bench, CLUSTER, NAME};
+
+use super::*;
+
+const OVEN: Uuid = Uuid::from_u128(0x0E);
+
+fn author() -> Author {
+    Author { id: "r".to_owned(), writer: "ada".to_owned() }
+}
+
+fn bench() -> Bench {
+    let mut bench = Bench::with_cluster();
+    bench.deployment(OVEN, "Oven", None);
+    bench
+}
+
+fn planned(bench: &Bench, text: &str, prune: bool) -> anyhow::Result<Vec<Change>> {
+    plan(&bench.fleet, &read(text, "site.yaml")?, prune, 1_800_000_000_000, author)
+}
+
+fn shown(changes: &[Change]) -> Vec<String> {
+    changes.iter().map(|change| format!("{} {} {}", change.kind, change.name, change.change)).collect()
+}
+
+#[test]
+fn a_file_names_what_there_is_to_be_and_what_it_does_not_name_stays() {
+    let bench = bench();
+    let text = format!(
+        "kind: Cluster\nname: {NAME}\nwave: 2\n---\nkind: Deployment\ncluster: {NAME}\nname: Oven\nvalues: {{ a: {{ b: 1 }} }}\n"
+    );
+    let changes = planned(&bench, &text, false).unwrap();
+    assert_eq!(shown(&changes), ["cluster Paint_Shop changed", "deployment Paint_Shop/Oven changed"]);
+    let [cluster, oven] = &changes[..] else { panic!("{changes:#?}") };
+    let written = cluster.write.as_ref().unwrap();
+    assert_eq!(
+        written.entries.keys().collect::<Vec<_>>(),
+        ["EdgeClusterRollout"],
+        "its own entry is not written again"
+    );
+    assert_eq!(cluster.differences[0].place, "EdgeClusterRollout.wave");
+    let (written, slug) = (oven.write.as_ref().unwrap(), EdgeDeployment::slug());
+    let entry = written.entries[slug].as_ref().unwrap();
+    let before = bench.fleet.config.entry(OVEN, slug).unwrap();
+    assert_eq!(written.if_match[slug], Some(before.etag), "another writer's change is not overwritten");
+    let mut expected = before.value().unwrap();
+    expected["values"] = json!({ "a": { "b": 1 } });
+    assert_eq!(entry, &expected);
+    let place = &oven.differences[0];
+    assert_eq!((place.place.as_str(), &place.after), ("EdgeDeployment.values.a.b", &Some(json!(1))));
+}
+
+#[test]
+fn what_is_as_it_is_wanted_is_not_written() {
+    let mut bench = bench();
+    let chart = "00000000-0000-0000-0000-0000000000ca";
+    let entry = EdgeDeployment {
+        cluster: CLUSTER,
+        name: "Oven".to_owned(),
+        chart: Some(chart.parse().unwrap()),
+        hostname: Some("paint-1".to_owned()),
+        ..EdgeDeployment::default()
+    };
+    bench.entry(OVEN, &entry);
+    let deployment = format!("kind: Deployment\ncluster: {CLUSTER}\nname: Oven\nchart: {chart}\n");
+    let text = format!("kind: Cluster\nname: {NAME}\nbare: false\n---\n{deployment}host: paint-1\n");
+    let changes = planned(&bench, &text, true).unwrap();
+    assert_eq!(shown(&changes), ["cluster Paint_Shop unchanged", "deployment Paint_Shop/Oven unchanged"]);
+    assert!(changes.iter().all(|change| change.write.is_none() && change.differences.is_empty()), "{changes:#?}");
+    let floating = planned(&bench, &format!("{deployment}host: null\n"), false).unwrap();
+    let [difference] = &floating[0].differences[..] else { panic!("{floating:#?}") };
+    assert_eq!((difference.place.as_str(), &difference.after), ("EdgeDeployment.hostname", &None));
+    assert_eq!(planned(&bench, &deployment, false).unwrap()[0].change, "unchanged", "a host that is not named stays");
+}
+
+#[test]
+fn a_cluster_and_its_deployments_are_created_together_and_again_are_the_same() {
+    let bench = bench();
+    let chart = "00000000-0000-0000-0000-0000000000ca";
+    let text = format!(
+        "kind: Deployment\ncluster: Body_Shop\nname: Press\nchart: {chart}\n---\nkind: Cluster\nname: Body_Shop\nnamespace: edge\nbare: true\nwave: 1\n"
+    );
+    let changes = planned(&bench, &text, true).unwrap();
+    assert_eq!(shown(&changes), ["deployment Body_Shop/Press created", "cluster Body_Shop created"]);
+    let [press, body] = &changes[..] else { panic!("{changes:#?}") };
+    let entry = body.write.as_ref().unwrap().entries[EdgeCluster::slug()].as_ref().unwrap();
+    assert_eq!((&entry["namespace"], &entry["bare"]), (&json!("edge"), &json!(true)));
+    let entry = press.write.as_ref().unwrap().entries[EdgeDeployment::slug()].as_ref().unwrap();
+    assert_eq!(entry["cluster"], json!(body.uuid));
+    assert!(press.write.as_ref().unwrap().if_match.values().all(Option::is_none), "only if there is none yet");
+    assert_eq!(planned(&bench, &text, true).unwrap()[1].uuid, body.uuid);
+}
+
+#[test]
+fn only_what_clusters_of_the_files_have_is_pruned() {
+    let mut bench = bench();
+    bench.cluster(Uuid::from_u128(0xB), "Body_Shop", |_| {});
+    let press = EdgeDeployment { cluster: Uuid::from_u128(0xB), name: "Press".to_owned(), ..EdgeDeployment::default() };
+    bench.entry(Uuid::from_u128(0x1E), &press);
+    let cluster = format!("kind: Cluster\nname: {NAME}\n");
+    assert_eq!(planned(&bench, &cluster, false).unwrap().len(), 1);
+    let changes = planned(&bench, &cluster, true).unwrap();
+    assert_eq!(shown(&changes), ["cluster Paint_Shop unchanged", "deployment Paint_Shop/Oven deleted"]);
+    assert_eq!(changes[1].write.as_ref().unwrap().entries[EdgeDeployment::slug()], None);
+    let nothing = planned(&bench, "kind: Deployment\ncluster: Body_Shop\nname: Press\n", true).unwrap();
+    assert_eq!(shown(&nothing), ["deployment Body_Shop/Press unchanged"], "its cluster is not of the files");
+}
+
+#[test]
+fn an_entry_of_any_application_is_written_as_it_is() {
+    let bench = bench();
+    let text = format!("kind: Entry\nobject: {CLUSTER}\napplication: Info\nvalue: {{ name: Paint_Shop, note: x }}\n");
+    let changes = planned(&bench, &text, false).unwrap();
+    assert_eq!(changes[0].write.as_ref().unwrap().entries["Info"], Some(json!({ "name": "Paint_Shop", "note": "x" })));
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_file_and_document() {
+    for (text, part) in [
+        ("kind: Clutser\nname: x\n", "site.yaml: document 1"),
+        ("---\nkind: Cluster\nname: A\n---\nkind: Cluster\nname: B\ncolour: red\n", "document 2"),
+        ("kind: [", "site.yaml is neither YAML nor JSON"),
+        ("kind: Cluster\nname: Paint Shop\n", "name: "),
+        ("kind: Deployment\ncluster: Paint_Shp\nname: x\n", "did you mean \"Paint_Shop\"?"),
+        ("kind: Entry\nobject: Nothing\napplication: Info\nvalue: {}\n", "there is no object named"),
+        ("kind: Cluster\nname: A\n---\nkind: Cluster\nname: A\n", "two documents are about cluster A"),
+    ] {
+        let error = format!("{:#}", planned(&bench(), text, false).unwrap_err());
+        assert!(error.contains(part), "{text}: {error}");
+    }
+    assert!(read("---\n---\n", "empty").unwrap().is_empty());
+}
