@@ -227,9 +227,9 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     await shown.getByRole("row", { name: /token:of-one.*set-wave.*Body_Shop.*done/ }).first().waitFor();
     await shown.getByRole("row", { name: /token:viewer.*set-wave.*refused: / }).first().waitFor();
     // It is current: what is done while it is shown is in it.
-    const rename = await factory.act(tokens.operator, "cluster.wave", { cluster: press, wave: 9 });
-    assert.equal((await factory.ended(rename.body.id)).state, "done");
-    await shown.getByRole("row", { name: /token:operator.*set-wave.*Press_Shop.*done/ }).first().waitFor();
+    const later = await factory.act(tokens.administrator, "cluster.wave", wave(body));
+    assert.equal((await factory.ended(later.body.id)).state, "done");
+    await shown.getByRole("row", { name: /token:administrator.*set-wave.*Body_Shop.*done/ }).first().waitFor();
     await page.close_checked();
   });
 
@@ -267,7 +267,7 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     await page.getByRole("button", { name: "Back to the policy in force" }).click();
     await page.getByText(/hosts known/).waitFor();
     // What a revision changed is compared with the one before.
-    await factory.run("host", "revoke", "Body_Shop/body-shop-9");
+    await factory.shell("sparkfleet host revoke Body_Shop/body-shop-9");
     await signIn(page, tokens.operator);
     await page.getByRole("button", { name: "Read the history" }).click();
     const past = page.getByRole("table", { name: "History of the entry" });
