@@ -140,8 +140,15 @@ pub fn plan(
     wall: u64,
     author: impl Fn() -> Author,
 ) -> anyhow::Result<Vec<Change>> {
-    let known = fleet.cluster_entries().map(|(uuid, entry)| (entry.name, uuid));
-    let mut clusters: BTreeMap<String, Uuid> = known.collect();
+    let (mut clusters, mut ambiguous) = (BTreeMap::new(), BTreeSet::new());
+    for (uuid, entry) in fleet.cluster_entries() {
+        if clusters.insert(entry.name.clone(), uuid).is_some() {
+            ambiguous.insert(entry.name);
+        }
+    }
+    if let Some(name) = wanted.iter().filter_map(Wanted::names_cluster).find(|name| ambiguous.contains(*name)) {
+        return Err(usage(anyhow!("{name:?} is the name of several clusters; delete those that were refused")));
+    }
     for name in wanted.iter().filter_map(Wanted::cluster) {
         clusters.entry(name.to_owned()).or_insert_with(|| requests::cluster_uuid(fleet.organisation(), name));
     }
@@ -170,6 +177,14 @@ impl Wanted {
         match self {
             Self::Cluster { name, .. } => Some(name),
             _ => None,
+        }
+    }
+
+    /// The cluster that it is about, as the document has it.
+    fn names_cluster(&self) -> Option<&str> {
+        match self {
+            Self::Cluster { name: cluster, .. } | Self::Deployment { cluster, .. } => Some(cluster),
+            Self::Entry { .. } => None,
         }
     }
 }

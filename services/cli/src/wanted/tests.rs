@@ -108,6 +108,15 @@ fn only_what_clusters_of_the_files_have_is_pruned() {
 }
 
 #[test]
+fn of_clusters_with_one_name_none_is_chosen() {
+    let mut bench = bench();
+    bench.cluster(Uuid::from_u128(0xB), NAME, |_| {});
+    let error = planned(&bench, &format!("kind: Cluster\nname: {NAME}\n"), false).unwrap_err();
+    assert!(error.to_string().contains("several clusters"), "{error}");
+    planned(&bench, "kind: Cluster\nname: Body_Shop\n", false).unwrap();
+}
+
+#[test]
 fn an_entry_of_any_application_is_written_as_it_is() {
     let bench = bench();
     let text = format!("kind: Entry\nobject: {CLUSTER}\napplication: Info\nvalue: {{ name: Paint_Shop, note: x }}\n");

@@ -296,7 +296,9 @@ async fn the_hosts_of_the_console_are_those_of_the_broker() {
         }
     }
     cli.run(&["host", "show", "absent-1", "--from", "console"]).await.refused(7, "absent-1");
-    cli.run(&["config", "get", NAME, "GitConfig", "--from", "console"]).await.refused(7, "has no entry GitConfig");
+    cli.run(&["config", "get", NAME, "ChartRollout", "--from", "console"])
+        .await
+        .refused(7, "has no entry ChartRollout");
     let policy = cli.json(&["policy", "show", NAME, "--from", "console"]).await;
     assert_eq!(
         (&policy["join_service"]["state"], &policy["join_service"]["agreed"]),
