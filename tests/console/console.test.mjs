@@ -643,7 +643,9 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     const object = (await factory.rows("clusters")).find((row) => row.name === "Press_Shop").key;
     const entry = (await factory.rows(`entries:${object}`)).find((row) => row.key === "AlertAcknowledgements");
     const { by, note, since } = JSON.parse(entry.json).alerts[accepted.alert.key];
-    assert.deepEqual([by, note, since], ["console/token:operator", "on my way", accepted.alert.since]);
+    assert.deepEqual([by, note], ["console/token:operator", "on my way"]);
+    // Between the read and the action the alert can have ended and begun again: what is acknowledged is the later one.
+    assert.ok(since >= accepted.alert.since, `${since} of ${accepted.alert.since}`);
   });
 
   scenario("the loss of the broker shows a band, and its return ends it", async () => {

@@ -3,13 +3,15 @@
 //! ```text
 //! arguments -> command/{cluster,deployment,status,...} -> client (a Host Application session) -> fleet (replicas) -> output
 //!           -> command/config -> one_object             -> a listener, for what one object of ConfigDB has
+//!           -> command/apply -> wanted                  -> what files want of the fleet, as writes
+//!           -> listing -> console_api                   -> the console's tables, where a command that reads is to ask it
 //!           -> command/secret -> http_api               -> the cluster manager's HTTP API
 //!           -> command/past -> console_api              -> the console's HTTP API: what happened, and what was there at a time
 //!           -> command/acl                              -> broker_acl: access control for MQTT servers
 //!           -> watch                                    -> a listener that prints every message
 //! ```
 //!
-//! The commands need only the broker, those on secrets in repositories and on the past aside: what they show they have replicated, what they change they have asked for and seen reported. There is no `event.rs` and no `state.rs`: the
+//! The commands need only the broker, those on secrets in repositories and on the past aside: what they show they have replicated or read of the console, what they change they have asked for and seen reported. There is no `event.rs` and no `state.rs`: the
 //! command line holds no state of the fleet, only replicas of it ([`fleet_view::Fleet`]), and its configuration is its arguments ([`arguments`]).
 #![warn(unreachable_pub)]
 
