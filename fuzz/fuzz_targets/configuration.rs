@@ -1,6 +1,7 @@
 //! No text makes the reader of configuration files panic, or repeat a secret.
 #![no_main]
 
+#[allow(dead_code, reason = "its name is for tests")]
 #[path = "../src/configuration.rs"]
 mod configuration;
 

@@ -40,5 +40,6 @@ where
         let is_value = file.matches(SECRET).count() == file.matches(&format!("= \"{SECRET}\"\n")).count();
         assert!(!message.is_empty() && (!is_value || !message.contains(SECRET)), "{message}");
     }
-    assert_eq!(first, second);
+    // Of several faults any may be the one that is named.
+    assert_eq!(first.ok(), second.ok());
 }
