@@ -16,6 +16,9 @@ const SIGN: [(&str, &str); 3] = [
     ("SIGN_PASSPHRASE", "snakeoil"),
 ];
 
+/// The minor version of Kubernetes that hosts of kubeadm have.
+const KUBERNETES: &str = "1.36";
+
 fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -24,12 +27,16 @@ fn recipe(file: &str) -> PathBuf {
     sources().join("examples/host-image").join(file)
 }
 
-/// The directory that keeps what is expensive, below that of the build.
-fn kept() -> PathBuf {
+/// The directory of the build.
+fn target() -> PathBuf {
     let own = std::env::current_exe().expect("a program knows its path");
     // <target>/<profile>/deps/<this program>
-    let target = own.ancestors().nth(3).expect("tests are built into a target directory");
-    let kept = target.join("lab");
+    own.ancestors().nth(3).expect("tests are built into a target directory").to_owned()
+}
+
+/// The directory that keeps what is expensive, below that of the build.
+fn kept() -> PathBuf {
+    let kept = target().join("lab");
     fs::create_dir_all(&kept).expect("the target directory can be written");
     kept
 }
@@ -40,10 +47,59 @@ fn say(text: &str) {
     println!("lab: {text}");
 }
 
-/// The tree of Debian packages: from the cache, or made.
-fn tree() -> PathBuf {
+/// What makes a host a member of Kubernetes, and what the image has for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Distribution {
+    /// A program that leaves the files of k3s.
+    K3s,
+    /// kubeadm, kubelet and their neighbours as `.ci/kubernetes` builds them, and Debian's containerd.
+    Kubeadm,
+}
+
+impl Distribution {
+    /// The name that configurations have for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::K3s => "k3s",
+            Self::Kubeadm => "kubeadm",
+        }
+    }
+
+    /// Lists of Debian packages beside `packages`, files of the recipe.
+    const fn lists(self) -> &'static [&'static str] {
+        match self {
+            Self::K3s => &[],
+            Self::Kubeadm => &["packages-kubeadm"],
+        }
+    }
+
+    /// What is laid over the tree; `made` is where it is made, if it has to be.
+    fn overlay(self, tree: &Path, made: PathBuf) -> PathBuf {
+        let own = sources().join("tests/lab");
+        match self {
+            Self::K3s => own.join("image"),
+            Self::Kubeadm => {
+                let mut command = Command::new(own.join("kubeadm/overlay.sh"));
+                succeed(command.args([&kubernetes(), tree, &made]));
+                made
+            }
+        }
+    }
+}
+
+/// Programs of Kubernetes, as `.ci/kubernetes` builds them once: that takes minutes.
+fn kubernetes() -> PathBuf {
+    let mut command = Command::new(sources().join(".ci/kubernetes"));
+    command.args([KUBERNETES, "host"]).env("CARGO_TARGET_DIR", target());
+    let said = succeed(&mut command);
+    PathBuf::from(said.lines().next_back().expect("the last line is the directory"))
+}
+
+/// The tree of Debian packages with those of further lists: from the cache, or made.
+fn tree(lists: &[&str]) -> PathBuf {
     let mut hash = Sha256::new();
-    for file in ["root-tree.sh", "packages"] {
+    for file in ["root-tree.sh", "packages"].iter().chain(lists) {
         hash.update(fs::read(recipe(file)).expect("the recipe is there"));
     }
     let kept = kept();
@@ -54,7 +110,8 @@ fn tree() -> PathBuf {
     if !directory.join("complete").exists() {
         say("making the tree of Debian packages");
         fs::create_dir_all(&directory).expect("the target directory can be written");
-        succeed(Command::new(recipe("root-tree.sh")).arg(directory.join("tree")));
+        let lists = lists.iter().map(|list| recipe(list));
+        succeed(Command::new(recipe("root-tree.sh")).arg(directory.join("tree")).args(lists));
         File::create(directory.join("complete")).expect("the target directory can be written");
     }
     directory.join("tree")
@@ -72,12 +129,12 @@ pub struct Image {
 }
 
 impl Image {
-    /// Makes it of the tree, the bootstrapper, the stand-in for k3s, and the configuration of the bootstrapper.
+    /// Makes it of the tree, the bootstrapper, what the distribution has, and the configuration of the bootstrapper.
     ///
     /// # Panics
     /// It cannot be made; the message is that of the script.
     #[must_use]
-    pub fn build(bootstrapper: &Path, configuration: &str) -> Self {
+    pub fn build(bootstrapper: &Path, distribution: Distribution, configuration: &str) -> Self {
         let directory = tempfile::Builder::new().prefix("lab-image").tempdir().expect("a directory");
         let key = SshKey(directory.path().join("ssh-key"));
         succeed(Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key.0));
@@ -87,9 +144,11 @@ impl Image {
         }
         fs::write(own.join("etc/sparkfleet/bootstrapper.toml"), configuration).expect("written");
         fs::copy(key.0.with_extension("pub"), own.join("root/.ssh/authorized_keys")).expect("written");
+        let tree = tree(distribution.lists());
+        let overlay = distribution.overlay(&tree, directory.path().join("overlay"));
         let mut command = Command::new(recipe("root-image.sh"));
-        command.args([&tree(), &directory.path().join("image"), bootstrapper]);
-        succeed(command.args([&sources().join("tests/lab/image"), &own]));
+        command.args([&tree, &directory.path().join("image"), bootstrapper]);
+        succeed(command.args([&overlay, &own]));
         Self { directory, key }
     }
 

@@ -9,11 +9,9 @@ use crate::image::{Image, Uki};
 use crate::tpm::{Manufacturer, Tpm};
 
 /// Longest wait for what a machine does. It takes seconds to a minute; the machine that simulates it may be busy.
-pub const PATIENCE: Duration = Duration::from_secs(900);
+pub const PATIENCE: Duration = Duration::from_secs(1800);
 /// How often a state that sends no events is polled.
 const LOOK: Duration = Duration::from_millis(250);
-/// Bytes of the state disk: small, because dm-integrity writes every sector of a new disk.
-const STATE_BYTES: u64 = 64 << 20;
 /// What the bootstrapper has said since the machine was switched on.
 const JOURNAL: &str = "journalctl -b -u sparkfleet-bootstrapper -o cat --no-pager";
 const FIRMWARE: &str = "/usr/share/OVMF";
@@ -27,11 +25,44 @@ pub enum Firmware {
     SecureBoot,
 }
 
+/// What a machine is made of, beside its TPM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hardware {
+    /// What starts it.
+    pub firmware: Firmware,
+    /// Processors.
+    pub processors: u8,
+    /// Mebibytes of memory.
+    pub memory: u32,
+    /// Mebibytes of the state disk.
+    pub disk: u64,
+    /// Mebibytes that QEMU has for translated code.
+    pub translations: u32,
+    /// Words on the command line of its kernel.
+    pub words: &'static str,
+}
+
+impl Hardware {
+    /// One that runs little beside the bootstrapper. Its disk is small, because dm-integrity writes every sector of a new disk.
+    #[must_use]
+    pub const fn small(firmware: Firmware) -> Self {
+        Self { firmware, processors: 1, memory: 512, disk: 64, translations: 128, words: "" }
+    }
+
+    /// One on which a control plane runs. The clocks of its simulated processors agree, but Linux does not believe it, and would ask a simulated device each time that a program wants to
+    /// know the time.
+    #[must_use]
+    pub const fn large(firmware: Firmware) -> Self {
+        let words = "no_timer_check tsc=reliable mitigations=off";
+        Self { firmware, processors: 2, memory: 4096, disk: 4096, translations: 512, words }
+    }
+}
+
 /// A machine, on or off.
 #[derive(Debug)]
 pub struct Machine {
     name: String,
-    firmware: Firmware,
+    hardware: Hardware,
     tpm: Tpm,
     ssh_port: u16,
     ssh_key: PathBuf,
@@ -63,19 +94,19 @@ impl Machine {
     /// # Panics
     /// Its files cannot be made.
     #[must_use]
-    pub fn new(name: &str, firmware: Firmware, manufacturer: &Manufacturer, image: &Image) -> Self {
+    pub fn new(name: &str, hardware: Hardware, manufacturer: &Manufacturer, image: &Image) -> Self {
         let directory = tempfile::Builder::new().prefix("lab-vm").tempdir().expect("a directory");
-        let variables = match firmware {
+        let variables = match hardware.firmware {
             Firmware::Plain => "OVMF_VARS_4M.fd",
             Firmware::SecureBoot => "OVMF_VARS_4M.snakeoil.fd",
         };
         fs::copy(Path::new(FIRMWARE).join(variables), directory.path().join("variables.fd")).expect("package ovmf");
         let disk = File::create(directory.path().join("state.img")).expect("a file");
-        disk.set_len(STATE_BYTES).expect("a sparse file");
+        disk.set_len(hardware.disk << 20).expect("a sparse file");
         let tpm = manufacturer.make(directory.path());
         let (ssh_key, root) = (image.ssh_key().to_owned(), image.root());
         let ssh_port = crate::port::free().port();
-        Self { name: name.to_owned(), firmware, tpm, ssh_port, ssh_key, root, power: None, directory }
+        Self { name: name.to_owned(), hardware, tpm, ssh_port, ssh_key, root, power: None, directory }
     }
 
     /// Its name, which the board passes to the system.
@@ -103,7 +134,7 @@ impl Machine {
     pub fn power_on(&mut self, uki: &Uki, clock: Option<&str>) {
         assert!(self.power.is_none(), "{} is on", self.name);
         let at = |file: &str| self.directory.path().join(file).display().to_string();
-        let (code, secure) = match self.firmware {
+        let (code, secure) = match self.hardware.firmware {
             Firmware::Plain => ("OVMF_CODE_4M.fd", "off"),
             Firmware::SecureBoot => ("OVMF_CODE_4M.secboot.fd", "on"),
         };
@@ -112,8 +143,10 @@ impl Machine {
         let tpm = self.tpm.switch_on();
         let mut command = Command::new("qemu-system-x86_64");
         // No KVM: what a story shows must not depend on the machine that runs it.
-        command.args(["-machine", &format!("q35,smm={secure}"), "-accel", "tcg,tb-size=128", "-cpu", "max"]);
-        command.args(["-smp", "1", "-m", "512", "-display", "none", "-name", &self.name]);
+        let translations = format!("tcg,tb-size={}", self.hardware.translations);
+        command.args(["-machine", &format!("q35,smm={secure}"), "-accel", &translations, "-cpu", "max"]);
+        let (processors, memory) = (self.hardware.processors.to_string(), self.hardware.memory.to_string());
+        command.args(["-smp", &processors, "-m", &memory, "-display", "none", "-name", &self.name]);
         command.args(["-global", &format!("driver=cfi.pflash01,property=secure,value={secure}")]);
         command.args(["-drive", &format!("if=pflash,unit=0,format=raw,readonly=on,file={FIRMWARE}/{code}")]);
         command.args(["-drive", &format!("if=pflash,unit=1,format=raw,file={}", at("variables.fd"))]);
@@ -232,12 +265,14 @@ impl Machine {
     pub fn until(&self, what: &str, command: &str, found: impl Fn(&str) -> bool) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
+            let asked = Instant::now();
             let text = self.ssh(command);
             if found(&text) {
                 return text;
             }
             assert!(Instant::now() < deadline, "waited for {} to {what}:\n{text}\n{}", self.name, self.diagnosis());
-            std::thread::sleep(LOOK);
+            // A machine that is slow is not kept busy by answers.
+            std::thread::sleep(LOOK.max(asked.elapsed()));
         }
     }
 

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use e2e::joining::{CLUSTER, Site, listed_within};
 use e2e::program;
-use lab::image::{Image, Uki};
-use lab::machine::{Firmware, Machine};
+use lab::image::{Distribution, Image, Uki};
+use lab::machine::{Firmware, Hardware, Machine};
 use lab::tpm::Manufacturer;
 use serde_json::{Map, Value, json};
 
@@ -38,7 +38,8 @@ pub struct Factory {
     /// What its hosts boot.
     pub uki: Uki,
     pub manufacturer: Manufacturer,
-    firmware: Firmware,
+    hardware: Hardware,
+    distribution: Distribution,
     /// Its members may open their disk by their TPM.
     pub has_local_unlock: bool,
     started: Instant,
@@ -47,30 +48,35 @@ pub struct Factory {
 
 impl Factory {
     pub async fn start(story: &'static str, firmware: Firmware) -> Self {
+        let configuration = ["role = \"worker\"\n", ""];
+        Self::with(story, Distribution::K3s, Hardware::small(firmware), configuration).await
+    }
+
+    /// One with other machines. `configuration` of the bootstrapper: what stands before its tables, and what its table `disk` has beside device and format, with further tables.
+    pub async fn with(
+        story: &'static str,
+        distribution: Distribution,
+        hardware: Hardware,
+        [first, disk]: [&str; 2],
+    ) -> Self {
         let started = Instant::now();
-        let site = Site::start("k3s").await;
+        let site = Site::start(distribution.name()).await;
         let configuration = format!(
-            "role = \"worker\"\n[cluster]\nname = \"{CLUSTER}\"\nuuid = \"{}\"\n[trust]\nroot = \"{}\"\n\
+            "{first}[cluster]\nname = \"{CLUSTER}\"\nuuid = \"{}\"\n[trust]\nroot = \"{}\"\n\
              [attestation]\nlock_register = {LOCK}\n\
-             [disk]\ndevice = \"/dev/disk/by-id/virtio-state\"\nformat = true\n\
-             [kubernetes]\ndistribution = \"k3s\"\n[mqtt]\nservers = [\"mqtt://10.0.2.2:{}\"]\n\
+             [disk]\ndevice = \"/dev/disk/by-id/virtio-state\"\nformat = true\n{disk}\
+             [kubernetes]\ndistribution = \"{}\"\n[mqtt]\nservers = [\"mqtt://10.0.2.2:{}\"]\n\
              [log]\nfilter = \"info,bootstrapper=debug\"\n",
             site.uuid,
             site.root(),
+            distribution.name(),
             site.broker.address().port()
         );
-        let image = Image::build(&program::bootstrapper_with("release"), &configuration);
-        let uki = image.uki("uki", "", firmware == Firmware::SecureBoot);
-        let factory = Self {
-            site,
-            image,
-            uki,
-            manufacturer: Manufacturer::new(),
-            firmware,
-            has_local_unlock: false,
-            started,
-            story,
-        };
+        let image = Image::build(&program::bootstrapper_with("release"), distribution, &configuration);
+        let uki = image.uki("uki", hardware.words, hardware.firmware == Firmware::SecureBoot);
+        let manufacturer = Manufacturer::new();
+        let factory =
+            Self { site, image, uki, manufacturer, hardware, distribution, has_local_unlock: false, started, story };
         factory.say("factory and image are there");
         factory
     }
@@ -82,15 +88,21 @@ impl Factory {
 
     /// A machine that is off.
     pub fn machine(&self, name: &str) -> Machine {
-        Machine::new(name, self.firmware, &self.manufacturer, &self.image)
+        Machine::new(name, self.hardware, &self.manufacturer, &self.image)
     }
 
     /// The predicted image is wanted; other registers are quoted and judge nothing yet.
     pub async fn set_policy(&self, enrolled: &[&Machine]) {
+        self.site.set_policy(&self.policy(enrolled)).await;
+    }
+
+    /// The policy. Hosts of kubeadm may be control planes.
+    pub fn policy(&self, enrolled: &[&Machine]) -> Value {
+        let is_control_plane = self.distribution == Distribution::Kubeadm;
         let mut registers: Map<String, Value> =
             SEEN.iter().map(|register| (register.to_string(), json!({"warnOnly": true}))).collect();
         registers.insert(IMAGE.to_string(), json!({"expected": [self.uki.register_11]}));
-        let of = |machine: &&Machine| json!({ "ek": machine.tpm().endorsement, "host": machine.name() });
+        let of = |machine: &&Machine| json!({ "ek": machine.tpm().endorsement, "host": machine.name(), "controlPlane": is_control_plane });
         // The list of enrolled hosts must not be empty, or no host could satisfy the policy.
         let mut list = vec![json!({ "ek": "5e".repeat(31) + "01", "host": "elsewhere" })];
         list.extend(enrolled.iter().map(of));
@@ -99,7 +111,7 @@ impl Factory {
         if self.has_local_unlock {
             policy["localUnlock"] = json!({});
         }
-        self.site.set_policy(&policy).await;
+        policy
     }
 
     /// From here on what this host has shown is wanted in all registers.
@@ -145,9 +157,24 @@ pub fn assert_runs_on_its_disk(machine: &Machine) {
     machine.until("run k3s", "systemctl is-active k3s-agent.service || true", |state| state == "active");
     // Below the mapping that is mounted is another one with the tags of its sectors.
     let table = machine.ssh("dmsetup table");
-    let crypt = table.lines().find(|line| line.starts_with("state:")).unwrap_or_else(|| panic!("no mapping: {table}"));
-    assert!(crypt.contains(" crypt ") && crypt.contains("integrity"), "{crypt}");
+    let crypt = crypt(&table);
+    assert!(crypt.contains("integrity"), "{crypt}");
     assert!(table.lines().any(|line| line.contains(" integrity ")), "no dm-integrity: {table}");
+    assert_state_lies_on_its_disk(machine);
+    assert_ne!(machine.register(LOCK), ZERO, "the machine is locked to its cluster");
+    let calls = machine.ssh("cat /var/lib/rancher/k3s/calls");
+    assert!(calls.lines().all(|line| line == "k3s agent"), "{calls}");
+}
+
+/// The line of `dmsetup table` that says how the state disk is encrypted.
+pub fn crypt(table: &str) -> &str {
+    let line = table.lines().find(|line| line.starts_with("state:")).unwrap_or_else(|| panic!("no mapping: {table}"));
+    assert!(line.contains(" crypt "), "{line}");
+    line
+}
+
+/// Each directory in which Kubernetes keeps its state is one mount of the state disk, and systemd starts nothing of Kubernetes by itself.
+pub fn assert_state_lies_on_its_disk(machine: &Machine) {
     let mounts = machine.ssh("findmnt --noheadings --list --output TARGET,SOURCE");
     for directory in STATE_DIRECTORIES {
         // One that is mounted twice would show the later mount only.
@@ -161,20 +188,22 @@ pub fn assert_runs_on_its_disk(machine: &Machine) {
             "{directory} is not on the state disk: {sources:?}"
         );
     }
-    let enabled = machine.ssh("systemctl is-enabled k3s.service k3s-agent.service kubelet.service 2>/dev/null || true");
+    // One at a time: systemctl says nothing of those that follow one that is not there.
+    let units = "k3s.service k3s-agent.service kubelet.service containerd.service";
+    let enabled = machine.ssh(&format!("for unit in {units}; do systemctl is-enabled $unit 2>/dev/null; done; true"));
+    assert!(enabled.contains("disabled"), "at least one is there: {enabled}");
     assert!(!enabled.lines().any(|line| line == "enabled"), "systemd starts Kubernetes by itself: {enabled}");
-    assert_ne!(machine.register(LOCK), ZERO, "the machine is locked to its cluster");
-    let calls = machine.ssh("cat /var/lib/rancher/k3s/calls");
-    assert!(calls.lines().all(|line| line == "k3s agent"), "{calls}");
 }
 
 /// Nothing of Kubernetes runs or lies in clear, and the machine belongs to no cluster in this boot.
 pub fn assert_outside(machine: &Machine) {
-    let active = machine.ssh("systemctl is-active k3s.service k3s-agent.service || true");
+    let active = machine.ssh("systemctl is-active k3s k3s-agent kubelet containerd || true");
     assert!(active.lines().all(|state| state == "inactive"), "Kubernetes runs: {active}");
     let processes = machine.ssh("ps -eo comm,args");
-    assert!(!processes.contains("k3s"), "{processes}");
-    let left = machine.ssh("find /var/lib/rancher /etc/rancher /var/lib/kubelet -type f");
+    let is_absent = |program: &&str| !processes.contains(*program);
+    assert!(["k3s", "kubelet", "containerd", "kube-"].iter().all(is_absent), "{processes}");
+    let directories = STATE_DIRECTORIES.join(" ");
+    let left = machine.ssh(&format!("find {directories} -type f"));
     assert_eq!(left, "", "files of a member lie in clear");
     assert_eq!(machine.register(LOCK), ZERO, "the machine is not locked to a cluster");
 }

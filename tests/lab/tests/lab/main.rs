@@ -6,5 +6,6 @@
 
 mod factory;
 mod joining;
+mod kubeadm;
 mod outages;
 mod refusals;
