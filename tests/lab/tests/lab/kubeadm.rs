@@ -111,6 +111,9 @@ async fn a_control_plane_of_kubeadm_is_made_by_host_init_and_comes_back_by_its_t
     assert_eq!(machine.ssh("systemctl is-active containerd kubelet"), "active\nactive");
 
     // A pod gets its address by the plugins, and the API server reaches the kubelet by the certificate that the bootstrapper has issued.
+    until_kubectl(&machine, "have an account for pods", "get serviceaccount default --output name", |text| {
+        text == "serviceaccount/default"
+    });
     let _ = machine.ssh(&format!("{KUBECTL} create --filename - <<'END'\n{POD}\nEND"));
     let address = until_kubectl(
         &machine,
