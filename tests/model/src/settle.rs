@@ -98,11 +98,13 @@ fn is_agreed(system: &System) -> bool {
     is_ours && !report.held && runs(&report) == system.store.deployments()
 }
 
-/// The edge holds and says so, its store lacks something that was accepted, and no operator has decided for that store since.
+/// The edge holds and says so, its store lacks something that was accepted, and no operator has decided for that store and for what the edge has accepted since.
 fn is_held_for_a_reason(system: &System) -> bool {
     let report = system.edge.report();
     let Some(accepted) = report.origin else { return false };
     let is_contained = system.store.identity == accepted.store && system.store.log.starts_with(&system.known);
-    let is_released = system.store.release().is_some_and(|epoch| epoch > accepted.epoch);
+    // A decision counts for the index that the edge had accepted when it was made. With another one it holds until the operator compares again.
+    let is_released = system.store.release().is_some_and(|epoch| epoch > accepted.epoch)
+        && system.store.decided_for() == report.digest;
     report.held && !is_contained && !is_released
 }
