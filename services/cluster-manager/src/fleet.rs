@@ -140,6 +140,8 @@ pub struct FleetView {
     syncs: BTreeMap<String, Sync>,
     joins: BTreeMap<String, JoinReplica>,
     keys: BTreeMap<String, KeysReplica>,
+    /// Clusters whose Sync is alive, and which nothing in ConfigDB claims; by name.
+    unknown: BTreeMap<String, Uuid>,
     identity: IdentityReplica,
     /// The Host Application's session is up since then.
     online_since: Option<Duration>,
@@ -166,6 +168,7 @@ impl FleetView {
             syncs: BTreeMap::new(),
             joins: BTreeMap::new(),
             keys: BTreeMap::new(),
+            unknown: BTreeMap::new(),
             identity,
             online_since: None,
         }
@@ -222,6 +225,7 @@ impl FleetView {
                 for sync in self.syncs.values_mut() {
                     sync.on_event(event, now);
                 }
+                self.look_for_all_unknown();
                 for join in self.joins.values_mut() {
                     join.on_event(event);
                 }
@@ -267,7 +271,29 @@ impl FleetView {
         let fresh = || Sync::new(node.clone());
         let Some(sync) = admitted(&mut self.syncs, &name, event, fresh) else { return Affected::default() };
         let clusters = if sync.on_event(event, now) { self.claimants(&name) } else { BTreeSet::new() };
+        self.look_for_unknown(&name);
         Affected { clusters, accounts: BTreeSet::new() }
+    }
+
+    /// Clusters whose Sync is alive, and which ConfigDB does not have, by name. After a loss of ConfigDB these are the ones that can be adopted.
+    pub const fn unknown(&self) -> &BTreeMap<String, Uuid> {
+        &self.unknown
+    }
+
+    /// Everything was learnt again: looks which Syncs are of clusters that ConfigDB does not have.
+    pub fn look_for_all_unknown(&mut self) {
+        let names: Vec<String> = self.syncs.keys().cloned().collect();
+        names.iter().for_each(|name| self.look_for_unknown(name));
+    }
+
+    fn look_for_unknown(&mut self, name: &str) {
+        let sync = self.syncs.get(name).filter(|sync| sync.is_alive() && self.is_known);
+        let uuid = sync.and_then(|sync| sync.replica.node()).map(|node| node.cluster_uuid);
+        let is_claimed = |uuid: &Uuid| self.claims.get(name).is_some_and(|claimants| claimants.contains(uuid));
+        match uuid.filter(|uuid| !is_claimed(uuid)) {
+            Some(uuid) => drop(self.unknown.insert(name.to_owned(), uuid)),
+            None => drop(self.unknown.remove(name)),
+        }
     }
 
     /// Takes an event of a cluster's Join over.
@@ -372,6 +398,7 @@ impl FleetView {
             if claimants.is_empty() {
                 self.claims.remove(name);
             }
+            self.look_for_unknown(name);
         }
         affected
     }
@@ -394,6 +421,7 @@ impl FleetView {
             && let Some(name) = self.organisation.cluster_of_group(node.group.as_str())
         {
             self.syncs.remove(name.as_str());
+            self.unknown.remove(name.as_str());
         }
     }
 

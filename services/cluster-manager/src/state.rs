@@ -19,6 +19,7 @@ mod run;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use cluster_manager_contract::node::UNKNOWN_MAX;
 use cluster_manager_contract::{NodeMetrics, SetupState, names, repository};
 use configdb_contract::configdb_node;
 use configdb_schema::{Organisation, known};
@@ -392,9 +393,14 @@ impl ClusterManager {
     }
 
     fn publish_totals(&mut self) {
+        let unknown = self.fleet.unknown();
+        if !unknown.iter().take(UNKNOWN_MAX).eq(&self.totals.clusters_unknown) {
+            let shown = unknown.iter().take(UNKNOWN_MAX).map(|(name, uuid)| (name.clone(), *uuid));
+            self.totals.clusters_unknown = shown.collect();
+        }
         if self.totals != self.published_totals {
+            let metrics = self.totals.changes_since(&self.published_totals);
             self.published_totals = self.totals.clone();
-            let metrics = self.published_totals.to_metrics();
             self.effects.push(Effect::Node(NodeUpdate::Set { device: None, metrics }));
         }
     }

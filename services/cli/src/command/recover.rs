@@ -14,9 +14,12 @@ use crate::arguments::recover::RecoverCommand;
 use crate::client::{Client, Scope, request_id, writer};
 use crate::input::confirmed;
 use crate::options::Options;
-use crate::output::{self, Table};
+use crate::output::{self, Table, remark};
 use crate::recovery::{self, Comparison, Named, names};
 use crate::usage_error::usage;
+
+/// Said where there is nothing to decide about.
+const NO_EDGE: &str = "no edge sync is known to be alive; after a start of the cluster manager an edge that ConfigDB does not have is seen within half a minute";
 
 /// How long edges that ConfigDB does not know are waited for, and an edge that keeps no entries of something.
 const RECEIVE: Duration = Duration::from_secs(3);
@@ -33,6 +36,9 @@ pub async fn run(command: RecoverCommand) -> anyhow::Result<()> {
     }
 }
 
+/// What the cluster manager says of edges whose cluster ConfigDB does not have is waited for no longer than this.
+const UNKNOWN: Duration = Duration::from_millis(500);
+
 /// The clusters, compared; their edges have been asked for the entries that they keep. Without names: all that are received.
 async fn compared(client: &mut Client, names: &[String]) -> anyhow::Result<Vec<Comparison>> {
     for name in names {
@@ -43,6 +49,11 @@ async fn compared(client: &mut Client, names: &[String]) -> anyhow::Result<Vec<C
         (!names.is_empty() && names.iter().all(is_born)).then_some(())
     };
     if names.is_empty() {
+        client.receive_for(UNKNOWN, |fleet| fleet.manager.is_complete().then_some(())).await?;
+        let unknown: Vec<String> = client.fleet.manager.unknown_clusters().map(|(name, _)| name.to_owned()).collect();
+        for name in &unknown {
+            client.expect_cluster(name).await?;
+        }
         client.receive_for(RECEIVE, are_born).await?;
     } else {
         client.until("the edge sync of each cluster to be born", are_born).await?;
@@ -82,6 +93,9 @@ pub(super) fn table(rows: &[Comparison]) -> Table {
 async fn status(wanted: &[String], options: &Options) -> anyhow::Result<()> {
     let mut client = Client::open(options, Scope::Fleet).await?;
     let rows = compared(&mut client, wanted).await?;
+    if rows.is_empty() {
+        remark(NO_EDGE);
+    }
     let result = output::print(options.presentation.output, || table(&rows).shown(), &json!(rows));
     finish(client, &rows).await?;
     result
@@ -130,6 +144,9 @@ async fn adopt(wanted: &[String], options: &Options) -> anyhow::Result<()> {
         let written_back = client.until("ConfigDB to publish what was written back", known).await?;
         release(&mut client, &written_back, RecoveryDecision::Adopt).await?;
         lines.push(format!("{} adopted: {written} written back, released to epoch {}", row.cluster, row.next_epoch));
+    }
+    if lines.is_empty() {
+        lines.push(NO_EDGE.to_owned());
     }
     output::print(options.presentation.output, || lines, &json!(rows))?;
     finish(client, &rows).await

@@ -90,6 +90,7 @@ impl ClusterManager {
             self.on_entry(*object, slug, None, Some(entry));
         }
         self.adopt_left_repositories();
+        self.fleet.look_for_all_unknown();
         self.shared.rebuild(&self.fleet);
         self.deployments.retain(|uuid| self.clusters.contains_key(uuid));
         self.repositories.retain(|uuid| self.clusters.contains_key(uuid));

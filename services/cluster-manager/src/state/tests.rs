@@ -993,7 +993,9 @@ fn assert_same_end(world: &World, reference: &World, kill: Kill) {
         devices.map(|(uuid, device)| (*uuid, device.setup.state, device.desired.agreed)).collect()
     };
     assert_eq!(states(world), states(reference), "{kill:?}");
-    assert_eq!(world.node, reference.node, "{kill:?}");
+    // An edge that nothing tells to stop goes on, and whoever has received its birth since the tear-down knows that.
+    let node = |world: &World| NodeMetrics { clusters_unknown: BTreeMap::new(), ..world.node.clone() };
+    assert_eq!(node(world), node(reference), "{kill:?}");
 }
 
 #[test]

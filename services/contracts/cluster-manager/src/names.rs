@@ -26,6 +26,8 @@ pub const CLUSTERS_REFUSED: &str = "Clusters/Refused";
 pub const CLUSTERS_DELETING: &str = "Clusters/Deleting";
 /// UInt64: clusters that hold what they are sent, until an operator decides.
 pub const CLUSTERS_HELD: &str = "Clusters/Held";
+/// DataSet of `Cluster` (name) and `UUID`: clusters whose edge sync is alive, and which ConfigDB does not have.
+pub const CLUSTERS_UNKNOWN: &str = "Clusters/Unknown";
 /// UInt64: deployments on clusters that have a Device.
 pub const DEPLOYMENTS_TOTAL: &str = "Deployments/Total";
 /// Of the node UInt64: deployments that are refused centrally or by their edge. Of a Device DataSet of `Deployment` (UUID) and `Reason`.

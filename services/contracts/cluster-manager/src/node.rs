@@ -1,8 +1,22 @@
 //! Metrics of the manager's own node: what it is, how many clusters it has in which state, where git is.
 
+use std::collections::BTreeMap;
+
 use sparkplug::typed::form;
+use uuid::Uuid;
 
 use crate::names;
+
+/// Most rows of [`NodeMetrics::clusters_unknown`].
+pub const UNKNOWN_MAX: usize = 100;
+
+/// Columns of [`NodeMetrics::clusters_unknown`].
+struct Unknown;
+
+impl form::Columns for Unknown {
+    const KEY: &'static str = "Cluster";
+    const VALUE: &'static str = "UUID";
+}
 
 /// The node metrics, without those that every Edge Node has.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -19,6 +33,8 @@ pub struct NodeMetrics {
     pub clusters_deleting: u32,
     /// Clusters that hold what they are sent.
     pub clusters_held: u32,
+    /// Clusters whose edge sync is alive, and which ConfigDB does not have, by name; [`UNKNOWN_MAX`] at most.
+    pub clusters_unknown: BTreeMap<String, Uuid>,
     /// Deployments on clusters that have a Device.
     pub deployments_total: u32,
     /// Deployments that are refused centrally or by their edge.
@@ -56,6 +72,10 @@ sparkplug::typed_metrics! {
         /// Clusters that hold what they are sent, until an operator decides.
         #[optional]
         clusters_held as form::Count => names::CLUSTERS_HELD,
+        /// Clusters whose edge sync is alive, and which ConfigDB does not have, as after its loss; absent from births: none is known.
+        #[optional]
+        #[omit_null]
+        clusters_unknown as form::Table<Unknown> => names::CLUSTERS_UNKNOWN,
         /// Deployments on clusters that have a device.
         #[optional]
         deployments_total as form::Count => names::DEPLOYMENTS_TOTAL,
@@ -88,6 +108,7 @@ mod tests {
             clusters_refused: 1,
             clusters_deleting: 2,
             clusters_held: 1,
+            clusters_unknown: [("Paint_Shop".to_owned(), Uuid::from_u128(7))].into(),
             deployments_total: 90,
             deployments_refused: 3,
             git_url: "http://127.0.0.1:4000".to_owned(),

@@ -119,6 +119,12 @@ impl ManagerReplica {
         self.0.node().map_or("", |node| &node.version)
     }
 
+    /// Clusters whose edge sync is alive, and which ConfigDB does not have, by name.
+    pub fn unknown_clusters(&self) -> impl Iterator<Item = (&str, Uuid)> {
+        let unknown = self.0.node().map(|node| &node.clusters_unknown);
+        unknown.into_iter().flatten().map(|(name, uuid)| (&**name, *uuid))
+    }
+
     /// A cluster as last known.
     #[must_use]
     pub fn cluster(&self, uuid: Uuid) -> Option<&ClusterDevice> {

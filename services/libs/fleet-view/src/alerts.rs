@@ -25,10 +25,11 @@ const CENTRAL: Uuid = known::service::CLUSTER_MANAGER;
 pub(crate) type AlertName = &'static str;
 
 /// All kinds.
-const ALERTS: [AlertName; 10] = [
+const ALERTS: [AlertName; 11] = [
     "Offline",
     "Will_Not_Reload",
     "Held",
+    "Unknown_Cluster",
     "Identity",
     "Locked_Out",
     "Moved_Disk",
@@ -49,6 +50,7 @@ pub struct AlertRow {
     ///
     /// - `Offline` and `Will_Not_Reload`: of a node that a monitor watches.
     /// - `Held`: the edge waits for an operator's decision.
+    /// - `Unknown_Cluster`: an edge runs whose cluster ConfigDB does not have, as after its loss.
     /// - `Identity`: an operator should look at the cluster's certificates and tokens.
     /// - `Locked_Out`: a member was refused its keys.
     /// - `Moved_Disk`: a machine has the state disk of another host.
@@ -161,6 +163,7 @@ impl Fleet {
                 acknowledged: None,
             }));
         }
+        rows.extend(self.manager.unknown_clusters().map(|(name, uuid)| self.unknown_cluster(name, uuid)));
         rows.extend(self.joining_hosts(None).iter().filter_map(|row| self.joining_alert(row)));
         rows.extend(self.config.alert().map(|reason| own_alert(self.config.node(), "Store", reason)));
         let authority = self.identity.authority_alert();
@@ -261,6 +264,21 @@ impl Fleet {
             monitor: format!("{group}/{}", address::JOIN_NODE),
             acknowledged: None,
         })
+    }
+
+    /// There is no entry of the cluster that could say who looks after the alert, so it is one of the central services.
+    fn unknown_cluster(&self, name: &str, uuid: Uuid) -> AlertRow {
+        AlertRow {
+            cluster: None,
+            node: Some(name.to_owned()),
+            alert: "Unknown_Cluster",
+            since: None,
+            reason: format!(
+                "the edge of cluster {name} ({uuid}) is alive, and ConfigDB does not have that cluster; if it was lost: sparkfleet recover adopt {name}; if it was deleted: stop what runs there"
+            ),
+            monitor: self.manager.node().to_string(),
+            acknowledged: None,
+        }
     }
 
     fn sync_away(&self, cluster: &ClusterDevice) -> AlertRow {

@@ -121,6 +121,19 @@ impl Bench {
         self.publish();
     }
 
+    /// The manager says that this cluster's edge is alive, and that ConfigDB does not have it; None: that there is none.
+    pub fn unknown_cluster(&mut self, cluster: Option<(&str, Uuid)>) {
+        let unknown = cluster.map(|(name, uuid)| (name.to_owned(), uuid));
+        let clusters_unknown = unknown.into_iter().collect();
+        let now = NodeMetrics { clusters_unknown, ..NodeMetrics::default() };
+        let metrics = now.changes_since(&NodeMetrics {
+            clusters_unknown: [(String::new(), Uuid::nil())].into(),
+            ..NodeMetrics::default()
+        });
+        let node = central(address::CLUSTER_MANAGER_NODE);
+        self.publish_event(HostEvent::NodeData { node, timestamp: 2, metrics });
+    }
+
     /// A cluster that is set up, as the manager reports it.
     pub fn cluster(&mut self, uuid: Uuid, name: &str, change: impl FnOnce(&mut ClusterDevice)) {
         let entry = EdgeCluster { name: name.to_owned(), namespace: "fplus-edge".to_owned(), ..EdgeCluster::default() };

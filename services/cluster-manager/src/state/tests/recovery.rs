@@ -160,8 +160,19 @@ fn a_sync_that_dies_while_its_cluster_is_unknown_is_not_alive_when_the_cluster_i
     let first = world.db.clone();
     world.restart_db(ConfigDb { store: OTHER_STORE, ..ConfigDb::new() }, 7);
     assert!(world.devices.is_empty() && world.forgotten.contains("ACME-Paint_Shop/Sync"));
+    // A host asks a node that it has forgotten for its birth when that says something, which each does within half a minute.
+    let birth = world.edges.get_mut("Paint_Shop").unwrap().birth();
+    world.feed(birth.clone());
+    world.settle();
+    assert_eq!(world.node.clusters_unknown, [("Paint_Shop".to_owned(), CLUSTER)].into(), "it can be adopted");
+    let back = first.clone();
+    world.restart_db(back, 8);
+    world.settle();
+    assert!(world.node.clusters_unknown.is_empty(), "{:?}", world.node);
+    assert!(world.device().sync_alive, "{:?}", world.device());
+    world.restart_db(ConfigDb { store: OTHER_STORE, ..ConfigDb::new() }, 9);
     // A manager that has forgotten it does not receive its death.
     world.edges.clear();
-    world.restart_db(first, 8);
+    world.restart_db(first, 10);
     assert!(!world.device().sync_alive, "{:?}", world.device());
 }

@@ -253,6 +253,17 @@ fn a_service_whose_births_say_that_another_was_born_under_its_id_is_an_alert_unt
 }
 
 #[test]
+fn an_edge_whose_cluster_configdb_does_not_have_is_an_alert_that_says_how_to_get_it_back() {
+    let mut bench = Bench::with_cluster();
+    bench.unknown_cluster(Some(("Weld", uuid::Uuid::from_u128(9))));
+    let alert = bench.fleet.alerts().pop().unwrap();
+    assert_eq!((alert.alert, alert.subject()), ("Unknown_Cluster", "Weld".to_owned()));
+    assert!(alert.reason.contains("if it was lost: sparkfleet recover adopt Weld;"), "{}", alert.reason);
+    bench.unknown_cluster(None);
+    assert_eq!(bench.fleet.alerts(), []);
+}
+
+#[test]
 fn of_an_edge_that_was_not_received_the_hosts_of_its_last_report_are_known() {
     let host = |hostname: &str, ready| Host {
         hostname: hostname.to_owned(),
