@@ -17,6 +17,8 @@ pub const CONFIGDB_NODE: &str = "ConfigDB";
 pub const CLUSTER_MANAGER_NODE: &str = "Cluster-Manager";
 /// Edge node id of Identity in the central group, and of the node by which a cluster renews its certificate in its own.
 pub const IDENTITY_NODE: &str = "Identity";
+/// Edge node id of the git server in the central group.
+pub const GIT_NODE: &str = "Git";
 /// Edge node id of edge sync in a cluster's group.
 pub const SYNC_NODE: &str = "Sync";
 /// Edge node id of the monitor, in the central group and in a cluster's group.
@@ -34,6 +36,7 @@ pub const SERVICES: &[&str] = &[
     "cluster-manager",
     "console",
     "identity",
+    "git-server",
     "edge-sync",
     "edge-monitor",
     "join-service",

@@ -100,8 +100,15 @@ impl Site {
         let request_timeout = Duration::from_secs(20);
         let passwords = PasswordDigests::default();
         passwords.insert(CLUSTER, PasswordDigest::of(PASSWORD));
-        let settings =
-            Settings { anonymous: Anonymous::None, children_max: 4, request_timeout, passwords, hooks, pushed };
+        let settings = Settings {
+            anonymous: Anonymous::None,
+            children_max: 4,
+            request_timeout,
+            passwords,
+            hooks,
+            pushed,
+            scratches: None,
+        };
         let shutdown = Shutdown::new();
         let router = router(repositories.clone(), Doorkeeper, settings);
         let task = tokio::spawn(server::serve(listener, router, None, shutdown.clone()));

@@ -532,6 +532,7 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     await page.keyboard.press("d");
     await page.getByRole("heading", { level: 1, name: "Deployments" }).waitFor();
     await page.keyboard.press("Control+k");
+    await page.waitForFunction(() => document.activeElement?.tagName === "INPUT");
     await page.keyboard.type("press-shop-2");
     await page.getByRole("option", { name: /press-shop-2/ }).waitFor();
     await page.keyboard.press("Enter");

@@ -13,23 +13,25 @@ export class Site extends Factory {
 
   async start() {
     this.folder = await mkdtemp(join(tmpdir(), "sparkfleet-site-"));
-    [this.brokerPort, this.git, this.web] = [await freePort(), `127.0.0.1:${await freePort()}`, `127.0.0.1:${await freePort()}`];
-    [this.url, this.api] = [`http://${this.web}`, `http://${this.git}`];
+    const address = async () => `127.0.0.1:${await freePort()}`;
+    [this.brokerPort, this.git, this.manager, this.web] = [await freePort(), await address(), await address(), await address()];
+    [this.url, this.api] = [`http://${this.web}`, `http://${this.manager}`];
     const lines = ["user root", `listener ${this.brokerPort} 127.0.0.1`, "persistence false", "max_queued_messages 0", "allow_anonymous true", "log_dest stderr"];
     await writeFile(join(this.folder, "mosquitto.conf"), `${lines.join("\n")}\n`);
     await this.startBroker();
     const none = "";
     const services = {
       configdb: none,
-      "cluster-manager": `[git]\nlisten = "${this.git}"\n[timing]\nretry_first_ms = 200\nretry_max_ms = 2000\naway_s = 5\n`,
+      "cluster-manager": `[api]\nlisten = "${this.manager}"\n[timing]\nretry_first_ms = 200\nretry_max_ms = 2000\naway_s = 5\n`,
       identity: none,
+      "git-server": none,
       "edge-monitor": none,
       console: `[web]\nlisten = "${this.web}"\n`,
     };
     for (const [name, tables] of Object.entries(services)) {
       const state = join(this.folder, ".sparkfleet", name);
       await mkdir(state, { recursive: true });
-      const head = name === "edge-monitor" ? 'mode = "central"\n' : name === "cluster-manager" || name === "configdb" || name === "console" ? none : "retry_first_ms = 200\n";
+      const head = name === "edge-monitor" ? 'mode = "central"\n' : name === "identity" ? "retry_first_ms = 200\n" : name === "git-server" ? `retry_first_ms = 200\nlisten = "${this.git}"\n` : none;
       const text = `organisation = "ACME"\nstate_dir = "${state}"\n${head}[mqtt]\nservers = ["mqtt://127.0.0.1:${this.brokerPort}"]\n[http]\nlisten = "127.0.0.1:0"\n${tables}`;
       await writeFile(join(this.folder, `${name}.toml`), text);
       this.startService(name);

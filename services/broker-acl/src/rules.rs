@@ -1,7 +1,7 @@
 //! The one table: who may publish and who may receive what.
 
 use configdb_schema::address::{
-    CLUSTER_MANAGER_NODE, CONFIGDB_NODE, CONSOLE_NODE, IDENTITY_NODE, JOIN_NODE, MONITOR_NODE, SYNC_NODE,
+    CLUSTER_MANAGER_NODE, CONFIGDB_NODE, CONSOLE_NODE, GIT_NODE, IDENTITY_NODE, JOIN_NODE, MONITOR_NODE, SYNC_NODE,
 };
 
 use uuid::Uuid;
@@ -47,7 +47,7 @@ pub fn grants(site: &Site, principal: &Principal) -> Vec<Grant> {
     match principal {
         Principal::ControlPlane => {
             table.follows("spBv1.0/#");
-            // Console and Identity are users of their own.
+            // Console, Identity and git server are users of their own.
             for node in [CONFIGDB_NODE, CLUSTER_MANAGER_NODE, MONITOR_NODE] {
                 NODE_REPORTS.into_iter().for_each(|kind| table.says(format!("spBv1.0/{own}/{kind}/{node}")));
                 DEVICE_REPORTS.into_iter().for_each(|kind| table.says(format!("spBv1.0/{own}/{kind}/{node}/+")));
@@ -106,6 +106,19 @@ pub fn grants(site: &Site, principal: &Principal) -> Vec<Grant> {
                 table.says(format!("spBv1.0/{}/NCMD/{IDENTITY_NODE}", organisation.cluster_group(cluster)));
             }
             table.state(&format!("{central}.{IDENTITY_NODE}"));
+        }
+        Principal::Git => {
+            let central = organisation.central_group();
+            for node in [CONFIGDB_NODE, CLUSTER_MANAGER_NODE] {
+                table.follows(&format!("spBv1.0/{central}/+/{node}/#"));
+                // It asks for births, and for nothing else.
+                table.says(format!("spBv1.0/{central}/NCMD/{node}"));
+            }
+            table.follows(&format!("spBv1.0/{central}/+/{GIT_NODE}/#"));
+            table.subscribes(STATES);
+            NODE_REPORTS.into_iter().for_each(|kind| table.says(format!("spBv1.0/{central}/{kind}/{GIT_NODE}")));
+            DEVICE_REPORTS.into_iter().for_each(|kind| table.says(format!("spBv1.0/{central}/{kind}/{GIT_NODE}/+")));
+            table.state(&format!("{central}.{GIT_NODE}"));
         }
         Principal::Viewer => {
             table.follows("spBv1.0/#");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use configdb_schema::address::{CONSOLE_NODE, ClusterName, IDENTITY_NODE, Organisation};
+use configdb_schema::address::{CONSOLE_NODE, ClusterName, GIT_NODE, IDENTITY_NODE, Organisation};
 use sparkplug::HostId;
 use uuid::Uuid;
 
@@ -20,7 +20,7 @@ pub struct Site {
 /// Who connects to the broker.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Principal {
-    /// ConfigDB, cluster manager and central monitor. They are not Identity.
+    /// ConfigDB, cluster manager and central monitor. They are neither Identity nor the git server.
     ControlPlane,
     /// The command line, and Host Applications that may command.
     Operator,
@@ -36,6 +36,8 @@ pub enum Principal {
     JoiningHost(Uuid),
     /// Identity, which certifies clusters: it answers those that enrol or renew, and writes to ConfigDB what it did.
     Identity,
+    /// The git server, which strangers reach: it reads ConfigDB and the cluster manager, is one node, and commands no device.
+    Git,
     /// Clusters that are not in yet.
     EnrollingClusters,
 }
@@ -127,6 +129,7 @@ impl Site {
             Principal::Console,
             Principal::Viewer,
             Principal::Identity,
+            Principal::Git,
             Principal::EnrollingClusters,
         ];
         let shares = !self.has_own_hosts;
@@ -146,6 +149,7 @@ impl Site {
             Principal::Operator => format!("{}-Operator", organisation.central_group()),
             Principal::Console => format!("{}-{CONSOLE_NODE}", organisation.central_group()),
             Principal::Identity => format!("{}-{IDENTITY_NODE}", organisation.central_group()),
+            Principal::Git => format!("{}-{GIT_NODE}", organisation.central_group()),
             Principal::Viewer => format!("{}-Viewer", organisation.central_group()),
             Principal::Cluster(name) => organisation.cluster_group(name),
             Principal::JoiningHosts(name) => organisation.join_group(name),

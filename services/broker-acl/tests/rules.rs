@@ -25,7 +25,7 @@ fn site() -> Site {
 }
 
 fn groups(site: &Site) -> Vec<String> {
-    let people = [Principal::Operator, Principal::Console, Principal::Viewer, Principal::Identity];
+    let people = [Principal::Operator, Principal::Console, Principal::Viewer, Principal::Identity, Principal::Git];
     let people = people.map(|of| site.user(&of));
     let own = site.principals().into_iter().map(|principal| site.user(&principal));
     own.filter(|group| !people.contains(group)).chain(OTHER_GROUPS.map(str::to_owned)).collect()
@@ -43,6 +43,7 @@ fn topics() -> impl Strategy<Value = String> {
         "Join",
         "Console",
         "Identity",
+        "Git",
         "ConfigDB",
         "Press",
         "ACME-Paint",
@@ -127,9 +128,9 @@ fn is_walled_off(site: &Site, principal: &Principal, action: Action, topic: &str
         }
         (Principal::ControlPlane, Action::Publish) => {
             let reports = overlap(&group(&own), topic) || topic.starts_with("spBv1.0/STATE/ACME-Central.");
-            // It is neither Identity nor the console, and in the quarantine group no one is answered by it.
+            // It is none of Identity, console and git server, and in the quarantine group no one is answered by it.
             let of_others = ["NBIRTH", "NDATA", "NDEATH", "DBIRTH", "DDATA", "DDEATH"].iter().any(|kind| {
-                touches_only(&["Identity", "Console"].map(|node| format!("spBv1.0/{own}/{kind}/{node}/#")))
+                touches_only(&["Identity", "Console", "Git"].map(|node| format!("spBv1.0/{own}/{kind}/{node}/#")))
             });
             of_others
                 || touches_only(&[group("ACME-Enrol")])
@@ -156,6 +157,21 @@ fn is_walled_off(site: &Site, principal: &Principal, action: Action, topic: &str
             ];
             let certificates = filters.map(|filter| format!("$sparkplug/certificates/{filter}"));
             !touches_only(&[&filters.map(str::to_owned)[..], &certificates, &["spBv1.0/STATE/+".to_owned()]].concat())
+        }
+        (Principal::Git, Action::Publish) => {
+            let node = ["NBIRTH", "NDATA", "NDEATH"].map(|kind| format!("spBv1.0/ACME-Central/{kind}/Git"));
+            let devices = ["DBIRTH", "DDATA", "DDEATH"].map(|kind| format!("spBv1.0/ACME-Central/{kind}/Git/+"));
+            let others = [
+                "spBv1.0/STATE/ACME-Central.Git",
+                "spBv1.0/ACME-Central/NCMD/ConfigDB",
+                "spBv1.0/ACME-Central/NCMD/Cluster-Manager",
+            ];
+            !touches_only(&[&node[..], &devices, &others.map(str::to_owned)].concat())
+        }
+        (Principal::Git, Action::Subscribe) => {
+            let filters = ["ConfigDB", "Cluster-Manager", "Git"].map(|node| format!("spBv1.0/ACME-Central/+/{node}/#"));
+            let certificates = filters.clone().map(|filter| format!("$sparkplug/certificates/{filter}"));
+            !touches_only(&[&filters[..], &certificates, &["spBv1.0/STATE/+".to_owned()]].concat())
         }
         (Principal::ControlPlane | Principal::Operator | Principal::Console | Principal::Viewer, Action::Subscribe) => {
             !covers("spBv1.0/#", topic) && !covers("$sparkplug/certificates/spBv1.0/#", topic)
@@ -233,6 +249,13 @@ fn every_user_can_do_its_work() {
         ("ACME-Central-Identity", Subscribe, "spBv1.0/ACME-Enrol/+/+/#"),
         ("ACME-Central-Identity", Subscribe, "spBv1.0/+/+/Identity/#"),
         ("ACME-Central-Identity", Subscribe, "spBv1.0/ACME-Central/NCMD/Identity"),
+        ("ACME-Central-Git", Publish, "spBv1.0/ACME-Central/NBIRTH/Git"),
+        ("ACME-Central-Git", Publish, "spBv1.0/ACME-Central/DDATA/Git/d"),
+        ("ACME-Central-Git", Publish, "spBv1.0/ACME-Central/NCMD/Cluster-Manager"),
+        ("ACME-Central-Git", Publish, "spBv1.0/STATE/ACME-Central.Git"),
+        ("ACME-Central-Git", Subscribe, "spBv1.0/ACME-Central/NCMD/Git"),
+        ("ACME-Central-Git", Subscribe, "spBv1.0/ACME-Central/DCMD/Git/#"),
+        ("ACME-Central", Publish, "spBv1.0/ACME-Central/DCMD/Git/d"),
         ("ACME-Central", Subscribe, "spBv1.0/ACME-Central/+/ConfigDB/#"),
         ("ACME-Central", Subscribe, "spBv1.0/+/+/Sync/#"),
         ("ACME-Central", Subscribe, "spBv1.0/STATE/ACME-Central.Cluster-Manager"),

@@ -2,6 +2,8 @@
 
 pub mod bootstrap_http;
 pub mod gatekeeper;
+pub mod git_copies;
+pub mod git_pushes;
 pub mod git_work;
 pub mod http;
 pub mod kdc;

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use configdb_schema::document::JsonObject;
 use configdb_schema::{NameRule, Organisation};
-pub use git_hosting::http::Anonymous;
 use identity_provider::issuer;
 use serde_json::Value;
 use service_runtime::config::{ConfigTable as _, RangeError};
@@ -30,7 +29,7 @@ config_table! {
         mqtt: MqttConfig;
         /// Health and metrics.
         http: HttpConfig;
-        /// The git server.
+        /// Repositories.
         git: GitConfig;
         /// The API for people.
         api: ApiConfig;
@@ -48,8 +47,12 @@ config_table! {
 config_table! {
     /// The API for people.
     pub struct ApiConfig {
-        /// Address of the API alone, so that who reaches git and the bootstrap scripts does not reach it; absent: that of the git server.
-        listen: Option<SocketAddr>;
+        /// Address of the API, and without bootstrap.listen of the bootstrap scripts; port 0 takes any free one.
+        listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 0));
+        /// PEM file of the server's certificate and its chain; it is read again when it has changed; absent: HTTP without TLS.
+        cert_file: Option<PathBuf>;
+        /// PEM file of the private key to it.
+        key_file: Option<PathBuf>;
         /// Requests a minute that one credential may make to the API; a fifth of them at once.
         requests_per_minute: u32 = 300, in 1..=u32::MAX;
         /// Requests a minute that one address may make to the API, with any credential; a fifth of them at once.
@@ -84,22 +87,10 @@ config_table! {
 }
 
 config_table! {
-    /// The git server.
+    /// Repositories.
     pub struct GitConfig {
-        /// Address of the git server; port 0 takes any free one, and without git.public_url every start with another port rewrites every repository.
-        listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 0));
-        /// PEM file of the server's certificate and its chain, for git and the API; it is read again when it has changed; absent: HTTP without TLS.
-        cert_file: Option<PathBuf>;
-        /// PEM file of the private key to it.
-        key_file: Option<PathBuf>;
-        /// Base URL under which clusters reach the git server; absent: http:// (with git.cert_file https://) and the address it serves on.
+        /// Base URL under which clusters reach the git server (sparkfleet git-server); absent: as that server reports it, and each start of it with another port rewrites every repository.
         public_url: Option<String>;
-        /// Who may clone without a password: none, or loopback (clients on this machine; behind a proxy on this machine that is every client).
-        anonymous: Anonymous = Anonymous::None;
-        /// Clones and fetches at the same time; more wait.
-        children_max: usize = 16, in 1..=usize::MAX;
-        /// Seconds that one clone or fetch may take.
-        request_timeout_s: u64 = 600, in 1..=u64::MAX;
         /// Directory of charts that the repository shared/helm follows; absent: that repository is the operator's.
         charts_dir: Option<PathBuf>;
         /// Directory of the files that auth.secretRef of a GitConfig entry names: JSON {"username", "password"} or user:password.
@@ -146,6 +137,10 @@ config_table! {
 config_table! {
     /// The script that bootstraps a cluster.
     pub struct BootstrapConfig {
+        /// Address of the bootstrap scripts alone, so that who fetches one does not reach the API; absent: that of the API.
+        listen: Option<SocketAddr>;
+        /// Base URL under which clusters fetch them; absent: http:// (with api.cert_file https://) and the address that they are served on.
+        public_url: Option<String>;
         /// Where the bootstrap script takes Flux from if a cluster has none: an address that clusters reach, such as a mirror, or a file on this host that travels in the script.
         flux: String = "https://github.com/fluxcd/flux2/releases/download/v2.7.5/install.yaml".to_owned();
         /// Image with the program sparkfleet, by which a cluster enrols; absent: the script brings the credentials of its repository.
@@ -243,9 +238,20 @@ impl OidcConfig {
     }
 }
 
-/// Where a key is that the cluster manager had when it was the certificate authority; None: it had no such key. `key`: dotted.
+/// Where a key is that the cluster manager had when it was the certificate authority, or served git; None: it had no such key. `key`: dotted.
 #[must_use]
 pub fn moved(key: &str) -> Option<String> {
+    let of_git = |rest: &str| format!("{key} is now {rest} of the git server (sparkfleet git-server --config FILE)");
+    match key {
+        "git.anonymous" => return Some(of_git("anonymous")),
+        "git.children_max" => return Some(of_git("children_max")),
+        "git.request_timeout_s" => return Some(of_git("request_timeout_s")),
+        "git.listen" | "git.cert_file" | "git.key_file" => {
+            let name = key.trim_start_matches("git.");
+            return Some(format!("{} and, for the API and the bootstrap scripts, api.{name}", of_git(name)));
+        }
+        _ => {}
+    }
     let rest = key.strip_prefix("identity.")?;
     Some(match rest.strip_prefix("kerberos.") {
         Some(rest) => format!("{key} is now kerberos.{rest}"),
@@ -337,18 +343,19 @@ impl Config {
         if self.state_dir.as_os_str().is_empty() {
             return fault("state_dir", "is empty; name a directory");
         }
-        if let Some(url) = &self.git.public_url
-            && !(url.starts_with("http://") || url.starts_with("https://"))
-        {
-            return fault("git.public_url", "must begin with http:// or https://");
-        }
-        if self.git.public_url.as_ref().is_some_and(|url| url.contains('@')) {
-            return fault("git.public_url", "must not hold a user or password: it is written into manifests");
+        let urls = [("git.public_url", &self.git.public_url), ("bootstrap.public_url", &self.bootstrap.public_url)];
+        for (key, url) in urls.into_iter().filter_map(|(key, url)| Some((key, url.as_ref()?))) {
+            if !(url.starts_with("http://") || url.starts_with("https://")) {
+                return fault(key, "must begin with http:// or https://");
+            }
+            if url.contains('@') {
+                return fault(key, "must not hold a user or password: it is written into manifests and scripts");
+            }
         }
         self.validate_bootstrap()?;
         self.check_ranges()?;
-        if self.git.cert_file.is_some() != self.git.key_file.is_some() {
-            return fault("git.cert_file", "and git.key_file go together; give both or none");
+        if self.api.cert_file.is_some() != self.api.key_file.is_some() {
+            return fault("api.cert_file", "and api.key_file go together; give both or none");
         }
         self.git.external.validate()?;
         if self.api.oidc.issuer.as_ref().is_some_and(|issuer| !issuer::is_issuer(issuer)) {
@@ -410,7 +417,10 @@ mod tests {
                 .unwrap()
                 .starts_with("identity.lifetime_s is now lifetime_s of the service Identity")
         );
-        assert_eq!(moved("git.listen"), None);
+        let listen = moved("git.listen").unwrap();
+        assert!(listen.starts_with("git.listen is now listen of the git server") && listen.ends_with("api.listen"));
+        assert!(moved("git.children_max").unwrap().contains("children_max of the git server"));
+        assert_eq!(moved("git.public_url"), None);
     }
 
     #[test]
@@ -431,13 +441,13 @@ mod tests {
                 c.git.external.url = Some("https://git.acme.example/f/{name}.git".to_owned());
             }),
             ("api.oidc.issuer", |c| c.api.oidc.issuer = Some("http://login.acme.example".to_owned())),
-            ("git.cert_file", |c| c.git.cert_file = Some("tls.crt".into())),
+            ("api.cert_file", |c| c.api.cert_file = Some("tls.crt".into())),
             ("api.requests_per_minute", |c| c.api.requests_per_minute = 0),
             ("api.address_requests_per_minute", |c| c.api.address_requests_per_minute = 0),
             ("organisation", |c| c.organisation = "A-B".to_owned()),
             ("git.public_url", |c| c.git.public_url = Some("git.acme.example".to_owned())),
             ("git.public_url", |c| c.git.public_url = Some("https://u:p@git.acme.example".to_owned())),
-            ("git.children_max", |c| c.git.children_max = 0),
+            ("bootstrap.public_url", |c| c.bootstrap.public_url = Some("api.acme.example".to_owned())),
             ("bootstrap.flux", |c| c.bootstrap.flux.clear()),
             ("bootstrap.image", |c| c.bootstrap.image = Some("sparkfleet:1".to_owned())),
             ("bootstrap.image", |c| c.bootstrap.mqtt_ca_file = Some("ca.pem".into())),

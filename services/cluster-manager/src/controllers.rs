@@ -10,6 +10,8 @@
 //! | [`cluster_repositories`] | what each cluster's repository shall hold, and whether it may change and has settled |
 //! | [`deployments`] | what each cluster shall run: rendered, held by waves, sent to its Sync |
 //! | [`flux_sources`] | which commits each cluster's Sync is sent |
+//! | [`git_copies`] | what the git server's copies of repositories shall be, and what they lack |
+//! | [`git_pushes`] | what the pushes are answered that the git server has received |
 //! | [`logins`] | which logins of repositories are sealed to Identity |
 //! | [`principals`] | which principals of the clusters' own accounts the KDC knows |
 //! | [`setups`] | which step of its set-up or tear-down each cluster takes next, and its status entry |
@@ -22,6 +24,8 @@ pub mod bootstrap_grants;
 pub mod cluster_repositories;
 pub mod deployments;
 pub mod flux_sources;
+pub mod git_copies;
+pub mod git_pushes;
 pub mod logins;
 pub mod principals;
 pub mod setups;

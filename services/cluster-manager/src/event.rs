@@ -1,8 +1,11 @@
 //! All that can come in, all that can go out.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cluster_manager_contract::SealedLogin;
+use git_server_contract::push::RefChange;
+use sparkplug::EdgeNodeDescriptor;
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::host::{HostEvent, HostRequest};
 use uuid::Uuid;
@@ -13,7 +16,7 @@ use crate::bootstrap::site::SiteScript;
 use crate::secrets::{SecretChange, SecretFault, StoredSecret};
 use access::audit::AuditRecord;
 use git_hosting::pulls::Pull;
-use git_hosting::repositories::RepositoryFiles;
+use git_hosting::repositories::{Kind, RepositoryFiles};
 
 /// What comes in to the manager.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,8 +35,10 @@ pub enum Event {
     Shared(SharedResult),
     /// By the KDC: how work on principals ended.
     Principals(PrincipalsResult),
-    /// By the git server: the Flux of this cluster has asked for a repository.
-    Polled(Uuid),
+    /// By the disk: what a copy of a repository needs.
+    Copy(CopyResult),
+    /// By the disk: a push that the git server received is taken over, or not.
+    PushTaken(PushResult),
     /// By the disk: the sealed login of a repository.
     LoginSealed(LoginResult),
     /// By the clock: a deadline has passed.
@@ -68,6 +73,10 @@ pub enum Effect {
     },
     /// By the HTTP server: scripts are made of the site's own; None: of the shipped one.
     Script(Option<Arc<SiteScript>>),
+    /// On the disk; a look and a pack are answered by one [`Event::Copy`] each.
+    Copy(CopyWork),
+    /// On the disk; each is answered by one [`Event::PushTaken`].
+    Push(Box<PushWork>),
     /// On the disk: seal the login of a cluster's repository; each is answered by one [`Event::LoginSealed`].
     SealLogin {
         /// The cluster.
@@ -75,6 +84,108 @@ pub enum Effect {
         /// Identity's enrolment key, base64url.
         key: String,
     },
+}
+
+/// Work for the copy of a repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopyWork {
+    /// Which repository.
+    pub repository: Uuid,
+    /// What to do.
+    pub action: CopyAction,
+}
+
+/// What to do for the copy of a repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CopyAction {
+    /// Say what the repository is.
+    Look,
+    /// Pack what a copy needs that shall have these refs. A pack that was made before is dropped.
+    Pack {
+        /// The refs with their objects.
+        refs: BTreeMap<String, String>,
+        /// Objects that the copy has, with all that is reachable from them.
+        has: BTreeSet<String>,
+    },
+    /// Send the part of the pack that begins at `offset`.
+    Part {
+        /// To whom.
+        node: EdgeNodeDescriptor,
+        /// The pack.
+        file: PackFile,
+        /// Where the part begins.
+        offset: u64,
+    },
+    /// The pack is not needed any more.
+    DropPack(PackFile),
+}
+
+/// A pack on the disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PackFile {
+    /// SHA-256, hexadecimal.
+    pub digest: String,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// An open repository, as far as a copy of it is concerned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Original {
+    /// Such as `cluster/Paint_Shop`.
+    pub path: String,
+    /// Whose it is.
+    pub kind: Kind,
+    /// Its branches and tags with their objects, hexadecimal.
+    pub refs: BTreeMap<String, String>,
+    /// SHA-256 of the password by which its cluster reads, hexadecimal.
+    pub password: Option<String>,
+}
+
+/// What became of work for a copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopyResult {
+    /// Which repository.
+    pub repository: Uuid,
+    /// What became of it.
+    pub outcome: CopyOutcome,
+}
+
+/// What became of work for a copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CopyOutcome {
+    /// What the repository is; None: it is not open. Err: it cannot be read, for people.
+    Looked(Result<Option<Original>, String>),
+    /// The pack; None: the copy needs none. Err: why not, for people.
+    Packed(Result<Option<PackFile>, String>),
+}
+
+/// A push that the git server has received, to be taken over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PushWork {
+    /// Its id.
+    pub push: Uuid,
+    /// Into which repository.
+    pub repository: Uuid,
+    /// Address of the user, as the git server says.
+    pub from: String,
+    /// What the user has shown, sealed to our key.
+    pub credential: Arc<[u8]>,
+    /// What it changes.
+    pub refs: BTreeMap<String, RefChange>,
+    /// What is new; None: nothing is.
+    pub pack: Option<Arc<[u8]>>,
+}
+
+/// What became of a push.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PushResult {
+    /// As in the work.
+    pub push: Uuid,
+    /// As in the work.
+    pub repository: Uuid,
+    /// Err: why it is refused, for the user.
+    pub outcome: Result<(), String>,
 }
 
 /// How sealing the login of a repository ended.

@@ -1,4 +1,4 @@
-//! What the cluster manager knows of the fleet, and does not decide: replicas of ConfigDB, of Identity and of every cluster's Sync, Join and Keys, and who claims which name.
+//! What the cluster manager knows of the fleet, and does not decide: replicas of ConfigDB, of Identity, of the git server and of every cluster's Sync, Join and Keys, and who claims which name.
 //!
 //! Events change it ([`FleetView::on_host_event`], [`FleetView::poll_change`]) and say whom they concern; controllers read it.
 
@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use configdb_contract::Entry;
 use configdb_contract::{Change, ConfigReplica, configdb_node};
-use configdb_schema::address::IDENTITY_NODE;
+use configdb_schema::address::{GIT_NODE, IDENTITY_NODE};
 use configdb_schema::document::{EdgeClusterRecovery, EdgeClusterStatus, EdgeDeployment, GitRef, JsonObject};
 use configdb_schema::{ClusterName, Organisation};
 use edge_sync_contract::{DesiredIndex, Digest, SyncReplica};
+use git_server_contract::names::repository_of;
+use git_server_contract::{GitDevice, GitReplica};
 use identity_contract::IdentityReplica;
 use join_service_contract::JoinReplica;
 use krb_keys_contract::KeysReplica;
@@ -143,6 +145,7 @@ pub struct FleetView {
     /// Clusters whose Sync is alive, and which nothing in ConfigDB claims; by name.
     unknown: BTreeMap<String, Uuid>,
     identity: IdentityReplica,
+    git: GitReplica,
     /// The Host Application's session is up since then.
     online_since: Option<Duration>,
 }
@@ -151,8 +154,11 @@ impl FleetView {
     /// Nothing is known. `away`: how long a Sync must be away before it counts as gone.
     pub fn new(organisation: Organisation, away: Duration) -> Self {
         let config = ConfigReplica::new(configdb_node(&organisation));
-        let edge_node = EdgeNodeId::new(IDENTITY_NODE).expect("a constant without forbidden characters is an id");
-        let identity = IdentityReplica::new(EdgeNodeDescriptor { edge_node, ..config.node().clone() });
+        let [identity, git] = [IDENTITY_NODE, GIT_NODE].map(|id| {
+            let edge_node = EdgeNodeId::new(id).expect("a constant without forbidden characters is an id");
+            EdgeNodeDescriptor { edge_node, ..config.node().clone() }
+        });
+        let (identity, git) = (IdentityReplica::new(identity), GitReplica::new(git));
         Self {
             organisation,
             away,
@@ -170,6 +176,7 @@ impl FleetView {
             keys: BTreeMap::new(),
             unknown: BTreeMap::new(),
             identity,
+            git,
             online_since: None,
         }
     }
@@ -194,6 +201,29 @@ impl FleetView {
         let before = self.identity.key().map(str::to_owned);
         self.identity.on_event(event);
         self.identity.key().map(str::to_owned) != before
+    }
+
+    /// The git server, as last known.
+    pub const fn git(&self) -> &GitReplica {
+        &self.git
+    }
+
+    /// Takes an event of the git server over. True: branch `main` of the copy that it is about has moved.
+    pub fn on_git_event(&mut self, event: &HostEvent) -> Option<(ReplicaChange<GitDevice>, bool)> {
+        let repository = match event {
+            HostEvent::DeviceBirth { device, .. } | HostEvent::DeviceData { device, .. } => repository_of(device),
+            _ => None,
+        };
+        let main = |git: &GitReplica| git.devices().repositories.get(&repository?)?.commit.clone();
+        let before = main(&self.git);
+        let change = self.git.on_event(event)?;
+        Some((change, main(&self.git) != before))
+    }
+
+    /// Whether clusters can fetch that commit of a repository from the git server. Of a server that was never received nothing is known, and nothing waits for it.
+    pub fn is_served(&self, repository: Uuid, commit: &str) -> bool {
+        let copy = self.git.devices().repositories.get(&repository);
+        self.git.node().is_none() || copy.is_some_and(|copy| copy.commit.as_deref() == Some(commit))
     }
 
     /// Templates and repositories, read.

@@ -9,13 +9,19 @@ use crate::shared_repository::HELM_PATH;
 /// Both servers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GitAddress {
-    /// Base URL of ours, without a slash at its end.
+    /// Base URL of ours, without a slash at its end; empty: not known yet.
     pub own: String,
     /// URL of a repository on the site's, with `{name}` for its name. None: clusters read ours.
     pub external: Option<String>,
 }
 
 impl GitAddress {
+    /// Addresses can be given out.
+    #[must_use]
+    pub const fn is_known(&self) -> bool {
+        !self.own.is_empty()
+    }
+
     /// Of a repository that the cluster manager writes, by its path: `cluster/Paint_Shop`, `shared/helm`.
     #[must_use]
     pub fn written(&self, path: &str) -> String {

@@ -4,7 +4,8 @@
 //!  ConfigDB (births, data) ──────────────┐                    ┌─> setup::decide ─────> steps: DCMD to ConfigDB, git work
 //!  every */Sync (births, data) ──────────┼─> fleet::FleetView ├─> reconcile::plan ───> NCMD index, DCMD manifests to Sync
 //!  every */Join, */Keys (births, data) ──┤     (read only)    ├─> controllers ───────> NCMD policy to Join, commits to Sync; accounts
-//!  Identity (its enrolment key) ─────────┘          │         └─> a Device per cluster, totals of the node
+//!  Identity (its enrolment key) ─────────┤          │         └─> a Device per cluster, totals of the node
+//!  the git server (copies, pushes) ──────┘          │
 //!  git results, deadlines, Setup/Retry ──┬───────> state
 //!  questions over HTTP ──────────────────┘          └───────────> answers, work on secrets
 //! ```
@@ -15,14 +16,15 @@
 //! 2. The edge enrols, and later renews, at the service Identity. What that needs of the manager is the login of the cluster's repository, sealed, in the cluster's Device
 //!    ([`controllers::logins`]); what it has done is in the `EdgeClusterIdentity` entry ([`mod@identity`]).
 //! 3. The edge is bootstrapped: an operator with one of the cluster's tokens fetches its script ([`bootstrap`], [`adapters::bootstrap_http`]) and runs it. Its Flux clones the
-//!    repository over HTTP ([`git_hosting::http`]), its Sync is born. [`status`] turns what Sync reports into the `EdgeClusterStatus` entry.
+//!    repository from the git server, which has a copy ([`controllers::git_copies`]), its Sync is born. [`status`] turns what Sync reports into the `EdgeClusterStatus` entry.
 //! 4. An `EdgeDeployment` entry appears. [`mod@render`] makes manifests of it and its chart template ([`template`], [`merge`], [`names`]); [`reconcile`] compares what the cluster shall
 //!    have with what Sync reports; the index and the manifests are sent, with growing pauses, until Sync reports them applied or refused.
 //! 5. An `AttestationPolicy` entry is brought to the cluster's Join node in the same way; whether Join has taken it over, and why not, is reported in the cluster's Device.
 //! 6. A KerberosKey wants an account for its principal: [`accounts`] judges the wish, the account is written to ConfigDB, and sent to the cluster's Keys node until Keys reports it.
 //! 7. A changed entry or template starts the steps again that it affects. A deleted `EdgeCluster` entry starts the tear-down.
 //!
-//! People ask over HTTP ([`adapters::http`]); who may do what is in [`access`], what is done to secrets in [`secrets`].
+//! People ask over HTTP ([`adapters::http`]); who may do what is in [`access`], what is done to secrets in [`secrets`]. What they push the git server receives; here it is judged and taken
+//! over ([`controllers::git_pushes`], [`adapters::git_pushes`]).
 //!
 //! Nothing is stored here for the state: what is wanted and how far it is are in ConfigDB, what an edge has is reported by the edge. So the effects of a turn
 //! never wait for a commit, and there is no ledger. The disk holds only repositories, their passwords, the bdSeq and the record of writes.
@@ -55,6 +57,8 @@ pub mod status;
 pub mod template;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -62,9 +66,10 @@ use cluster_manager_contract::{NodeMetrics, SealedLogin};
 use enrolment_protocol::identity::IdentityKey;
 use enrolment_protocol::login::Login;
 use git_hosting::client::Credentials;
+use git_hosting::credential::CredentialKeyPair;
 use git_hosting::external::External;
 use git_hosting::pulls::{Pull, Pulled, Pulls};
-use git_hosting::push::Hooks;
+use git_hosting::push::{Hooks, Receiver};
 use git_hosting::repositories::{Kind, Place, Repositories};
 use service_runtime::config::ExposeSecret as _;
 use service_runtime::exit;
@@ -85,6 +90,8 @@ use uuid::Uuid;
 use access::rate::Rate;
 use adapters::bootstrap_http::{self, ScriptStore};
 use adapters::gatekeeper::StateGatekeeper;
+use adapters::git_copies::GitCopies;
+use adapters::git_pushes::PushTaker;
 use adapters::git_work;
 use adapters::git_work::Hosted;
 use adapters::http::identities::Identities;
@@ -96,7 +103,7 @@ use adapters::quarantine::QuarantineFiles;
 use adapters::sparkplug::{host_config, node_config, own_descriptor};
 use api::Asked;
 use bootstrap::FluxSource;
-use event::{Effect, Event, LoginResult, SharedAction, SharedOutcome, SharedResult, SharedWork};
+use event::{CopyAction, CopyWork, Effect, Event, LoginResult, SharedAction, SharedOutcome, SharedResult, SharedWork};
 use git_address::GitAddress;
 use identity_provider::{Limits, Provider};
 use state::{ClusterManager, PersistedRepositories, PersistedRepository, Settings};
@@ -164,27 +171,36 @@ pub async fn run_with_charts(
     let clock = Clock::new();
     let realm =
         Realm::open(&config.kerberos, &config.state_dir).map_err(|error| exit::with_code(exit::CONFIG, error))?;
-    let addr = config.git.listen;
-    let listener = TcpListener::bind(addr).await.with_context(|| format!("git.listen: cannot listen on {addr}"))?;
-    let local = listener.local_addr().context("git.listen")?;
-    let api = match config.api.listen {
+    let addr = config.api.listen;
+    let listener = TcpListener::bind(addr).await.with_context(|| format!("api.listen: cannot listen on {addr}"))?;
+    let local = listener.local_addr().context("api.listen")?;
+    let for_scripts = match config.bootstrap.listen {
         Some(addr) => {
-            let api = TcpListener::bind(addr).await;
-            Some(api.with_context(|| format!("api.listen: cannot listen on {addr}"))?)
+            let listener = TcpListener::bind(addr).await;
+            Some(listener.with_context(|| format!("bootstrap.listen: cannot listen on {addr}"))?)
         }
         None => None,
     };
-    let tls = tls(&config.git)?;
+    let scripts_addr = for_scripts.as_ref().map_or(Ok(local), TcpListener::local_addr).context("bootstrap.listen")?;
+    let tls = tls(&config.api)?;
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let git_url = config.git.public_url.clone().unwrap_or_else(|| format!("{scheme}://{local}"));
-    let git_url = git_url.trim_end_matches('/').to_owned();
-    let api_addr = api.as_ref().map_or(Ok(local), TcpListener::local_addr).context("api.listen")?;
-    tracing::info!(addr = %local, url = git_url, api = %api_addr, "serving git and the API");
+    let without_slash = |url: String| url.trim_end_matches('/').to_owned();
+    let scripts_url = config.bootstrap.public_url.clone();
+    let scripts_url = scripts_url.map_or_else(|| format!("{scheme}://{scripts_addr}"), without_slash);
+    let git_url = config.git.public_url.clone().map(without_slash);
+    tracing::info!(addr = %local, scripts = scripts_url, "serving the API and the bootstrap scripts");
 
     // Charts that the site keeps on its own server are not to be seen here.
     let charts = Some(charts).filter(|_| config.git.external.url.is_none() || config.git.charts_dir.is_some());
     let charts_commit = Some(charts_commit);
-    let settings = Settings { charts_commit, charts, ..settings(&config, organisation.clone(), git_url) };
+    let git_key = Arc::new(CredentialKeyPair::new(random_bytes()?));
+    let settings = Settings {
+        charts_commit,
+        charts,
+        scripts_url,
+        git_key: git_key.public().to_string(),
+        ..settings(&config, organisation.clone(), git_url)
+    };
     let mut manager = ClusterManager::new(settings, persisted(&repositories), random()?, clock.now());
     let configs = (node_config(own_descriptor(&organisation)?), host_config(&organisation)?);
     let sessions = Sessions::start(configs, manager.node_metrics(), &config.mqtt, &config.state_dir, clock)?;
@@ -199,25 +215,16 @@ pub async fn run_with_charts(
     let scripts =
         bootstrap_http::router(board.clone(), passwords.clone(), script_settings(&config, flux, login), clock);
     let people = people::router(desk.clone(), peers, tls.is_some(), identities.clone(), &audit, clock);
-    let state_dir = config.state_dir.clone();
-    let hooks = tokio::task::spawn_blocking(move || Hooks::install(&state_dir)).await?.context("state_dir")?;
-    let (polls, polled) = mpsc::channel(POLLS_MAX);
-    let (pushed, pushes) = mpsc::channel(POLLS_MAX);
-    let has_external = hosted.external.is_some();
-    let gatekeeper = StateGatekeeper { desk: desk.clone(), identities, has_external, polls };
-    let serving = git_hosting::http::Settings {
-        anonymous: config.git.anonymous,
-        children_max: config.git.children_max,
-        request_timeout: Duration::from_secs(config.git.request_timeout_s),
-        passwords: passwords.digests(),
-        hooks,
-        pushed,
-    };
-    let git_routes = git_hosting::http::router(repositories.clone(), gatekeeper, serving);
-    let git_routes = git_routes.merge(scripts);
-    let routers = match api {
-        Some(api) => vec![(listener, git_routes), (api, people)],
-        None => vec![(listener, git_routes.merge(people))],
+    let (state_dir, opened, own) = (config.state_dir.clone(), repositories.clone(), passwords.clone());
+    let open = move || io::Result::Ok((Hooks::install(&state_dir)?, GitCopies::open(&state_dir, opened, own)?));
+    let (hooks, copies) = tokio::task::spawn_blocking(open).await?.context("state_dir")?;
+    let (pushed, pushes) = mpsc::channel(PUSHES_MAX);
+    let gatekeeper = StateGatekeeper { desk: desk.clone(), identities, has_external: hosted.external.is_some() };
+    let receiver = Receiver { hooks, gatekeeper, repositories: repositories.clone(), limit: PUSH_MAX, pushed };
+    let taker = PushTaker::new(git_key, receiver);
+    let routers = match for_scripts {
+        Some(for_scripts) => vec![(for_scripts, scripts), (listener, people)],
+        None => vec![(listener, scripts.merge(people))],
     };
     // The servers end with the loop, also when that ends with an error.
     let http_stop = shutdown.child();
@@ -237,7 +244,8 @@ pub async fn run_with_charts(
         board,
         desk,
         questions: asked,
-        polled,
+        copies,
+        taker,
         calls: JoinSet::new(),
         work,
         waiting: VecDeque::new(),
@@ -300,7 +308,8 @@ struct Io {
     board: ScriptStore,
     desk: StateClient,
     questions: mpsc::Receiver<Asked>,
-    polled: mpsc::Receiver<Uuid>,
+    copies: GitCopies,
+    taker: PushTaker,
     /// Pulls, and what is asked of a KDC.
     calls: JoinSet<Event>,
     /// To the worker, which takes one piece at a time.
@@ -321,15 +330,18 @@ fn identities(config: &config::OidcConfig) -> anyhow::Result<Option<Identities>>
     Ok(Some(Identities { provider, rules }))
 }
 
-fn tls(config: &config::GitConfig) -> anyhow::Result<Option<Tls>> {
+fn tls(config: &config::ApiConfig) -> anyhow::Result<Option<Tls>> {
     let (Some(cert_file), Some(key_file)) = (&config.cert_file, &config.key_file) else { return Ok(None) };
-    Tls::load(["git.cert_file", "git.key_file"], cert_file, key_file)
+    Tls::load(["api.cert_file", "api.key_file"], cert_file, key_file)
         .map(Some)
         .map_err(|error| exit::with_code(exit::CONFIG, error))
 }
 
-/// Polls of Flux that wait for the loop.
-const POLLS_MAX: usize = 256;
+/// Repositories that were pushed to and wait for the worker.
+const PUSHES_MAX: usize = 256;
+
+/// What taking one push over may take.
+const PUSH_MAX: Duration = Duration::from_secs(600);
 
 impl Service for ClusterManager {
     type Event = Event;
@@ -354,6 +366,25 @@ impl Service for ClusterManager {
 }
 
 impl Io {
+    /// Work for the copy of a repository. A part is read at once, so that no more than one is in memory.
+    async fn work_on_copy(&mut self, repository: Uuid, action: CopyAction) -> anyhow::Result<()> {
+        match action {
+            CopyAction::Look => drop(self.calls.spawn(self.copies.clone().look(repository))),
+            CopyAction::Pack { refs, has } => {
+                drop(self.calls.spawn(self.copies.clone().pack(repository, refs, has)));
+            }
+            CopyAction::Part { node, file, offset } => match self.copies.part(repository, file, offset).await {
+                Ok(part) => {
+                    let request = part.to_request(node, repository);
+                    self.sessions.request(request).await.context("Sparkplug session")?;
+                }
+                Err(error) => tracing::warn!(%repository, error = %error, "a part of a pack cannot be read"),
+            },
+            CopyAction::DropPack(file) => self.copies.drop_pack(repository, &file).await,
+        }
+        Ok(())
+    }
+
     /// Says that the manager dies. Then it lets go of all that workers, the record and the API's callers wait for.
     async fn stop(self) {
         self.sessions.stop().await;
@@ -374,7 +405,6 @@ impl ServiceIo for Io {
                 }
                 Some(result) = self.results.recv() => result,
                 Some(asked) = self.questions.recv() => Event::Asked(asked),
-                Some(cluster) = self.polled.recv() => Event::Polled(cluster),
                 Some(answer) = self.calls.join_next() => answer.context("call of another server")?,
                 Ok(place) = self.work.reserve(), if !self.waiting.is_empty() => {
                     if let Some(git) = self.waiting.pop_front() {
@@ -401,6 +431,8 @@ impl ServiceIo for Io {
             Effect::Record(record) => self.desk.record(*record),
             Effect::BootstrapGrant { cluster, offer } => self.board.set(cluster, offer),
             Effect::Script(script) => self.board.set_script(script),
+            Effect::Copy(CopyWork { repository, action }) => self.work_on_copy(repository, action).await?,
+            Effect::Push(work) => drop(self.calls.spawn(self.taker.clone().take(*work))),
             Effect::SealLogin { cluster, key } => {
                 let passwords = self.passwords.clone();
                 let sealed = tokio::task::spawn_blocking(move || seal_login(&passwords, cluster, key));
@@ -476,8 +508,9 @@ fn quarantine(config: &config::BootstrapConfig) -> Option<cluster_repo::Quaranti
     leaves.then_some(cluster_repo::Quarantine { certificate, username })
 }
 
-fn settings(config: &Config, organisation: configdb_schema::Organisation, git_url: String) -> Settings {
-    let git = GitAddress { own: git_url, external: config.git.external.url.clone() };
+fn settings(config: &Config, organisation: configdb_schema::Organisation, git_url: Option<String>) -> Settings {
+    let is_git_fixed = git_url.is_some();
+    let git = GitAddress { own: git_url.unwrap_or_default(), external: config.git.external.url.clone() };
     Settings {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         cluster: cluster_repo::Settings {
@@ -498,6 +531,9 @@ fn settings(config: &Config, organisation: configdb_schema::Organisation, git_ur
         rate: Rate::per_minute(config.api.requests_per_minute),
         retry: (Duration::from_millis(config.timing.retry_first_ms), Duration::from_millis(config.timing.retry_max_ms)),
         realm: config.realm().map(str::to_owned),
+        scripts_url: String::new(),
+        git_key: String::new(),
+        is_git_fixed,
         charts_commit: None,
         charts: None,
         charts_written: config.git.charts_dir.is_some(),
@@ -526,7 +562,11 @@ fn flux_source(source: &str) -> anyhow::Result<FluxSource> {
 }
 
 fn random() -> anyhow::Result<u64> {
-    let mut bytes = [0; 8];
+    Ok(u64::from_le_bytes(random_bytes()?))
+}
+
+fn random_bytes<const N: usize>() -> anyhow::Result<[u8; N]> {
+    let mut bytes = [0; N];
     aws_lc_rs::rand::fill(&mut bytes).map_err(|_| anyhow::anyhow!("the system yields no random numbers"))?;
-    Ok(u64::from_le_bytes(bytes))
+    Ok(bytes)
 }

@@ -176,6 +176,8 @@ pub struct Facts<'a> {
     pub account_removals: Vec<WriteRequest>,
     /// Where it stays in repositories of charts.
     pub pins: &'a BTreeMap<Uuid, GitRef>,
+    /// It is known where clusters reach the git server.
+    pub is_git_known: bool,
     /// Another cluster that has its name.
     pub name_taken_by: Option<Uuid>,
     /// What its repository shall hold, rendered from `config`; Err: why that is not possible.
@@ -270,6 +272,9 @@ pub fn decide(facts: &Facts<'_>) -> Decision {
 
 fn set_up(facts: &Facts<'_>, config: &Result<EdgeCluster, String>, record: Option<&EdgeClusterSetup>) -> Decision {
     let step = record.map(step).unwrap_or_default();
+    if !facts.is_git_known {
+        return without_git(facts, config, record);
+    }
     let (config, wanted) = match validate(facts, config, record) {
         Ok(valid) => valid,
         Err(reason) => return refused(facts, record, reason),
@@ -282,6 +287,15 @@ fn set_up(facts: &Facts<'_>, config: &Result<EdgeCluster, String>, record: Optio
     };
     let state = if ready { SetupState::Ready } else { SetupState::SettingUp };
     Decision { state: Some(state), step, reason, action }
+}
+
+/// Nothing is written that would have to name an address which is not known.
+fn without_git(facts: &Facts<'_>, config: &Result<EdgeCluster, String>, record: Option<&EdgeClusterSetup>) -> Decision {
+    let is_ready = |config| record.is_some_and(|record| is_set_up_for(record, config, facts.pins));
+    let state = if config.as_ref().is_ok_and(is_ready) { SetupState::Ready } else { SetupState::SettingUp };
+    let reason = "the git server is not known yet: it has not reported its URL, and git.public_url is not configured";
+    let step = record.map(step).unwrap_or_default();
+    Decision { state: Some(state), step, reason: Some(reason.to_owned()), action: None }
 }
 
 /// A configuration that cannot be followed is recorded with its reason; what was set up before stays as it is.

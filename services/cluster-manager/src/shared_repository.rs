@@ -15,6 +15,13 @@ use uuid::Uuid;
 /// Path of the repository that every cluster takes charts from.
 pub const HELM_PATH: &str = "shared/helm";
 
+/// Why the repository of the well-known charts takes no push that the manager writes itself.
+pub const CHARTS_WRITTEN: &str =
+    "git.charts_dir of the cluster manager writes this repository; change the charts there";
+
+/// Why a repository takes no push that clusters follow elsewhere.
+pub const ELSEWHERE: &str = "Clusters follow this repository on the site's own git server (git.external): push there";
+
 /// How often a branch is pulled that says nothing about it.
 const INTERVAL: Duration = Duration::from_secs(3600);
 

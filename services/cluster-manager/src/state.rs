@@ -23,11 +23,15 @@ use cluster_manager_contract::node::UNKNOWN_MAX;
 use cluster_manager_contract::{NodeMetrics, SetupState, names, repository};
 use configdb_contract::configdb_node;
 use configdb_schema::{Organisation, known};
+use git_hosting::repositories::Kind;
+use git_server_contract::GitDevice;
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::host::{HostEvent, HostRequest};
+use sparkplug::replication::ReplicaChange;
 use sparkplug::{Metric, Now, TypedMetrics};
 use uuid::Uuid;
 
+use crate::catalog;
 use crate::controllers::Pacing;
 use crate::controllers::accounts::AccountsController;
 use crate::controllers::api::{self, ApiController, ApiView, Moved, Written};
@@ -36,14 +40,18 @@ use crate::controllers::bootstrap_grants::BootstrapGrantsController;
 use crate::controllers::cluster_repositories::{self, ClusterRepositoriesController};
 use crate::controllers::deployments::DeploymentsController;
 use crate::controllers::flux_sources::FluxSourcesController;
+use crate::controllers::git_copies::{GitCopiesController, PushRules, Surroundings};
+use crate::controllers::git_pushes::GitPushesController;
 use crate::controllers::logins::LoginsController;
 use crate::controllers::principals::PrincipalsController;
 use crate::controllers::setups::SetupsController;
 use crate::controllers::shared_repositories::{self, SharedRepositoriesController};
 use crate::devices::ClusterDevices;
-use crate::event::{Effect, Event, SharedResult};
+use crate::event::{CopyResult, Effect, Event, GitOutcome, Original, SharedResult};
 use crate::fleet::{Affected, FleetView};
+use crate::git_address::GitAddress;
 use crate::requests::{Output, Requests};
+use crate::shared_repository::{CHARTS_WRITTEN, ELSEWHERE};
 use crate::{cluster_repo, render};
 use access::rate::Rate;
 use cluster::Cluster;
@@ -57,6 +65,12 @@ pub struct Settings {
     pub version: String,
     /// How repositories of clusters are rendered.
     pub cluster: cluster_repo::Settings,
+    /// Base URL of the scripts that bootstrap clusters.
+    pub scripts_url: String,
+    /// Public key that credentials of users who push are sealed to, base64url.
+    pub git_key: String,
+    /// The base URL of the git server is what the configuration says, whatever it reports itself.
+    pub is_git_fixed: bool,
     /// How deployments are rendered.
     pub deployment: render::Settings,
     /// How long a Sync must be away before a tear-down no longer waits for it.
@@ -107,9 +121,11 @@ pub struct ClusterManager {
     attestation_policy: AttestationPolicyController,
     bootstrap_grants: BootstrapGrantsController,
     deployments: DeploymentsController,
+    copies: GitCopiesController,
     flux_sources: FluxSourcesController,
     logins: LoginsController,
     principals: PrincipalsController,
+    pushes: GitPushesController,
     setups: SetupsController,
     shared: SharedRepositoriesController,
     clusters: BTreeMap<Uuid, Cluster>,
@@ -134,11 +150,12 @@ impl ClusterManager {
         let totals = NodeMetrics {
             version: settings.version.clone(),
             git_url: settings.cluster.git.own.clone(),
+            git_key: settings.git_key.clone(),
             bootstrap_script: names::SCRIPT_SHIPPED.to_owned(),
             ..NodeMetrics::default()
         };
         let fleet = FleetView::new(settings.organisation.clone(), settings.away);
-        let expected = [configdb.clone(), fleet.identity().node().clone()];
+        let expected = [configdb.clone(), fleet.identity().node().clone(), fleet.git().address().clone()];
         let effects = expected.map(|node| Effect::Host(HostRequest::Expect { node })).into();
         let pacing = Pacing { retry: settings.retry, seed };
         let shared = shared_repositories::Settings {
@@ -149,22 +166,26 @@ impl ClusterManager {
         };
         let api = api::Settings {
             organisation: settings.organisation.clone(),
-            git_url: settings.cluster.git.own.clone(),
+            base_url: settings.scripts_url.clone(),
             charts_written: settings.charts_written,
             rate: settings.rate,
         };
         let repositories =
             cluster_repositories::Settings { cluster: settings.cluster.clone(), flux_away: settings.flux_away, pacing };
+        let open = left.clusters.iter().map(|left| left.cluster).chain(left.shared.iter().map(|(uuid, _)| *uuid));
+        let copies = GitCopiesController::new(pacing, open);
         Self {
             fleet,
             accounts: AccountsController::new(settings.realm.clone(), pacing),
             api: ApiController::new(api),
             attestation_policy: AttestationPolicyController::new(pacing),
-            bootstrap_grants: BootstrapGrantsController::new(settings.cluster.git.own.clone()),
+            bootstrap_grants: BootstrapGrantsController::new(settings.scripts_url.clone()),
             deployments: DeploymentsController::new(settings.deployment.clone(), pacing),
+            copies,
             flux_sources: FluxSourcesController::new(pacing),
             logins: LoginsController::default(),
             principals: PrincipalsController::new(settings.realm.clone(), pacing),
+            pushes: GitPushesController::default(),
             setups: SetupsController::new(pacing),
             shared: SharedRepositoriesController::new(shared, left.shared),
             clusters: BTreeMap::new(),
@@ -206,6 +227,7 @@ impl ClusterManager {
             Event::Node(event) => self.on_node_event(&event, now),
             Event::Git(result) => {
                 self.dirty.insert(result.cluster);
+                self.copies.set_closed(result.cluster, result.outcome == GitOutcome::Closed);
                 self.repositories.on_result(result, now);
             }
             Event::Asked(asked) => {
@@ -215,11 +237,16 @@ impl ClusterManager {
                 self.take_writer_outputs(now);
             }
             Event::Secret(result) => {
+                self.copies.changed(result.cluster);
                 let outcome = self.api.on_secret_result(result, now);
                 self.on_api_outcome(outcome);
             }
-            Event::Polled(cluster) => {
-                self.repositories.polled(cluster, now);
+            Event::Copy(CopyResult { repository, outcome }) => {
+                self.effects.extend(self.copies.on_result(repository, outcome, now));
+            }
+            Event::PushTaken(result) => {
+                self.copies.changed(result.repository);
+                self.effects.extend(self.pushes.on_result(&self.fleet, result));
             }
             Event::Principals(result) => {
                 self.dirty.insert(result.cluster);
@@ -243,6 +270,13 @@ impl ClusterManager {
         }
         self.effects.extend(self.shared.reconcile(&self.fleet, now));
         self.run_controllers(now);
+        let around = Repositories {
+            clusters: &self.clusters,
+            shared: &self.shared,
+            git: &self.settings.cluster.git,
+            charts_written: self.settings.charts_written,
+        };
+        self.effects.extend(self.copies.reconcile(&self.fleet, &around, now));
         self.publish_totals();
     }
 
@@ -251,7 +285,7 @@ impl ClusterManager {
     pub fn next_deadline(&self) -> Option<Duration> {
         let cluster = self.deadlines.first().map(|(at, _)| *at);
         let shared = self.shared.next_deadline(&self.fleet);
-        let own = [self.requests.next_deadline(), shared];
+        let own = [self.requests.next_deadline(), shared, self.copies.next_deadline()];
         cluster.into_iter().chain(own.into_iter().flatten()).min()
     }
 
@@ -279,6 +313,9 @@ impl ClusterManager {
         if self.fleet.on_identity_event(event) {
             self.dirty.extend(self.clusters.keys());
         }
+        if let Some((change, has_moved)) = self.fleet.on_git_event(event) {
+            self.on_git_change(&change, has_moved, now);
+        }
         if let Some(node) = event.node() {
             match node.edge_node.as_str() {
                 edge_sync_contract::names::EDGE_NODE_ID => {
@@ -296,6 +333,43 @@ impl ClusterManager {
                 _ => {}
             }
         }
+    }
+
+    /// The git server has said something: where it is, that a cluster has asked for a repository, how far a copy or a push is.
+    fn on_git_change(&mut self, change: &ReplicaChange<GitDevice>, has_moved: bool, now: Now) {
+        if let ReplicaChange::Device(GitDevice::Repository(repository)) = change
+            && has_moved
+        {
+            // Clusters that follow it are sent the commit only now that they can fetch it.
+            self.dirty.insert(*repository);
+            self.mark_followers(*repository);
+        }
+        let url = self.fleet.git().node().map(|node| node.url.trim_end_matches('/')).unwrap_or_default();
+        if !url.is_empty() && !self.settings.is_git_fixed && url != self.settings.cluster.git.own {
+            let url = url.to_owned();
+            self.set_git_url(url);
+        }
+        if let ReplicaChange::Device(GitDevice::Repository(repository)) = change
+            && let Some(polled) = self.fleet.git().devices().repositories.get(repository).and_then(|copy| copy.polled)
+        {
+            let ago = Duration::from_millis(now.wall.saturating_sub(polled));
+            self.repositories.polled(*repository, now.mono.saturating_sub(ago));
+        }
+        self.copies.on_git_change(&self.fleet, change);
+        self.effects.extend(self.pushes.on_git_change(&self.fleet, change));
+    }
+
+    /// Clusters reach the git server there from now on: everything that names it is made again.
+    fn set_git_url(&mut self, url: String) {
+        tracing::info!(url, "the git server is there");
+        self.totals.git_url.clone_from(&url);
+        self.shared.set_git_url(url.clone());
+        let git = &mut self.settings.cluster.git;
+        git.own = url;
+        self.settings.deployment.git.clone_from(git);
+        self.deployments.set_git(git.clone());
+        self.repositories.set_git(git.clone());
+        self.on_template(catalog::Affected::Everything);
     }
 
     fn on_node_event(&mut self, event: &NodeEvent, now: Now) {
@@ -333,6 +407,7 @@ impl ClusterManager {
     fn on_api_outcome(&mut self, outcome: api::Outcome) {
         self.effects.extend(outcome.effects);
         let Some(Moved { repository, shared, commit }) = outcome.moved else { return };
+        self.copies.changed(repository);
         if shared {
             self.on_shared_commit(repository, commit);
         } else {
@@ -343,6 +418,7 @@ impl ClusterManager {
 
     fn on_shared_result(&mut self, result: SharedResult, now: Now) {
         let repository = result.repository;
+        self.copies.changed(repository);
         if self.shared.on_result(result, now) {
             self.mark_followers(repository);
         }
@@ -393,6 +469,13 @@ impl ClusterManager {
     }
 
     fn publish_totals(&mut self) {
+        let git = self.fleet.git();
+        // Before its first birth it may only not have been received yet.
+        self.totals.git_alive = git.node().map(|_| git.is_alive());
+        let version = git.node().map(|node| &node.version);
+        if version != self.totals.git_version.as_ref() {
+            self.totals.git_version = version.cloned();
+        }
         let unknown = self.fleet.unknown();
         if !unknown.iter().take(UNKNOWN_MAX).eq(&self.totals.clusters_unknown) {
             let shown = unknown.iter().take(UNKNOWN_MAX).map(|(name, uuid)| (name.clone(), *uuid));
@@ -419,6 +502,31 @@ impl ClusterManager {
         step(&mut totals.clusters_held, u32::from(cluster.held));
         step(&mut totals.deployments_total, cluster.deployments);
         step(&mut totals.deployments_refused, cluster.refused);
+    }
+}
+
+/// What the state says of repositories of which the git server has copies.
+struct Repositories<'a> {
+    clusters: &'a BTreeMap<Uuid, Cluster>,
+    shared: &'a SharedRepositoriesController,
+    git: &'a GitAddress,
+    charts_written: bool,
+}
+
+impl Surroundings for Repositories<'_> {
+    fn is_wanted(&self, repository: Uuid) -> bool {
+        self.clusters.contains_key(&repository) || self.shared.is_wanted(repository)
+    }
+
+    fn push_rules(&self, repository: Uuid, original: &Original) -> PushRules {
+        let is_charts = repository == known::repository::HELM_CHARTS;
+        let is_elsewhere = self.git.external.is_some() && (original.kind == Kind::Cluster || is_charts);
+        let no_push = match () {
+            () if is_elsewhere => Some(ELSEWHERE.to_owned()),
+            () if is_charts && self.charts_written => Some(CHARTS_WRITTEN.to_owned()),
+            () => None,
+        };
+        PushRules { pulled: self.shared.pulled_branches(repository), no_push }
     }
 }
 

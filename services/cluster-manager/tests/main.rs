@@ -6,15 +6,18 @@ mod bootstrap_http;
 mod external;
 mod fuzz_seeds;
 mod gatekeeper;
+mod git_pushes;
+mod git_server;
 #[cfg(feature = "kerberos")]
 #[path = "../../libs/kerberos-client/tests/support/kdc.rs"]
 #[allow(dead_code, reason = "tests of other packages look at more")]
 mod kdc;
 #[cfg(feature = "kerberos")]
 mod kerberos;
+#[path = "../../../sparkplug/mqtt/tests/support/mosquitto.rs"]
+#[expect(dead_code, reason = "other tests need more of it")]
+mod mosquitto;
 mod oidc;
-#[path = "../../../sparkplug/mqtt/tests/support/port.rs"]
-mod port;
 mod run;
 #[path = "support/state_client.rs"]
 mod state_client;

@@ -96,10 +96,12 @@ pub enum Command {
     /// Run the ConfigDB against a broker
     #[command(name = "configdb")]
     ConfigDb(ConfigDbArguments),
-    /// Run the cluster manager and its git server against a broker
+    /// Run the cluster manager against a broker
     ClusterManager(ServiceArguments),
     /// Run Identity, the certificate authority of the clusters, against a broker
     Identity(ServiceArguments),
+    /// Run the git server, from which clusters and users read repositories, against a broker
+    GitServer(ServiceArguments),
     /// Run an edge sync on an edge cluster
     EdgeSync(ServiceArguments),
     /// Run an edge monitor on an edge cluster, or the central monitor

@@ -34,6 +34,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::ConfigDb(arguments) => service::configdb(&arguments).await,
         Command::ClusterManager(arguments) => service::cluster_manager(&arguments).await,
         Command::Identity(arguments) => service::identity(&arguments).await,
+        Command::GitServer(arguments) => service::git_server(&arguments).await,
         Command::EdgeSync(arguments) => service::edge_sync(&arguments).await,
         Command::EdgeMonitor(arguments) => service::edge_monitor(&arguments).await,
         Command::JoinService(arguments) => service::join_service(&arguments).await,

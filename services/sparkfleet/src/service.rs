@@ -85,6 +85,14 @@ pub async fn identity(arguments: &ServiceArguments) -> anyhow::Result<()> {
     start("identity", arguments, identity::run).await
 }
 
+/// Runs the git server.
+///
+/// # Errors
+/// As documented for the exit codes.
+pub async fn git_server(arguments: &ServiceArguments) -> anyhow::Result<()> {
+    start("git-server", arguments, git_server::run).await
+}
+
 /// Runs edge sync.
 ///
 /// # Errors
@@ -148,6 +156,7 @@ pub fn services() -> Vec<(&'static str, Vec<ConfigKey>)> {
         ("configdb", configdb::Config::keys()),
         ("cluster-manager", cluster_manager::Config::keys()),
         ("identity", identity::Config::keys()),
+        ("git-server", git_server::Config::keys()),
         ("edge-sync", edge_sync::Config::keys()),
         ("edge-monitor", edge_monitor::Config::keys()),
         ("join-service", join_service::Config::keys()),

@@ -119,8 +119,8 @@ fn needs(service: &str, kubernetes: &str, directory: &Path) -> (String, bool) {
         "[cluster]\nname = \"Paint_Shop\"\nuuid = \"{CLUSTER}\"\n[kubernetes]\nnamespace = \"fplus-edge\"\nurl = \"{kubernetes}\"\n"
     );
     match service {
-        "configdb" | "identity" => (String::new(), true),
-        "cluster-manager" => ("[git]\nlisten = \"127.0.0.1:0\"\n".to_owned(), true),
+        "configdb" | "identity" | "git-server" => (String::new(), true),
+        "cluster-manager" => ("[api]\nlisten = \"127.0.0.1:0\"\n".to_owned(), true),
         "console" => ("[web]\nlisten = \"127.0.0.1:0\"\n".to_owned(), true),
         "edge-sync" | "edge-monitor" => (cluster, true),
         "join-service" => {

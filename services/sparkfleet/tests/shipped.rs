@@ -44,6 +44,7 @@ fn the_configuration_files_for_compose_are_valid() {
     let manager = file("cluster-manager.toml");
     config::load_with::<cluster_manager::Config, _>("cluster-manager", &[], Some(&manager), none()).unwrap();
     config::load_with::<identity::Config, _>("identity", &[], Some(&file("identity.toml")), none()).unwrap();
+    config::load_with::<git_server::Config, _>("git-server", &[], Some(&file("git-server.toml")), none()).unwrap();
     config::load_with::<edge_monitor::Config, _>("edge-monitor", &[], Some(&file("monitor.toml")), none()).unwrap();
     let console = config::load_with::<console::Config, _>("console", &[], Some(&file("console.toml")), none()).unwrap();
     console.validate(1).unwrap();

@@ -97,6 +97,7 @@ impl Factory {
     ///
     /// # Errors
     /// With [`exit::UNAVAILABLE`] for a port that is taken.
+    // long: a paragraph a service, in the order in which they start.
     pub(crate) async fn start(arguments: &UpArguments, shutdown: &Shutdown) -> anyhow::Result<Self> {
         let (broker, reach) = broker(arguments).await?;
         let url = reach.mqtt.servers.concat();
@@ -110,7 +111,8 @@ impl Factory {
             .map_err(|error| exit::with_code(exit::UNAVAILABLE, error))?;
         let dir = &arguments.data_dir;
         let manager_state = dir.join("cluster-manager");
-        let git = git_address(arguments)?;
+        let git = free_address("--git", "git", arguments.git)?;
+        let api = free_address("--api", "the API", arguments.api)?;
         let mut services = JoinSet::new();
         let organisation = &arguments.organisation;
         let console_listener = console_listener(arguments).await?;
@@ -130,17 +132,25 @@ impl Factory {
             state_dir: manager_state.clone().into(),
             mqtt: mqtt.clone(),
             git: cluster_manager::config::GitConfig {
-                listen: git,
                 public_url: Some(format!("http://{git}")),
-                anonymous: cluster_manager::config::Anonymous::Loopback,
                 ..cluster_manager::config::GitConfig::default()
             },
+            api: cluster_manager::config::ApiConfig { listen: api, ..cluster_manager::config::ApiConfig::default() },
             ..cluster_manager::Config::default()
         };
         let charts = crate::charts::shipped();
         let running = cluster_manager::run_with_charts(manager, charts, central.clone(), health.clone());
         spawn(&mut services, "cluster manager", running);
         spawn(&mut services, "identity", identity::run(identity, central.clone(), health.clone()));
+        let git_server = git_server::Config {
+            organisation: organisation.clone(),
+            state_dir: dir.join("git-server").into(),
+            listen: git,
+            anonymous: git_server::config::Anonymous::Loopback,
+            mqtt: reach.login(&Principal::Git)?,
+            ..git_server::Config::default()
+        };
+        spawn(&mut services, "git server", git_server::run(git_server, central.clone(), health.clone()));
         let monitor = edge_monitor::Config {
             organisation: organisation.clone(),
             mode: edge_monitor::config::Mode::Central,
@@ -153,7 +163,7 @@ impl Factory {
         Ok(Self {
             broker,
             mqtt: reach,
-            places: Places { broker: url, console: console_address, git, http },
+            places: Places { broker: url, console: console_address, git, api, http },
             central,
             edge_shutdown,
             services: Mutex::new(services),
@@ -241,12 +251,10 @@ fn console_config(arguments: &UpArguments, reach: &Reach) -> anyhow::Result<cons
     })
 }
 
-/// The git server's address. It binds it itself.
-fn git_address(arguments: &UpArguments) -> anyhow::Result<std::net::SocketAddr> {
-    let listener = std::net::TcpListener::bind(arguments.git)
-        .with_context(|| {
-            format!("cannot listen on {} for git; stop what uses it, or choose another --git", arguments.git)
-        })
+/// The address of a service that binds it itself.
+fn free_address(option: &str, what: &str, wanted: std::net::SocketAddr) -> anyhow::Result<std::net::SocketAddr> {
+    let listener = std::net::TcpListener::bind(wanted)
+        .with_context(|| format!("cannot listen on {wanted} for {what}; stop what uses it, or choose another {option}"))
         .map_err(|error| exit::with_code(exit::UNAVAILABLE, error))?;
     Ok(listener.local_addr()?)
 }

@@ -13,6 +13,8 @@ pub(crate) struct Places {
     pub console: SocketAddr,
     /// Git server.
     pub git: SocketAddr,
+    /// The cluster manager's API.
+    pub api: SocketAddr,
     /// Health and metrics.
     pub http: SocketAddr,
 }
@@ -28,7 +30,8 @@ pub(crate) fn header(arguments: &UpArguments, places: &Places) -> Vec<String> {
             arguments.organisation
         ),
         format!("console   http://{}/", places.console),
-        format!("{kind} {}   git http://{}/git/   health http://{}/readyz", places.broker, places.git, places.http),
+        format!("{kind} {}   git http://{}/git/", places.broker, places.git),
+        format!("API http://{}/v1/   health http://{}/readyz", places.api, places.http),
         format!("data {}   log {}", arguments.data_dir.display(), log_file(arguments).display()),
     ]
 }

@@ -1,4 +1,4 @@
-//! `sparkfleet up`: the whole factory in one process. Broker, ConfigDB, cluster manager with its git server, Identity, central monitor, and a simulated edge cluster for every
+//! `sparkfleet up`: the whole factory in one process. Broker, ConfigDB, cluster manager, Identity, git server, central monitor, and a simulated edge cluster for every
 //! cluster that is set up. What it shows it has replicated from the broker like any other Host Application.
 #![warn(unreachable_pub)]
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use configdb_schema::Organisation;
-use e2e::central_services::{ORGANISATION, free_port, service_process_with};
+use e2e::central_services::{ORGANISATION, service_process_with};
 use e2e::process::Process;
 use sparkplug::session::QoS;
 use sparkplug_mqtt::{Clock, ListenerEvent, ListenerHandle, MqttConfig};
@@ -85,12 +85,13 @@ async fn measure(clusters: usize, changes: usize) -> anyhow::Result<Sample> {
     let directory = tempfile::tempdir()?;
     let broker = start_broker().await?;
     let mqtt = MqttConfig { servers: vec![broker.url()], ..MqttConfig::default() };
-    let git = format!("[git]\nlisten = \"{}\"\n", free_port());
+    // No one reads a repository here.
+    let git = "[git]\npublic_url = \"http://127.0.0.1:9\"\n";
     let start = |name: &str, tables: &str| {
         let quiet = [("SPARKFLEET_LOG", "warn")];
         service_process_with(name, "", tables, broker.local_addr(), directory.path(), &quiet)
     };
-    let services = [start("configdb", ""), start("cluster-manager", &git)];
+    let services = [start("configdb", ""), start("cluster-manager", git)];
     let plants = plants(&organisation, clusters)?;
     let fleet = Fleet::start(&plants, &mqtt);
     let mut operator = Operator::open(&organisation, &mqtt).await?;

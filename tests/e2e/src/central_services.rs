@@ -1,4 +1,4 @@
-//! The central services as processes of their own: ConfigDB, cluster manager, Identity and central monitor, each with a configuration file, a state directory and a log.
+//! The central services as processes of their own: ConfigDB, cluster manager, Identity, git server and central monitor, each with a configuration file, a state directory and a log.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use crate::wait;
 pub const ORGANISATION: &str = "ACME";
 
 /// Names of the central services, as the program calls them.
-pub const SERVICES: [&str; 4] = ["configdb", "cluster-manager", "identity", "edge-monitor"];
+pub const SERVICES: [&str; 5] = ["configdb", "cluster-manager", "identity", "git-server", "edge-monitor"];
 
 /// Running central services.
 #[derive(Debug)]
@@ -24,6 +24,7 @@ pub struct CentralServices {
     /// Its services, named as in [`SERVICES`].
     pub processes: Processes,
     git: SocketAddr,
+    api: SocketAddr,
     // Dropped last, so that the logs are there when the processes end.
     directory: TempDir,
 }
@@ -38,30 +39,45 @@ impl CentralServices {
         Self::start_with(broker, git, "", "")
     }
 
+    /// The same; the cluster manager's API listens on `api`.
+    ///
+    /// # Panics
+    /// As [`CentralServices::start`].
+    #[must_use]
+    pub fn start_at(broker: SocketAddr, git: SocketAddr, api: SocketAddr) -> Self {
+        Self::start_all(broker, (git, api), "", "")
+    }
+
     /// The same; `edge` are keys of the cluster manager's table `edge`, `bootstrap` of its table `bootstrap`. Flux comes from a file beside the cluster manager.
     ///
     /// # Panics
     /// As [`CentralServices::start`].
     #[must_use]
     pub fn start_with(broker: SocketAddr, git: SocketAddr, edge: &str, bootstrap: &str) -> Self {
+        Self::start_all(broker, (git, free_port()), edge, bootstrap)
+    }
+
+    fn start_all(broker: SocketAddr, (git, api): (SocketAddr, SocketAddr), edge: &str, bootstrap: &str) -> Self {
         let directory = tempfile::tempdir().expect("the temporary directory can be written");
-        let central = Self { directory, git, processes: Processes::default() };
+        let central = Self { directory, git, api, processes: Processes::default() };
         // Short waits, so that a repetition is seen soon.
         let flux = central.directory.path().join("flux.yaml");
         fs::write(&flux, simulator::flux::install::manifests_yaml()).expect("the directory can be written");
         let manager = format!(
-            "[git]\nlisten = \"{git}\"\n[timing]\nretry_first_ms = 200\nretry_max_ms = 2000\naway_s = 5\n\
+            "[api]\nlisten = \"{}\"\n[timing]\nretry_first_ms = 200\nretry_max_ms = 2000\naway_s = 5\n\
              [edge]\n{edge}\n[bootstrap]\nflux = \"{}\"\n{bootstrap}\n",
+            central.api,
             flux.display()
         );
         for service in SERVICES {
             let text = if service == "cluster-manager" { &*manager } else { "" };
             let head = match service {
-                "edge-monitor" => "mode = \"central\"\n",
-                "identity" => "retry_first_ms = 200\nretry_max_ms = 2000\n",
-                _ => "",
+                "edge-monitor" => "mode = \"central\"\n".to_owned(),
+                "identity" => "retry_first_ms = 200\nretry_max_ms = 2000\n".to_owned(),
+                "git-server" => git_server_head(git),
+                _ => String::new(),
             };
-            central.processes.insert(service_process(service, head, text, broker, central.directory.path()));
+            central.processes.insert(service_process(service, &head, text, broker, central.directory.path()));
         }
         central
     }
@@ -70,6 +86,12 @@ impl CentralServices {
     #[must_use]
     pub const fn git(&self) -> SocketAddr {
         self.git
+    }
+
+    /// Where the cluster manager serves its API, and the scripts that bootstrap clusters.
+    #[must_use]
+    pub const fn api(&self) -> SocketAddr {
+        self.api
     }
 
     /// Where everything is kept.
@@ -91,6 +113,12 @@ impl CentralServices {
     pub fn state_dir(&self, service: &str) -> PathBuf {
         self.directory.path().join(service)
     }
+}
+
+/// Keys of a git server before the first table; it listens at that address.
+#[must_use]
+pub fn git_server_head(listen: SocketAddr) -> String {
+    format!("listen = \"{listen}\"\nretry_first_ms = 200\nretry_max_ms = 2000\n")
 }
 
 /// The git password of a cluster in a cluster manager's state directory.

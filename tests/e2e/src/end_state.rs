@@ -13,7 +13,7 @@ use crate::wire::Reader;
 
 /// Metrics that hold a time, a revision or a version, the digest of an index, which is made over versions, a commit, which is made over times, or is drawn at random,
 /// as keys and seals are. What the index holds is compared.
-const METRICS_LEFT_OUT: [&str; 20] = [
+const METRICS_LEFT_OUT: [&str; 25] = [
     "bdSeq",
     "Config/Revision",
     "Config/Store",
@@ -26,6 +26,12 @@ const METRICS_LEFT_OUT: [&str; 20] = [
     "Config/Timelines",
     "Git/Commit",
     "Git/Login",
+    "Git/Key",
+    "Git/Refs",
+    "Applied/Digest",
+    // An edge of a cluster that is gone is known if it was born since.
+    "Clusters/Unknown",
+    "Cluster/Polled",
     "Enrolment/Key",
     "Source/Version",
     "Source/Commit",
@@ -85,13 +91,13 @@ pub fn config(reader: &Reader, group: &str) -> Value {
     Value::Object(objects.collect())
 }
 
-/// Every repository below a cluster manager's state directory: the tree of its branch `main`, by path.
+/// Every repository below the state directory of a cluster manager or a git server: the tree of its branch `main`, by path.
 ///
 /// # Panics
 /// git cannot be run.
 #[must_use]
-pub fn git_trees(manager_state: &Path) -> Value {
-    let root = manager_state.join("git");
+pub fn git_trees(state_dir: &Path) -> Value {
+    let root = state_dir.join("git");
     let mut trees = Map::new();
     let mut directories = vec![root.clone()];
     while let Some(directory) = directories.pop() {

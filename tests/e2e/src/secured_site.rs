@@ -12,15 +12,16 @@ use serde_json::{Value, json};
 use sparkplug_mqtt::MqttConfig;
 use uuid::Uuid;
 
-use crate::central_services::{free_port, service_process_with};
+use crate::central_services::{free_port, git_server_head, service_process_with};
 use crate::cli::{Cli, Outcome};
 use crate::mosquitto::Mosquitto;
 use crate::process::Processes;
 
 /// The users that have a certificate of the fleet; a user is named by its group.
-pub const USERS: [&str; 6] = [
+pub const USERS: [&str; 7] = [
     "ACME-Central",
     "ACME-Central-Identity",
+    "ACME-Central-Git",
     "ACME-Central-Operator",
     "ACME-Paint_Shop",
     "ACME-Paint_Shop-Join",
@@ -47,6 +48,7 @@ pub struct Site {
     /// The operator's command line.
     pub cli: Cli,
     git: SocketAddr,
+    api: SocketAddr,
 }
 
 impl Site {
@@ -58,7 +60,7 @@ impl Site {
         Self::start_as("", |_| String::new()).await
     }
 
-    /// With further tables in the cluster manager's configuration.
+    /// With more in the cluster manager's configuration: keys of its table `git`, then further tables.
     pub async fn start_with(lifetime_s: u32, tables: impl FnOnce(&Self) -> String) -> Self {
         Self::start_as(&format!("lifetime_s = {lifetime_s}\n"), tables).await
     }
@@ -73,7 +75,7 @@ impl Site {
         let url = format!("mqtts://localhost:{}", server.address().port());
         let cli = Cli::new(&url).with_environment(files("SPARKFLEET_", server.directory(), "ACME-Central-Operator"));
         let directory = tempfile::tempdir().unwrap();
-        let site = Self { server, directory, processes: Processes::default(), cli, git: free_port() };
+        let site = Self { server, directory, processes: Processes::default(), cli, git: free_port(), api: free_port() };
         let at = |name: &str| site.server.directory().join(name).display().to_string();
         let identity = format!(
             "{identity}authority_cert_file = \"{}\"\nauthority_key_file = \"{}\"\n",
@@ -81,9 +83,11 @@ impl Site {
             at("ca.key")
         );
         site.run("configdb", "ACME-Central", "", site.server.directory());
-        let tables = format!("[git]\nlisten = \"{}\"\n{}", site.git, tables(&site));
+        let tables = format!("[api]\nlisten = \"{}\"\n[git]\n{}", site.api, tables(&site));
         site.run("cluster-manager", "ACME-Central", &tables, site.server.directory());
         site.run_with("identity", "ACME-Central-Identity", (&identity, ""), site.server.directory());
+        let head = git_server_head(site.git);
+        site.run_with("git-server", "ACME-Central-Git", (&head, ""), site.server.directory());
         site
     }
 
@@ -114,6 +118,12 @@ impl Site {
     #[must_use]
     pub fn git(&self) -> SocketAddr {
         self.git
+    }
+
+    /// Where the cluster manager serves its API, and the scripts that bootstrap clusters.
+    #[must_use]
+    pub fn api(&self) -> SocketAddr {
+        self.api
     }
 
     /// Where a service of the control plane keeps its state.

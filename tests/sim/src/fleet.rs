@@ -13,7 +13,9 @@ use std::fmt;
 use std::time::Duration;
 
 use access::rate::Rate;
-use cluster_manager::event::{Effect as ManagerEffect, Event as ManagerEvent};
+use cluster_manager::event::{
+    CopyAction, CopyOutcome, CopyResult, CopyWork, Effect as ManagerEffect, Event as ManagerEvent,
+};
 use cluster_manager::git_address::GitAddress;
 use cluster_manager::state::{ClusterManager, PersistedRepositories, Settings as ManagerSettings};
 use configdb_schema::Organisation;
@@ -226,6 +228,9 @@ fn boot_manager(world: &World, seed: u64, now: Now) -> Boot {
         charts_commit: Some(format!("{:040x}", 1)),
         charts: None,
         charts_written: false,
+        scripts_url: "http://api.example:8483".to_owned(),
+        git_key: String::new(),
+        is_git_fixed: true,
         organisation: organisation.clone(),
     };
     let left = PersistedRepositories { clusters: world.git.left(), shared: Vec::new() };
@@ -236,6 +241,15 @@ fn boot_manager(world: &World, seed: u64, now: Now) -> Boot {
     let node = (config, state.node_metrics());
     let actions = manager_actions(&mut state, now);
     Boot { program: Box::new(state), node: Some(node), host: Some(HostConfig { seed: seed ^ 1, ..host }), actions }
+}
+
+/// What the disk answers where no copy is wanted.
+fn no_copy(action: CopyAction) -> Option<CopyOutcome> {
+    match action {
+        CopyAction::Look => Some(CopyOutcome::Looked(Ok(None))),
+        CopyAction::Pack { .. } => Some(CopyOutcome::Packed(Ok(None))),
+        CopyAction::Part { .. } | CopyAction::DropPack(_) => None,
+    }
 }
 
 fn manager_actions(state: &mut ClusterManager, now: Now) -> Vec<Action> {
@@ -249,6 +263,12 @@ fn manager_actions(state: &mut ClusterManager, now: Now) -> Vec<Action> {
             match effect {
                 ManagerEffect::SealLogin { cluster, key } => {
                     state.on_event(ManagerEvent::LoginSealed(enrolment::seal_login(cluster, key)), now);
+                }
+                // There is no git server here that could have copies.
+                ManagerEffect::Copy(CopyWork { repository, action }) => {
+                    let outcome = no_copy(action);
+                    let result = outcome.map(|outcome| ManagerEvent::Copy(CopyResult { repository, outcome }));
+                    result.into_iter().for_each(|event| state.on_event(event, now));
                 }
                 other => effects.push(other),
             }
@@ -265,6 +285,8 @@ fn manager_actions(state: &mut ClusterManager, now: Now) -> Vec<Action> {
             // No one fetches a script here.
             ManagerEffect::BootstrapGrant { .. } | ManagerEffect::Script(_) => None,
             ManagerEffect::SealLogin { .. } => unreachable!("it is sealed before"),
+            ManagerEffect::Copy(_) => unreachable!("it is answered before"),
+            ManagerEffect::Push(_) => unreachable!("no git server receives a push"),
             // This site has no KDC.
             ManagerEffect::Principals(_) => None,
             ManagerEffect::Shared(_) => unreachable!("that of the charts is the only shared repository"),

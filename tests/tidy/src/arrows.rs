@@ -45,7 +45,7 @@ pub fn rank(package: &str) -> Option<Rank> {
         "sparkplug-mqtt" => Some(Rank::Rim),
         "service-runtime" | "https-client" => Some(Rank::Runtime),
         "configdb" | "cluster-manager" | "edge-sync" | "edge-monitor" | "join-service" | "bootstrapper"
-        | "identity" | "krb-keys" | "edge-agent" | "simulator" | "console" => Some(Rank::Service),
+        | "identity" | "git-server" | "krb-keys" | "edge-agent" | "simulator" | "console" => Some(Rank::Service),
         "join-trust" | "identity-provider" | "kubernetes-client" | "kerberos-client" | "git-hosting" => {
             Some(Rank::Library)
         }

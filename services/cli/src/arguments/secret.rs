@@ -110,8 +110,8 @@ pub struct ApiOptions {
     /// Context to take the settings from that no option gives (`sparkfleet context list`)
     #[arg(long, env = CONTEXT_VARIABLE)]
     pub context: Option<String>,
-    /// Address of the cluster manager's git server, which serves the API as well
-    #[arg(id = "api", long = "url", env = "SPARKFLEET_API_URL", default_value = "http://127.0.0.1:8480")]
+    /// Address of the cluster manager's API
+    #[arg(id = "api", long = "url", env = "SPARKFLEET_API_URL", default_value = "http://127.0.0.1:8483")]
     pub url: String,
     /// File with a token of the API (`sparkfleet token create`) or of the identity provider
     #[arg(id = "api_token_file", long = "token-file", env = "SPARKFLEET_API_TOKEN_FILE")]

@@ -299,7 +299,7 @@ fn the_api_is_asked_on_this_machine_unless_it_is_said() {
     let Command::Secret(SecretCommand::List { api, .. }) = taken("secret list Paint --token-file t") else {
         panic!("list")
     };
-    assert_eq!((&*api.url, api.token_file, api.ca_file), ("http://127.0.0.1:8480", "t".into(), None));
+    assert_eq!((&*api.url, api.token_file, api.ca_file), ("http://127.0.0.1:8483", "t".into(), None));
     assert!(!api.allow_http);
 }
 

@@ -140,7 +140,7 @@ fn the_page_of_the_status() {
     let monitor = services.iter().find(|row| row["service"] == "Monitor").unwrap();
     assert_eq!(shape(&json!([monitor])), json!([{ "service": "text", "alive": "truth", "version": "text" }]));
     let names: Vec<&str> = services.iter().map(|row| row["service"].as_str().unwrap()).collect();
-    assert_eq!(names, ["ConfigDB", "Cluster-Manager", "Identity", "Monitor"]);
+    assert_eq!(names, ["ConfigDB", "Cluster-Manager", "Identity", "Git", "Monitor"]);
     assert_eq!((shape(&status["hosts"]), shape(&status["deployments"])), (count.clone(), count));
     assert_eq!(status["clusters"], json!({ "setup ready, edge alive": 1 }), "{status:#}");
     let fields: Vec<&String> = status.as_object().unwrap().keys().collect();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cluster_manager_contract::ClusterDevice;
-use configdb_schema::address::{CENTRAL, CLUSTER_MANAGER_NODE, CONFIGDB_NODE, IDENTITY_NODE, MONITOR_NODE};
+use configdb_schema::address::{CENTRAL, CLUSTER_MANAGER_NODE, CONFIGDB_NODE, GIT_NODE, IDENTITY_NODE, MONITOR_NODE};
 use join_service_contract::HostState;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ use fleet_view::{AlertRow, ClusterRow, Count, DeploymentRow, Fleet, JoiningHostR
 use service_runtime::shutdown::Shutdown;
 
 /// The central services that every fleet has, by their nodes.
-const SERVICES: [&str; 4] = [CONFIGDB_NODE, CLUSTER_MANAGER_NODE, IDENTITY_NODE, MONITOR_NODE];
+const SERVICES: [&str; 5] = [CONFIGDB_NODE, CLUSTER_MANAGER_NODE, IDENTITY_NODE, GIT_NODE, MONITOR_NODE];
 
 /// A central service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -209,6 +209,8 @@ fn services(fleet: &Fleet) -> Vec<ServiceRow> {
         (fleet.config.is_complete(), fleet.config.version()),
         (fleet.manager.is_alive(), fleet.manager.version()),
         (fleet.identity.is_alive(), fleet.identity.version()),
+        // The manager knows: its Devices are too many to be asked for by who only wants to know that.
+        (fleet.manager.git_alive() == Some(true), fleet.manager.git_version()),
         (fleet.is_central_monitor_alive(), monitor.map_or("", |node| &node.version)),
     ];
     SERVICES

@@ -1,14 +1,13 @@
-//! Which users may read and push over git: the state decides.
+//! Which users may push: the state decides. Who may read is decided where the copies are.
 
 use git_hosting::gatekeeper::{Admission, AdmissionRequest, Denial, Gatekeeper, Push};
 use git_hosting::repositories::{Kind, Open};
-use tokio::sync::mpsc::Sender;
 use uuid::Uuid;
 
 use super::http::identities::{self, Identities, IdentityFault};
 use super::http::state_client::StateClient;
 use crate::api::{Credential, Question, Refusal, Reply, RepositoryPush};
-use crate::shared_repository::HELM_PATH;
+use crate::shared_repository::{ELSEWHERE, HELM_PATH};
 use access::Denied;
 
 /// Asks the state. Clones are the same.
@@ -20,15 +19,11 @@ pub struct StateGatekeeper {
     pub identities: Option<Identities>,
     /// Clusters follow their repositories on the site's server.
     pub has_external: bool,
-    /// Receives which clusters ask; while it is full it does not.
-    pub polls: Sender<Uuid>,
 }
 
 impl Gatekeeper for StateGatekeeper {
-    fn polled(&self, cluster: Uuid) {
-        // A poll that is lost is followed by another.
-        let _ = self.polls.try_send(cluster);
-    }
+    // Clusters read at the git server, which reports when they do.
+    fn polled(&self, _: Uuid) {}
 
     async fn admit(&self, request: AdmissionRequest) -> Result<Admission, Denial> {
         let AdmissionRequest { repository, credential, from, push } = request;
@@ -38,8 +33,7 @@ impl Gatekeeper for StateGatekeeper {
         let question = Question::Repository { repository: uuid, shared, push };
         match self.desk.ask(from, credential, question).await {
             Ok(Reply::Repository { .. }) if push && repository.is_some_and(|open| self.is_elsewhere(&open)) => {
-                let reason = "Clusters follow this repository on the site's own git server (git.external): push there";
-                Err(Denial::Forbidden(reason.to_owned()))
+                Err(Denial::Forbidden(ELSEWHERE.to_owned()))
             }
             Ok(Reply::Repository { who, pulled }) => Ok(Admission { who, pulled }),
             Ok(_) => Err(Denial::Broken("the state has answered another question".to_owned())),

@@ -1,13 +1,14 @@
-//! Sparkplug: the two sessions of the cluster manager. As Edge Node it is `<ORG>-Central/Cluster-Manager`; as Host Application it subscribes to ConfigDB, Identity, and Sync, Join and Keys of every cluster.
+//! Sparkplug: the two sessions of the cluster manager. As Edge Node it is `<ORG>-Central/Cluster-Manager`; as Host Application it subscribes to ConfigDB, Identity, the git server, and Sync, Join and Keys of every cluster.
 
 use configdb_contract::command::object_of;
 use configdb_contract::configdb_node;
 use configdb_schema::Organisation;
-use configdb_schema::address::IDENTITY_NODE;
+use configdb_schema::address::{GIT_NODE, IDENTITY_NODE};
+use git_server_contract::names as git_names;
 use sparkplug::edge_node::EdgeNodeConfig;
 use sparkplug::host::{HostConfig, Interest, RebirthsForHosts};
 use sparkplug::session::QoS;
-use sparkplug::{EdgeNodeDescriptor, EdgeNodeId, GroupId, HostId, NameError};
+use sparkplug::{DeviceId, EdgeNodeDescriptor, EdgeNodeId, GroupId, HostId, NameError};
 
 /// Memory that the replicas of all nodes may take: those of some thousand clusters do.
 const REPLICA_BYTES_MAX: usize = 512 * 1024 * 1024;
@@ -26,7 +27,7 @@ pub fn node_config(descriptor: EdgeNodeDescriptor) -> EdgeNodeConfig {
     EdgeNodeConfig::for_one_speaker(descriptor)
 }
 
-/// The Host Application: ConfigDB and Identity, and Sync, Join and Keys of every group.
+/// The Host Application: ConfigDB, Identity and the git server, and Sync, Join and Keys of every group.
 ///
 /// # Errors
 /// The organisation's name makes no host id.
@@ -40,8 +41,8 @@ pub fn host_config(organisation: &Organisation) -> Result<HostConfig, NameError>
         krb_keys_contract::names::EDGE_NODE_ID,
     ];
     // A filter `a/#` also takes `a`: messages of the node and of its devices alike.
-    let central =
-        [configdb.edge_node.as_str(), IDENTITY_NODE].map(|node| format!("spBv1.0/{}/+/{node}/#", configdb.group));
+    let central = [configdb.edge_node.as_str(), IDENTITY_NODE, GIT_NODE]
+        .map(|node| format!("spBv1.0/{}/+/{node}/#", configdb.group));
     let filters = central.into_iter().chain(edge.map(|node| format!("spBv1.0/+/+/{node}/#")));
     // Births and data are published at QoS 0 and stay so; a will is published at QoS 1, and no death may be lost on the way.
     let filters = filters.map(|filter| (filter, QoS::AtLeastOnce)).collect();
@@ -65,9 +66,13 @@ fn interests(organisation: &Organisation) -> Result<Vec<Interest>, NameError> {
     let join = EdgeNodeId::new(join_service_contract::names::EDGE_NODE_ID)?;
     let keys = EdgeNodeId::new(krb_keys_contract::names::EDGE_NODE_ID)?;
     let identity = EdgeNodeId::new(IDENTITY_NODE)?;
+    let git = EdgeNodeId::new(GIT_NODE)?;
     // A node of that id in a cluster's group is one that renews its certificate.
     let group = Some(configdb.group.clone());
-    let identity = Interest { group, ..Interest::in_edge_node(identity, |_| false) };
+    let identity = Interest { group: group.clone(), ..Interest::in_edge_node(identity, |_| false) };
+    let is_of_git =
+        |device: &DeviceId| git_names::repository_of(device).is_some() || git_names::push_of(device).is_some();
+    let git = Interest { group, ..Interest::in_edge_node(git, is_of_git) };
     // In the quarantine group every client may claim any id. No one there concerns the manager.
     let quarantine = Interest {
         group: Some(GroupId::new(organisation.enrol_group())?),
@@ -82,17 +87,18 @@ fn interests(organisation: &Organisation) -> Result<Vec<Interest>, NameError> {
         Interest::in_edge_node(join, |device| join_service_contract::names::host_of(device).is_some()),
         Interest::in_edge_node(keys, |device| krb_keys_contract::names::resource_of(device).is_some()),
         identity,
+        git,
     ])
 }
 
 #[cfg(test)]
 mod tests {
     use axum::body::Bytes;
+    use sparkplug::Metric;
     use sparkplug::host::HostApplication;
     use sparkplug::payload::{EncodeOptions, Form, Payload};
     use sparkplug::session::TransportEvent;
     use sparkplug::time::Now;
-    use sparkplug::{DeviceId, Metric};
 
     use super::*;
 
@@ -121,6 +127,8 @@ mod tests {
             ("ACME-Alpha", "Keys", true),
             ("ACME-Alpha", "Identity", false),
             ("ACME-Central", "Identity", true),
+            ("ACME-Alpha", "Git", false),
+            ("ACME-Central", "Git", true),
             ("ACME-Central", "ConfigDB", true),
             ("ACME-Enrol", uuid.as_str(), false),
             ("ACME-Enrol", "Sync", false),
@@ -137,6 +145,8 @@ mod tests {
         };
         assert!(fits("Sync", &format!("deployment-{uuid}")) && !fits("Sync", "anything"));
         assert!(fits("ConfigDB", &uuid) && !fits("ConfigDB", "anything"));
+        assert!(fits("Git", &format!("push-{uuid}")) && fits("Git", &format!("repository-{uuid}")));
+        assert!(!fits("Git", &uuid));
         assert!(!fits("Join", "anything") && !fits("Keys", "anything") && !fits("Identity", "anything"));
     }
 }

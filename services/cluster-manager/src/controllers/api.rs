@@ -23,6 +23,7 @@ use crate::event::{Effect, SecretAction, SecretOutcome, SecretResult, SecretWork
 use crate::fleet::FleetView;
 use crate::requests::Requests;
 use crate::secrets::{SecretChange, SecretFault};
+use crate::shared_repository::CHARTS_WRITTEN;
 use bootstrap_commands::BootstrapCommand;
 use tokens::{TokenChange, WantedToken};
 
@@ -34,8 +35,8 @@ const PRINCIPALS_MAX: usize = 4096;
 pub struct Settings {
     /// Prefix of all groups.
     pub organisation: Organisation,
-    /// Base URL of the own git server.
-    pub git_url: String,
+    /// Base URL of the scripts that bootstrap clusters.
+    pub base_url: String,
     /// The manager writes the repository of the well-known charts itself.
     pub charts_written: bool,
     /// How often one principal may ask.
@@ -213,8 +214,7 @@ impl ApiController {
         view: ApiView<'_>,
     ) -> Result<Reply, Refusal> {
         if push && repository == known::repository::HELM_CHARTS && self.settings.charts_written {
-            let reason = "git.charts_dir of the cluster manager writes this repository; change the charts there";
-            return Err(Refusal::NotAtPresent(reason.to_owned()));
+            return Err(Refusal::NotAtPresent(CHARTS_WRITTEN.to_owned()));
         }
         Ok(Reply::Repository { who: who.clone(), pulled: view.shared.pulled_branches(repository) })
     }

@@ -20,8 +20,8 @@ use crate::identity::IdentityEntries;
 /// The scripts of all clusters.
 #[derive(Debug)]
 pub struct BootstrapGrantsController {
-    /// Base URL of the own git server.
-    git_url: String,
+    /// Base URL of the scripts.
+    base_url: String,
     /// The site's own script.
     script: Option<Arc<SiteScript>>,
     /// As the HTTP server was given them last.
@@ -29,9 +29,9 @@ pub struct BootstrapGrantsController {
 }
 
 impl BootstrapGrantsController {
-    /// Nothing is offered. `git_url`: base URL of the own git server.
-    pub const fn new(git_url: String) -> Self {
-        Self { git_url, script: None, grants: BTreeMap::new() }
+    /// Nothing is offered. `base_url`: that of the scripts.
+    pub const fn new(base_url: String) -> Self {
+        Self { base_url, script: None, grants: BTreeMap::new() }
     }
 
     /// Takes the site's own script over, if it can be used; else the shipped one stays in use.
@@ -81,7 +81,7 @@ impl BootstrapGrantsController {
             })
         });
         let report = BootstrapReport {
-            url: values.as_ref().map(|_| enrolment_protocol::bootstrap::script_url(&self.git_url, uuid)),
+            url: values.as_ref().map(|_| enrolment_protocol::bootstrap::script_url(&self.base_url, uuid)),
             enrolment: entry.filter(|_| values.is_some()).map(|entry| entry.etag.to_string()),
         };
         let grant = BootstrapGrant { values, tokens };

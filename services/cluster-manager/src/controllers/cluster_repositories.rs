@@ -16,6 +16,7 @@ use crate::cluster_repo::{self, ClusterRepo};
 use crate::devices::ClusterDevices;
 use crate::event::{Effect, GitAction, GitOutcome, GitResult, GitWork};
 use crate::fleet::FleetView;
+use crate::git_address::GitAddress;
 use crate::rollout::{Blocker, Rollout, WholeRepository};
 use crate::setup::{Repository, WantedRepository};
 
@@ -176,11 +177,16 @@ impl ClusterRepositoriesController {
         }
     }
 
-    /// The cluster's Flux has asked for a repository.
-    pub fn polled(&mut self, uuid: Uuid, now: Now) {
+    /// The cluster's Flux has asked for a repository; `at`: `Now::mono`.
+    pub fn polled(&mut self, uuid: Uuid, at: Duration) {
         if let Some(repository) = self.known.get_mut(&uuid) {
-            repository.polled_at = Some(now.mono);
+            repository.polled_at = repository.polled_at.max(Some(at));
         }
+    }
+
+    /// Clusters reach repositories elsewhere than before. Each is still to be marked.
+    pub fn set_git(&mut self, git: GitAddress) {
+        self.settings.cluster.git = git;
     }
 
     /// An operator wants everything tried again.

@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::Pacing;
 use crate::event::Effect;
 use crate::fleet::{FleetView, Placement};
+use crate::git_address::GitAddress;
 use crate::names::{LABEL_CHARACTERS_MAX, unique};
 use crate::reconcile::{self, DeploymentIntent, DerivedFrom, Plan, Reported, SentVersions};
 use crate::render::{self, Input, RenderError};
@@ -389,6 +390,17 @@ impl DeploymentsController {
     pub fn without_edge(&mut self, uuid: Uuid) -> Outcome {
         let released = self.clear_rollout_block(uuid);
         Outcome { released, ..self.edge(uuid).outcome() }
+    }
+
+    /// For a cluster of which nothing is concluded at present.
+    pub fn unchanged(&mut self, uuid: Uuid) -> Outcome {
+        self.edge(uuid).outcome()
+    }
+
+    /// Clusters reach repositories elsewhere than before: everything is rendered again.
+    pub fn set_git(&mut self, git: GitAddress) {
+        self.settings.git = git;
+        self.mark_all();
     }
 
     /// Compares what the cluster shall have with what its Sync reports, and says what is missing. `names`: how people call a cluster.

@@ -71,6 +71,8 @@ pub struct Surroundings {
     pub repository: Repository,
     /// What its principals are.
     pub principals: Principals,
+    /// It is known where clusters reach the git server.
+    pub is_git_known: bool,
 }
 
 impl ClusterEntries {
@@ -197,7 +199,7 @@ impl SetupsController {
             Some(AccountObject { is_account: object.is_member_of(known::class::EDGE_SERVICE_ACCOUNT), name })
         };
         let configured = entries.config.as_ref().and_then(|config| config.as_ref().ok());
-        let Surroundings { account_removals, wanted, repository, principals } = surroundings;
+        let Surroundings { account_removals, wanted, repository, principals, is_git_known } = surroundings;
         setup::decide(&Facts {
             cluster: uuid,
             organisation: fleet.organisation(),
@@ -213,6 +215,7 @@ impl SetupsController {
             account_removals,
             name_taken_by: configured.and_then(|config| self.name_taken_by(fleet, uuid, &config.name)),
             pins: fleet.pins(uuid),
+            is_git_known,
             wanted,
             repository,
             principals,

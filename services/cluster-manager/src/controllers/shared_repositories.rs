@@ -33,7 +33,7 @@ const JITTER_MAX: Duration = Duration::from_secs(5);
 /// What the controller goes by.
 #[derive(Debug)]
 pub struct Settings {
-    /// Base URL of the own git server.
+    /// Base URL of the own git server; empty: not known yet.
     pub git_url: String,
     /// Commit that the repository of the well-known charts is at, which is served from the start; None: it is not.
     pub charts_commit: Option<String>,
@@ -181,6 +181,17 @@ impl SharedRepositoriesController {
     /// Commit of branch `main`.
     pub fn commit(&self, repository: Uuid) -> Option<&str> {
         self.known.get(&repository)?.main.as_deref()
+    }
+
+    /// The own git server is reached at another base URL.
+    pub fn set_git_url(&mut self, git_url: String) {
+        self.settings.git_url = git_url;
+        self.mark_all();
+    }
+
+    /// It is open or being opened.
+    pub fn is_wanted(&self, repository: Uuid) -> bool {
+        self.known.get(&repository).is_some_and(|known| matches!(known.wanted, Some(Ok(_))) || known.open.is_some())
     }
 
     /// The branches that are pulled from elsewhere.
@@ -427,10 +438,11 @@ impl SharedRepositoriesController {
         let reason = reason.or_else(|| repository.wait.reason().map(str::to_owned));
         let path = repository.path().unwrap_or_default().to_owned();
         let is_open = !path.is_empty() && repository.open.as_deref() == Some(&path);
-        let before = repository.device.as_ref().filter(|before| before.git_url.is_some() == is_open);
+        let is_served = is_open && !self.settings.git_url.is_empty();
+        let before = repository.device.as_ref().filter(|before| before.git_url.is_some() == is_served);
         let device = RepositoryDevice {
             since: before.map_or(now.wall, |before| before.since),
-            git_url: is_open.then(|| format!("{}/git/{path}", self.settings.git_url)),
+            git_url: is_served.then(|| format!("{}/git/{path}", self.settings.git_url)),
             path,
             reason,
             git_commit: repository.main.clone(),

@@ -52,6 +52,7 @@ fn ready(organisation: &Organisation) -> Facts<'_> {
         accounts: [account("flux"), account("krbkeys")],
         account_removals: Vec::new(),
         pins: &NO_PINS,
+        is_git_known: true,
         name_taken_by: None,
         wanted: Some(Ok(WantedRepository { self_link: "link".to_owned() })),
         repository: Repository::Written,

@@ -185,7 +185,8 @@ impl ClusterManager {
             group: format!("{}-{name}", self.settings.organisation),
             namespace: spec.map(|spec| spec.namespace.clone()).unwrap_or_default(),
             setup: Setup { state, step: decision.step, reason, since },
-            git_url: published.then(|| cluster_repo::url(&self.settings.cluster, &name)),
+            git_url: (published && self.settings.cluster.git.is_known())
+                .then(|| cluster_repo::url(&self.settings.cluster, &name)),
             login: self.logins.get(uuid).cloned(),
             git_commit: self.repositories.commit(uuid).map(str::to_owned),
             sync_alive,
@@ -234,6 +235,7 @@ impl ClusterManager {
         self.forget_edges(&names);
         let Some(cluster) = self.clusters.remove(&uuid) else { return };
         self.logins.forget(uuid);
+        self.copies.mark(uuid);
         self.dirty.extend(self.deployments.forget(uuid));
         self.fleet.set_pins(uuid, BTreeMap::new());
         self.dirty.extend(self.repositories.remove(uuid));

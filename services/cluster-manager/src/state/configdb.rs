@@ -34,6 +34,7 @@ impl ClusterManager {
                     self.rebuild();
                 }
                 self.shared.mark_all();
+                self.copies.mark_all();
                 self.dirty.extend(self.clusters.keys());
             }
             Change::BecameIncomplete { reason } => {
@@ -198,6 +199,7 @@ impl ClusterManager {
     /// Marks the cluster that an object is, or is an account of.
     fn mark_owner(&mut self, object: Uuid) {
         self.shared.mark(object);
+        self.copies.mark(object);
         self.dirty.extend(self.accounts.on_object(object));
         if self.clusters.contains_key(&object) {
             self.dirty.insert(object);
@@ -223,7 +225,7 @@ impl ClusterManager {
         self.dirty.extend(self.fleet.set_claims(uuid, &before, &cluster.claims));
     }
 
-    fn on_template(&mut self, affected: Affected) {
+    pub(super) fn on_template(&mut self, affected: Affected) {
         match affected {
             Affected::Chart(object) | Affected::Repository(object) => {
                 self.dirty.extend(self.deployments.on_template(object));

@@ -39,7 +39,8 @@ impl ClusterManager {
         for account in Account::ALL {
             self.fleet.add_account(account.uuid(uuid, read.recorded()), uuid);
         }
-        if let Some(Ok(config)) = &read.config {
+        let is_git_known = self.settings.cluster.git.is_known();
+        if let Some(Ok(config)) = read.config.as_ref().filter(|_| is_git_known) {
             self.repositories.render(&self.fleet, uuid, config);
         }
         if let Some(name) = &name {
@@ -52,6 +53,7 @@ impl ClusterManager {
             wanted: self.repositories.wanted(uuid),
             repository: repository.clone(),
             principals: self.principals.state(uuid, now),
+            is_git_known,
         };
         let decision = self.setups.decide(&self.fleet, (uuid, name.as_deref()), &read, surroundings, now);
         let Some(state) = decision.state else {
@@ -113,7 +115,10 @@ impl ClusterManager {
     }
 
     fn reconcile_deployments(&mut self, uuid: Uuid, name: Option<&str>, deleting: bool, now: Now) -> Outcome {
+        let is_paused = !deleting && !self.settings.cluster.git.is_known();
         let mut outcome = match name {
+            // What is rendered would name an address that is not known.
+            Some(_) if is_paused => self.deployments.unchanged(uuid),
             Some(name) => {
                 let node = self.clusters.get(&uuid).and_then(|cluster| cluster.expecting.as_ref());
                 let names = |cluster| self.devices.name_of(cluster);
@@ -128,25 +133,44 @@ impl ClusterManager {
     }
 
     fn send_commits(&mut self, uuid: Uuid, name: &str, now: Now) {
-        let others = self.other_sources(uuid);
+        if !self.settings.cluster.git.is_known() {
+            return;
+        }
         let Some(cluster) = self.clusters.get(&uuid) else { return };
         let charts = self.shared.commit(known::repository::HELM_CHARTS);
-        let commits = Commits { repository: self.repositories.commit(uuid), charts, others };
+        let repository = self.repositories.commit(uuid);
+        let is_served =
+            |repository, commit: Option<&str>| commit.is_none_or(|commit| self.fleet.is_served(repository, commit));
+        let is_ours = self.settings.cluster.git.external.is_none();
+        let are_written = is_served(uuid, repository) && is_served(known::repository::HELM_CHARTS, charts);
+        let others = self.other_sources(uuid).filter(|_| are_written || !is_ours);
+        // Flux that is asked before the copy has the commit fetches the one before, and looks again only at its interval.
+        let (repository, others) = others.map_or_else(|| (None, Others::default()), |others| (repository, others));
+        let commits = Commits { repository, charts, others };
         let node = cluster.expecting.as_ref();
         let command = self.flux_sources.reconcile(&self.fleet, (uuid, name), node, commits, now);
         self.effects.extend(command);
     }
 
-    /// Commits of the shared repositories beside the charts that the cluster, or a deployment on it, is rendered from.
-    fn other_sources(&self, uuid: Uuid) -> Others {
+    /// Commits of the shared repositories beside the charts that the cluster, or a deployment on it, is rendered from. None: the git server does not have one of them yet.
+    fn other_sources(&self, uuid: Uuid) -> Option<Others> {
         let mut objects = self.deployments.rendered_from(uuid);
         objects.extend(self.repositories.rendered_from(uuid));
-        let commit = |object: Uuid| self.shared.commit(object)?.parse().ok();
         let commits = objects
             .into_iter()
             .filter(|object| *object != known::repository::HELM_CHARTS)
-            .filter_map(|object| Some((self.settings.deployment.git.shared(object), commit(object)?)));
-        Others(commits.take(OTHERS_MAX).collect())
+            .filter_map(|object| Some((object, self.shared.commit(object)?)))
+            .take(OTHERS_MAX);
+        let mut others = Others::default();
+        for (object, commit) in commits {
+            if !self.fleet.is_served(object, commit) {
+                return None;
+            }
+            if let Ok(commit) = commit.parse() {
+                others.0.insert(self.settings.deployment.git.shared(object), commit);
+            }
+        }
+        Some(others)
     }
 
     /// When the cluster has to be looked at without an event.

@@ -18,6 +18,7 @@ use sparkplug::{BdSeq, DeviceId, EdgeNodeDescriptor, TypedMetrics};
 use std::sync::Arc;
 
 mod accounts;
+mod git_copies;
 mod logins;
 mod people;
 mod policy;
@@ -58,6 +59,9 @@ fn settings() -> Settings {
             quarantine: None,
             realm: Some("ACME.EXAMPLE".to_owned()),
         },
+        scripts_url: "http://api".to_owned(),
+        git_key: "KEY".to_owned(),
+        is_git_fixed: true,
         deployment: render::Settings { git, base_values: serde_json::Map::new(), manifests_bytes_max: 100_000 },
         away: Duration::from_secs(30),
         flux_away: Duration::from_secs(300),
@@ -548,6 +552,9 @@ struct World {
     kdc_is_away: bool,
     /// Shared repositories, and what they are pulled from.
     shared: shared_repositories::SharedDisk,
+    /// None: there is none.
+    git: Option<git_copies::Git>,
+    packs: git_copies::Packs,
 }
 
 impl World {
@@ -577,6 +584,8 @@ impl World {
             kdc: BTreeMap::new(),
             kdc_is_away: false,
             shared: shared_repositories::SharedDisk::default(),
+            git: None,
+            packs: git_copies::Packs::default(),
         };
         world.start();
         world
@@ -606,6 +615,8 @@ impl World {
         self.feed(joins);
         let keys: Vec<HostEvent> = self.keys.values().flat_map(accounts::Keys::birth).collect();
         self.feed(keys);
+        let git = self.git.as_ref().map(git_copies::Git::birth);
+        self.feed(git.unwrap_or_default());
         let births = self.db.birth();
         self.feed(births);
     }
@@ -722,6 +733,12 @@ impl World {
                 let events = keys.command(&device.expect("the Device of an account"), &metrics);
                 self.feed(events);
             }
+            Effect::Host(HostRequest::Command { node, device, metrics }) if node.edge_node.as_str() == "Git" => {
+                let events = self.git.as_mut().map(|git| git.command(device.as_ref(), &metrics));
+                self.feed(events.unwrap_or_default());
+            }
+            Effect::Copy(work) => self.work_on_copy(work),
+            Effect::Push(work) => self.packs.pushed.push(*work),
             Effect::Host(HostRequest::Command { node, device, metrics }) => {
                 let edge = self.edges.values_mut().find(|edge| edge.address() == node);
                 let events = edge.map(|edge| edge.command(device.as_ref(), &metrics)).unwrap_or_default();
@@ -883,7 +900,7 @@ fn a_cluster_offers_its_script_to_its_tokens_as_long_as_it_is_set_up() {
         assert_eq!((offer.name.as_str(), offer.namespace.as_str(), offer.bare), ("Paint_Shop", "fplus-edge", false));
         assert!(offer.self_link.contains("http://git/git/cluster/Paint_Shop") && offer.identity_key.is_none());
         assert_eq!(world.offers[&CLUSTER].tokens, [OfferedToken { hash: "aa".to_owned(), expires: 1_767_312_000_000 }]);
-        let url = format!("http://git/bootstrap/{CLUSTER}");
+        let url = format!("http://api/bootstrap/{CLUSTER}");
         assert_eq!(world.device().bootstrap.url.as_deref(), Some(url.as_str()));
         let before = world.device().bootstrap.enrolment.clone().expect("the entry that it goes by");
 
@@ -993,7 +1010,7 @@ fn assert_same_end(world: &World, reference: &World, kill: Kill) {
         devices.map(|(uuid, device)| (*uuid, device.setup.state, device.desired.agreed)).collect()
     };
     assert_eq!(states(world), states(reference), "{kill:?}");
-    // An edge that nothing tells to stop goes on, and whoever has received its birth since the tear-down knows that.
+    // The edge runs on after the tear-down, and a manager that has received its birth since then has it among the unknown ones.
     let node = |world: &World| NodeMetrics { clusters_unknown: BTreeMap::new(), ..world.node.clone() };
     assert_eq!(node(world), node(reference), "{kill:?}");
 }
@@ -1029,9 +1046,12 @@ fn a_tear_down_removes_everything_but_the_storage_and_the_history() {
     assert!(world.disk.open.is_empty() && world.disk.repositories.contains_key(&CLUSTER));
     assert!(world.edges["Paint_Shop"].deployments.is_empty());
     assert!(world.db.json(DEPLOYMENT, "EdgeDeployment").is_some(), "deployments stay configured");
-    assert_eq!(world.expected.iter().collect::<Vec<_>>(), ["ACME-Central/ConfigDB", "ACME-Central/Identity"]);
-    let (git_url, bootstrap_script) = ("http://git".to_owned(), "shipped".to_owned());
-    let nothing = NodeMetrics { git_url, bootstrap_script, version: "0".to_owned(), ..NodeMetrics::default() };
+    assert_eq!(
+        world.expected.iter().collect::<Vec<_>>(),
+        ["ACME-Central/ConfigDB", "ACME-Central/Git", "ACME-Central/Identity"]
+    );
+    let [git_url, git_key, bootstrap_script] = ["http://git", "KEY", "shipped"].map(str::to_owned);
+    let nothing = NodeMetrics { git_url, git_key, bootstrap_script, version: "0".to_owned(), ..NodeMetrics::default() };
     assert_eq!(world.node, nothing);
 }
 
@@ -1312,7 +1332,8 @@ fn nothing_is_concluded_from_a_configdb_that_is_not_known_completely() {
     world.feed(births);
     let effects: Vec<Effect> = world.manager.poll_effects();
     let identity = identity_contract::names::node("ACME").unwrap();
-    let expected = [configdb_node(&organisation()), identity];
+    let git = git_server_contract::names::node("ACME").unwrap();
+    let expected = [configdb_node(&organisation()), identity, git];
     assert_eq!(effects, expected.map(|node| Effect::Host(HostRequest::Expect { node })));
 }
 

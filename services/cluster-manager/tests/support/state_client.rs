@@ -55,8 +55,7 @@ fn reply(credential: &Credential, question: Question, pushes: &Mutex<Vec<Reposit
 
 /// A gatekeeper that asks that desk, without a provider of identities.
 pub fn gatekeeper(desk: StateClient) -> StateGatekeeper {
-    let (polls, _) = mpsc::channel(1);
-    StateGatekeeper { desk, identities: None, has_external: false, polls }
+    StateGatekeeper { desk, identities: None, has_external: false }
 }
 
 /// How repositories are served.
@@ -64,7 +63,7 @@ pub fn settings(state_dir: &Path, anonymous: Anonymous) -> Settings {
     let (pushed, _) = mpsc::channel(1);
     let hooks = Hooks::install(state_dir).unwrap();
     let (request_timeout, passwords) = (Duration::from_secs(600), PasswordDigests::default());
-    Settings { anonymous, children_max: 16, request_timeout, passwords, hooks, pushed }
+    Settings { anonymous, children_max: 16, request_timeout, passwords, hooks, pushed, scratches: None }
 }
 
 pub fn start() -> (StateClient, Arc<Mutex<Vec<RepositoryPush>>>) {

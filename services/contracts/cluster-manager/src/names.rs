@@ -32,8 +32,15 @@ pub const CLUSTERS_UNKNOWN: &str = "Clusters/Unknown";
 pub const DEPLOYMENTS_TOTAL: &str = "Deployments/Total";
 /// Of the node UInt64: deployments that are refused centrally or by their edge. Of a Device DataSet of `Deployment` (UUID) and `Reason`.
 pub const DEPLOYMENTS_REFUSED: &str = "Deployments/Refused";
+/// String or null: version of the git server.
+pub const GIT_VERSION: &str = "Git/Version";
+/// Boolean: the git server is alive.
+pub const GIT_ALIVE: &str = "Git/Alive";
 /// String. Of the node: base URL of the git server. Of a Device: URL of the cluster's repository, null before there is one.
 pub const GIT_URL: &str = "Git/Url";
+
+/// String, of the node: public key that credentials of users who push are sealed to, base64url without padding.
+pub const GIT_KEY: &str = "Git/Key";
 
 /// String, of the node: which script bootstraps clusters, [`SCRIPT_SHIPPED`] or [`SCRIPT_SITE`].
 pub const BOOTSTRAP_SCRIPT: &str = "Bootstrap/Script";

@@ -39,8 +39,14 @@ pub struct NodeMetrics {
     pub deployments_total: u32,
     /// Deployments that are refused centrally or by their edge.
     pub deployments_refused: u32,
-    /// Base URL of the git server.
+    /// Base URL of the git server; empty: not known yet.
     pub git_url: String,
+    /// The git server is alive; None: nothing was received of it yet.
+    pub git_alive: Option<bool>,
+    /// Its version.
+    pub git_version: Option<String>,
+    /// Public key that credentials of users who push are sealed to, base64url without padding.
+    pub git_key: String,
     /// Which script bootstraps clusters: [`names::SCRIPT_SHIPPED`] or [`names::SCRIPT_SITE`].
     pub bootstrap_script: String,
     /// Why the site's own script cannot be used.
@@ -85,6 +91,15 @@ sparkplug::typed_metrics! {
         /// Base URL of the git server.
         #[optional]
         git_url => names::GIT_URL,
+        /// The git server is alive: clusters and users reach repositories; null: nothing was received of it yet.
+        #[optional]
+        git_alive => names::GIT_ALIVE,
+        /// Version of the git server; null: nothing was received of it yet.
+        #[optional]
+        git_version => names::GIT_VERSION,
+        /// Public key that the git server seals credentials of users who push to, base64url without padding.
+        #[optional]
+        git_key => names::GIT_KEY,
         /// Which script bootstraps clusters: shipped, or site for the one of the BootstrapScript entry.
         #[optional]
         bootstrap_script => names::BOOTSTRAP_SCRIPT,
@@ -112,6 +127,9 @@ mod tests {
             deployments_total: 90,
             deployments_refused: 3,
             git_url: "http://127.0.0.1:4000".to_owned(),
+            git_alive: Some(true),
+            git_version: Some("1.2.4".to_owned()),
+            git_key: "KEY".to_owned(),
             bootstrap_script: names::SCRIPT_SITE.to_owned(),
             bootstrap_error: Some("wrapper is empty".to_owned()),
         };

@@ -113,10 +113,28 @@ impl ManagerReplica {
         self.0.is_complete()
     }
 
+    /// Public key that credentials of users who push are sealed to, base64url; None: it is not known.
+    #[must_use]
+    pub fn git_key(&self) -> Option<&str> {
+        self.0.node().map(|node| &*node.git_key).filter(|key| !key.is_empty())
+    }
+
     /// Version of the program; empty before the first birth.
     #[must_use]
     pub fn version(&self) -> &str {
         self.0.node().map_or("", |node| &node.version)
+    }
+
+    /// Whether the git server is alive; None: the manager has received nothing of it yet.
+    #[must_use]
+    pub fn git_alive(&self) -> Option<bool> {
+        self.0.node()?.git_alive
+    }
+
+    /// Version of the git server; empty: not known.
+    #[must_use]
+    pub fn git_version(&self) -> &str {
+        self.0.node().and_then(|node| node.git_version.as_deref()).unwrap_or_default()
     }
 
     /// Clusters whose edge sync is alive, and which ConfigDB does not have, by name.

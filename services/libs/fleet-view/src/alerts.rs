@@ -18,6 +18,8 @@ use uuid::Uuid;
 
 use crate::{Fleet, JoiningHostRow};
 
+const NO_GIT: &str = "the git server is not alive: clusters keep what they have, and fetch nothing new";
+
 /// Where it stands who looks after alerts of the central services.
 const CENTRAL: Uuid = known::service::CLUSTER_MANAGER;
 
@@ -25,7 +27,7 @@ const CENTRAL: Uuid = known::service::CLUSTER_MANAGER;
 pub(crate) type AlertName = &'static str;
 
 /// All kinds.
-const ALERTS: [AlertName; 11] = [
+const ALERTS: [AlertName; 12] = [
     "Offline",
     "Will_Not_Reload",
     "Held",
@@ -35,6 +37,7 @@ const ALERTS: [AlertName; 11] = [
     "Moved_Disk",
     "Store",
     "Authority",
+    "Git_Server",
     "Revocations",
     "Second_Speaker",
 ];
@@ -56,6 +59,7 @@ pub struct AlertRow {
     /// - `Moved_Disk`: a machine has the state disk of another host.
     /// - `Store`: ConfigDB's disk.
     /// - `Authority`: no certificate is issued: Identity has other keys than ConfigDB names, or its certificate has expired.
+    /// - `Git_Server`: no one reaches repositories.
     /// - `Revocations`: a revocation list is not renewed, or cannot be written.
     /// - `Second_Speaker`: another process, or someone who forges births, speaks for a service's Edge Node.
     #[serde(deserialize_with = "known_alert")]
@@ -170,6 +174,11 @@ impl Fleet {
         rows.extend(authority.map(|reason| own_alert(self.identity.node(), "Authority", reason)));
         let revocations = self.identity.revocations_alert();
         rows.extend(revocations.map(|reason| own_alert(self.identity.node(), "Revocations", reason)));
+        let is_away = self.manager.git_alive() == Some(false);
+        rows.extend(is_away.then(|| AlertRow {
+            node: Some(address::GIT_NODE.to_owned()),
+            ..own_alert(self.manager.node(), "Git_Server", NO_GIT)
+        }));
         rows.extend(self.contested_alerts());
         let is_dead = self.central_monitor().is_some_and(|view| view.presence() == Presence::Dead);
         rows.extend(is_dead.then(AlertRow::of_central_monitor));

@@ -121,6 +121,13 @@ impl Bench {
         self.publish();
     }
 
+    /// The manager says whether the git server is alive.
+    pub fn git_server(&mut self, alive: bool) {
+        let metrics = vec![Metric::new(cluster_manager_contract::names::GIT_ALIVE, alive)];
+        let node = central(address::CLUSTER_MANAGER_NODE);
+        self.publish_event(HostEvent::NodeData { node, timestamp: 2, metrics });
+    }
+
     /// The manager says that this cluster's edge is alive, and that ConfigDB does not have it; None: that there is none.
     pub fn unknown_cluster(&mut self, cluster: Option<(&str, Uuid)>) {
         let unknown = cluster.map(|(name, uuid)| (name.to_owned(), uuid));

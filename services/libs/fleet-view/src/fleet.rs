@@ -28,10 +28,11 @@ use crate::intent::Intents;
 const MISSING_LISTED_MAX: usize = 5;
 
 /// Edge Nodes of which there is one in each group, and whose births name their process.
-const SINGLE_NODES: [&str; 7] = [
+const SINGLE_NODES: [&str; 8] = [
     address::CONFIGDB_NODE,
     address::CLUSTER_MANAGER_NODE,
     address::IDENTITY_NODE,
+    address::GIT_NODE,
     address::MONITOR_NODE,
     address::SYNC_NODE,
     address::JOIN_NODE,

@@ -9,6 +9,8 @@ use cluster_manager_contract::{ClusterDevice, NodeMetrics, PulledBranch, Refused
 use configdb_contract::ConfigNode;
 use edge_monitor_contract::{MonitorNode, MonitoredNodeDevice};
 use edge_sync_contract::{DeploymentDevice, HostDevice, Others, SyncNode};
+use git_server_contract::push::RefChange;
+use git_server_contract::{GitNode, PushDevice, RepositoryCopy};
 use identity_contract::IdentityNode;
 use join_service_contract::counters::JoinCounters;
 use join_service_contract::host::JoinHost;
@@ -75,6 +77,12 @@ fn births() -> Vec<(&'static str, Vec<Metric>)> {
     let cluster = ClusterDevice { deployments_refused, ..ClusterDevice::default() };
     let commit = "0123456789abcdef0123456789abcdef01234567".parse().expect("a commit");
     let sync = SyncNode { source_others: Others([(String::new(), commit)].into()), ..SyncNode::default() };
+    let unknown = [("<cluster>".to_owned(), Uuid::nil())].into();
+    let manager = NodeMetrics { clusters_unknown: unknown, ..NodeMetrics::default() };
+    let refs = [("<ref>".to_owned(), String::new())].into();
+    let copy = RepositoryCopy { refs, ..RepositoryCopy::default() };
+    let change = RefChange { before: None, after: None };
+    let push = PushDevice { refs: [("<ref>".to_owned(), change)].into(), ..PushDevice::default() };
     let host = JoinHost { registers: Some([(4, String::new())].into()), ..JoinHost::default() };
     let config = ConfigNode { message_bytes_max: Some(1), objects: Some(1), ..ConfigNode::default() };
     let repository =
@@ -82,10 +90,13 @@ fn births() -> Vec<(&'static str, Vec<Metric>)> {
     let counters = JoinCounters::zero(["<kind>"], ["<reason>"], ["<reason>"]);
     vec![
         ("`ORG-Central/ConfigDB`", config.to_metrics()),
-        ("`ORG-Central/Cluster-Manager`", NodeMetrics::default().to_metrics()),
+        ("`ORG-Central/Cluster-Manager`", manager.to_metrics()),
         ("Device of a cluster, below `ORG-Central/Cluster-Manager`", cluster.to_metrics()),
         ("Device of a shared repository, below `ORG-Central/Cluster-Manager`", repository.to_metrics()),
         ("`ORG-Central/Identity`", IdentityNode::default().to_metrics()),
+        ("`ORG-Central/Git`", GitNode::default().to_metrics()),
+        ("Device of a repository, below `ORG-Central/Git`", copy.to_metrics()),
+        ("Device of a push, below `ORG-Central/Git`", push.to_metrics()),
         ("`ORG-<cluster>/Sync`", sync.to_metrics()),
         ("Device of a host, below `ORG-<cluster>/Sync`", HostDevice::default().to_metrics()),
         ("Device of a deployment, below `ORG-<cluster>/Sync`", DeploymentDevice::default().to_metrics()),

@@ -3,6 +3,7 @@
 //! A child gets an environment of its own: no configuration of this host, no prompts, HTTP only. Credentials are in its environment, which no other process reads, and are given out by git
 //! for the server alone that they are for; they are in no argument, no file and no error. A child that takes too long ends with everything that it started.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -18,7 +19,7 @@ use tokio::process::Command;
 const CREDENTIALS_BYTES_MAX: u64 = 64 * 1024;
 
 /// What is kept of a child's output; what it says beyond is read and dropped.
-const OUTPUT_BYTES_MAX: u64 = 256 * 1024;
+pub(crate) const OUTPUT_BYTES_MAX: u64 = 256 * 1024;
 
 /// How much of a child's error output is reported.
 const COMPLAINT_CHARACTERS_MAX: usize = 500;
@@ -160,6 +161,17 @@ pub enum GitError {
     },
 }
 
+/// What a child reads.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// This text.
+    Text(&'a str),
+    /// These bytes.
+    Bytes(&'a [u8]),
+    /// What is in this file from its position on.
+    File(File),
+}
+
 /// Runs git in a bare repository and returns what it wrote. `remote`: the server that it speaks with.
 ///
 /// # Errors
@@ -173,6 +185,43 @@ pub async fn run(
 ) -> Result<String, GitError> {
     let mut command = command(directory, remote);
     command.args(arguments);
+    let credentials = remote.and_then(|remote| remote.credentials);
+    output_of(command, Input::Text(input), credentials, limit).await
+}
+
+/// Runs git in a bare repository, speaking with no server. `output`: where it writes; None: what it writes is returned.
+///
+/// # Errors
+/// [`GitError`]
+pub async fn run_on_files(
+    directory: &Path,
+    arguments: &[&str],
+    input: Input<'_>,
+    output: Option<File>,
+    limit: Duration,
+) -> Result<String, GitError> {
+    let mut command = command(directory, None);
+    command.args(arguments);
+    if let Some(output) = output {
+        command.stdout(output);
+    }
+    output_of(command, input, None, limit).await
+}
+
+async fn output_of(
+    mut command: Command,
+    input: Input<'_>,
+    credentials: Option<&Credentials>,
+    limit: Duration,
+) -> Result<String, GitError> {
+    let input = match input {
+        Input::Text(text) => text.as_bytes(),
+        Input::Bytes(bytes) => bytes,
+        Input::File(file) => {
+            command.stdin(file);
+            &[]
+        }
+    };
     let mut child = command.spawn().map_err(GitError::Start)?;
     let mut group = Group(child.id());
     let (mut stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -180,7 +229,7 @@ pub async fn run(
         let feed = async {
             if let Some(mut stdin) = stdin.take() {
                 // A child that has seen enough does not read the rest.
-                let _ = stdin.write_all(input.as_bytes()).await;
+                let _ = stdin.write_all(input).await;
             }
         };
         let ((), stdout, stderr) = tokio::join!(feed, collect(stdout), collect(stderr));
@@ -194,7 +243,6 @@ pub async fn run(
     if status.success() {
         return Ok(String::from_utf8_lossy(&stdout).into_owned());
     }
-    let credentials = remote.and_then(|remote| remote.credentials);
     let complaint = complaint(&String::from_utf8_lossy(&stderr), credentials);
     Err(GitError::Failed {
         complaint: if complaint.is_empty() { format!("git ended with {status}") } else { complaint },
@@ -215,7 +263,7 @@ pub fn program() -> Command {
     command
 }
 
-fn command(directory: &Path, remote: Option<&Remote<'_>>) -> Command {
+pub(crate) fn command(directory: &Path, remote: Option<&Remote<'_>>) -> Command {
     let mut command = program();
     command.env("GIT_TERMINAL_PROMPT", "0").env("GIT_ALLOW_PROTOCOL", "http:https");
     for name in INHERITED {
@@ -261,7 +309,7 @@ async fn collect(stream: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> 
 }
 
 /// What git says, on one line, without what a server could smuggle into a terminal or reveal of our credentials.
-fn complaint(stderr: &str, credentials: Option<&Credentials>) -> String {
+pub(crate) fn complaint(stderr: &str, credentials: Option<&Credentials>) -> String {
     let mut text = stderr.to_owned();
     if let Some(credentials) = credentials {
         text = text.replace(credentials.password.expose_secret(), "***");

@@ -1,6 +1,6 @@
 //! Which users may read a repository, and push to it, is decided by the program that hosts the repositories. Clusters read by their passwords ([`crate::passwords`]).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use access::Principal;
@@ -22,6 +22,14 @@ pub trait Gatekeeper: std::fmt::Debug + Clone + Send + Sync + 'static {
 
     /// A push has ended. False: that could not be recorded, and is to be said again.
     fn pushed(&self, push: Push) -> impl Future<Output = bool> + Send;
+
+    /// Hands a push that was received apart to where it is decided, and waits until the repository is as it says.
+    ///
+    /// # Errors
+    /// Why the push is refused, or cannot be decided at present. Where nothing is handed on, that.
+    fn hand_over(&self, _push: ReceivedPush) -> impl Future<Output = Result<(), Denial>> + Send {
+        std::future::ready(Err(Denial::NotAtPresent("pushes are not handed on here".to_owned())))
+    }
 }
 
 /// A user who wants to read a repository, or to push to it.
@@ -38,7 +46,7 @@ pub struct AdmissionRequest {
 }
 
 /// What is granted.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admission {
     /// The user.
     pub who: Principal,
@@ -59,6 +67,45 @@ pub struct Push {
     pub before: Option<String>,
     /// And after it.
     pub after: Option<String>,
+}
+
+/// A push that was received, and has changed nothing yet.
+#[derive(Debug)]
+pub struct ReceivedPush {
+    /// Into which repository.
+    pub repository: Open,
+    /// Who pushes.
+    pub who: Principal,
+    /// From where.
+    pub from: IpAddr,
+    /// What the user presented.
+    pub credential: Zeroizing<String>,
+    /// What it changes.
+    pub changes: BTreeMap<String, Change>,
+    /// A pack of the objects that are new; empty: none are.
+    pub pack: Vec<u8>,
+}
+
+/// A reference that a push changes: its object before and after, hexadecimal. None: there is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Before the push.
+    pub before: Option<String>,
+    /// And after it.
+    pub after: Option<String>,
+}
+
+impl Denial {
+    /// Why, for people.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        match self {
+            Self::NotACredential | Self::Unknown => "the credential is not accepted",
+            Self::NotFound => "there is no such repository, or it is not for this user",
+            Self::NotAccepted(reason) | Self::Forbidden(reason) | Self::TooOften(reason) => reason,
+            Self::NotAtPresent(reason) | Self::Broken(reason) => reason,
+        }
+    }
 }
 
 /// Why nothing is granted.

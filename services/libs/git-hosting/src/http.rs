@@ -41,6 +41,7 @@ use crate::places::{Place, Places};
 use crate::pulls::HIDDEN_REFS;
 use crate::push::{Allowed, Hooks, Receiver};
 use crate::repositories::{Kind, Open, Repositories, cluster_path};
+use crate::scratch::Scratches;
 
 /// Most bytes of a request after decompression. A fetch names the commits that it has; these are some 50 bytes each.
 const REQUEST_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -53,6 +54,9 @@ const BODY_FIRST_MAX: Duration = Duration::from_secs(10);
 
 /// What the whole body of a clone or fetch may take: it is small.
 const BODY_MAX: Duration = Duration::from_secs(60);
+
+/// Pushes that are handed on at the same time: each is held in memory until it is decided.
+const HANDED_ON_MAX: usize = 4;
 
 /// The name of a client that reads without logging in.
 const ANONYMOUS: &str = "anonymous";
@@ -85,6 +89,8 @@ pub struct Settings {
     pub hooks: Hooks,
     /// Receives which repositories were pushed to; while it is full it does not.
     pub pushed: Sender<Uuid>,
+    /// Where pushes are received apart, to be handed on ([`Gatekeeper::hand_over`]). None: they are decided here.
+    pub scratches: Option<Scratches>,
 }
 
 #[derive(Debug, Clone)]
@@ -96,12 +102,15 @@ struct Server<G> {
     anonymous: Anonymous,
     /// Bounds the children: each takes memory and a core while it packs.
     children: Places,
+    scratches: Option<Scratches>,
+    /// Bounds the pushes that are handed on: of each repository one at a time.
+    handed_on: Places,
     request_timeout: Duration,
 }
 
 /// The routes below `/git` and `/uuid`.
 pub fn router<G: Gatekeeper>(repositories: Repositories, gatekeeper: G, settings: Settings) -> Router {
-    let Settings { anonymous, children_max, request_timeout, passwords, hooks, pushed } = settings;
+    let Settings { anonymous, children_max, request_timeout, passwords, hooks, pushed, scratches } = settings;
     let receiver = Receiver {
         hooks,
         gatekeeper: gatekeeper.clone(),
@@ -110,7 +119,18 @@ pub fn router<G: Gatekeeper>(repositories: Repositories, gatekeeper: G, settings
         pushed,
     };
     let children = Places::new(children_max);
-    let server = Server { repositories, passwords, gatekeeper, receiver, anonymous, children, request_timeout };
+    let handed_on = Places::one_each(HANDED_ON_MAX);
+    let server = Server {
+        repositories,
+        passwords,
+        gatekeeper,
+        receiver,
+        anonymous,
+        children,
+        scratches,
+        handed_on,
+        request_timeout,
+    };
     Router::new()
         .route("/git/{group}/{name}/info/refs", get(refs::<G>))
         .route("/git/{group}/{name}/git-upload-pack", post(pack::<G>))
@@ -145,9 +165,11 @@ enum Refusal {
     NotSmart,
     #[error("Too many clones at a time; try again.\n")]
     Busy,
+    #[error("Other pushes are under way; try again.\n")]
+    Pushing,
     #[error("The body of the request did not come in time.\n")]
     Slow,
-    #[error("The repository cannot be read; see the log of the cluster manager.\n")]
+    #[error("The repository cannot be read; see the log of the server.\n")]
     Broken,
 }
 
@@ -163,7 +185,7 @@ impl IntoResponse for Refusal {
             }
             Self::NotFound => (StatusCode::NOT_FOUND, text).into_response(),
             Self::TooOften(_) => (StatusCode::TOO_MANY_REQUESTS, text).into_response(),
-            Self::NotAtPresent(_) | Self::Busy => {
+            Self::NotAtPresent(_) | Self::Busy | Self::Pushing => {
                 (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "5")], text).into_response()
             }
             Self::Forbidden(_) | Self::Push | Self::NotSmart => (StatusCode::FORBIDDEN, text).into_response(),
@@ -280,9 +302,9 @@ impl<G: Gatekeeper> Server<G> {
         repository: Option<Open>,
         peer: SocketAddr,
         headers: &HeaderMap,
-    ) -> Result<Allowed, Refusal> {
+    ) -> Result<(Allowed, Zeroizing<String>), Refusal> {
         let (_, password) = credentials(headers).ok_or(Refusal::Unauthorised)?;
-        self.admit(repository, password, peer, true).await
+        Ok((self.admit(repository, password.clone(), peer, true).await?, password))
     }
 
     async fn push(
@@ -292,11 +314,19 @@ impl<G: Gatekeeper> Server<G> {
         headers: &HeaderMap,
         body: Body,
     ) -> Result<Response, Refusal> {
-        let allowed = self.may_push(repository, peer, headers).await?;
+        let (allowed, credential) = self.may_push(repository, peer, headers).await?;
         let body = begun(body).await?;
         let place = self.place(&allowed.who.name).await?;
+        let receiver = self.receiver.clone();
         // A task of its own: a push that has begun is reported and recorded, also when its sender goes away.
-        let received = tokio::spawn(self.receiver.clone().receive(allowed, body, place)).await;
+        let received = match self.scratches.clone() {
+            None => tokio::spawn(receiver.receive(allowed, body, place)).await,
+            Some(scratches) => {
+                let only = self.handed_on.take(&allowed.repository.uuid.to_string(), WAIT_MAX).await;
+                let only = only.ok_or(Refusal::Pushing)?;
+                tokio::spawn(receiver.hand_over(scratches, allowed, credential, body, (place, only))).await
+            }
+        };
         let answered = received.unwrap_or_else(|error| Err(error.to_string())).map_err(broken)?;
         Ok(answer("application/x-git-receive-pack-result", Body::from(answered)))
     }
@@ -324,7 +354,7 @@ impl<G: Gatekeeper> Server<G> {
         match query.service.as_deref() {
             Some("git-upload-pack") => {}
             Some("git-receive-pack") => {
-                let allowed = self.may_push(repository, peer, headers).await?;
+                let (allowed, _) = self.may_push(repository, peer, headers).await?;
                 let _place = self.place(&allowed.who.name).await?;
                 let refs = self.receiver.advertise(&allowed).await.map_err(broken)?;
                 return Ok(answer("application/x-git-receive-pack-advertisement", Body::from(refs)));

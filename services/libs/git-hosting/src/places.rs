@@ -31,6 +31,12 @@ impl Places {
         Self { all: Arc::new(Semaphore::new(all)), each: (all / 4).max(1), own: Arc::default() }
     }
 
+    /// So many at the same time, of which each name has one.
+    #[must_use]
+    pub fn one_each(all: usize) -> Self {
+        Self { each: 1, ..Self::new(all) }
+    }
+
     /// A place for who is known by that name: first one of its own, then one of all. None: there is none within `wait`.
     pub async fn take(&self, name: &str, wait: Duration) -> Option<Place> {
         let own = self.of(name);

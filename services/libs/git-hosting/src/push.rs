@@ -1,6 +1,8 @@
 //! Pushes of people: to `by-hand/` of a cluster's repository, and to shared ones. Git receives them; before any ref moves, a hook of ours has judged what they change.
 //! The hook leaves a mark. If refs moved without it, git did not run the hook: they are moved back, and the push is refused.
 //!
+//! Where another program decides, a push is received apart from the repository ([`crate::scratch`]), judged there by the same hook, and handed on.
+//!
 //! A push that has begun continues when its sender goes away: what it did to the repository is reported to the state and recorded in any case. This module must not know who may push.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,14 +21,18 @@ use tokio::process::Command;
 use tokio::sync::mpsc::Sender;
 use tokio_util::io::StreamReader;
 use uuid::Uuid;
+use zeroize::Zeroizing;
 
 use access::Principal;
 
-use crate::client;
-use crate::gatekeeper::{Gatekeeper, Push};
+use crate::client::{self, Input};
+use crate::copies::{self, Refs};
+use crate::gatekeeper::{Change, Gatekeeper, Push, ReceivedPush};
 use crate::places::Place;
 use crate::pulls::HIDDEN_REFS;
+use crate::report;
 use crate::repositories::{Kind, Open, Repositories};
+use crate::scratch::Scratches;
 
 /// Most bytes of a push. Git ends it there, and the body is cut a little later.
 const PUSH_BYTES_MAX: u64 = 256 * 1024 * 1024;
@@ -40,6 +46,8 @@ const REPORT_PAUSE: Duration = Duration::from_secs(1);
 
 /// What git calls a ref's object where there is none.
 const NO_OBJECT: &str = "0000000000000000000000000000000000000000";
+
+const NO_HOOK: &str = "the hook that judges pushes cannot be run; is the state directory on a volume without programs?";
 
 const HOOK: &str = include_str!("pre-receive.sh");
 
@@ -128,10 +136,7 @@ impl<G: Gatekeeper> Receiver<G> {
     /// Git does not work here; for the log.
     pub async fn receive(self, allowed: Allowed, body: Body, place: Place) -> Result<Bytes, String> {
         if !self.hooks.can_run(&allowed.repository.directory, self.limit).await {
-            return Err(
-                "the hook that judges pushes cannot be run; is the state directory on a volume without programs?"
-                    .to_owned(),
-            );
+            return Err(NO_HOOK.to_owned());
         }
         let before = self.main(&allowed.repository).await?;
         let refs = self.refs(&allowed).await?;
@@ -148,6 +153,74 @@ impl<G: Gatekeeper> Receiver<G> {
         let _ = self.pushed.try_send(allowed.repository.uuid);
         self.report(allowed, before, after?).await;
         received
+    }
+
+    /// Takes a push apart from the repository, and hands it on to where it is decided. `places` are kept as long as they are needed.
+    ///
+    /// # Errors
+    /// Git does not work here; for the log.
+    pub async fn hand_over(
+        self,
+        scratches: Scratches,
+        allowed: Allowed,
+        credential: Zeroizing<String>,
+        body: Body,
+        (place, _only): (Place, Place),
+    ) -> Result<Bytes, String> {
+        let of = allowed.repository.directory.clone();
+        let made = tokio::task::spawn_blocking(move || {
+            let refs = copies::refs(&of).map_err(|error| error.to_string())?;
+            let scratch = scratches.make(Some(&of), &refs).map_err(|error| error.to_string())?;
+            Ok::<_, String>((refs, scratch))
+        });
+        let (before, scratch) = made.await.map_err(|error| error.to_string())??;
+        if !self.hooks.can_run(scratch.directory(), self.limit).await {
+            return Err(NO_HOOK.to_owned());
+        }
+        let Allowed { repository, who, from, pulled } = allowed;
+        let apart = Open { directory: scratch.directory().to_owned(), ..repository.clone() };
+        let apart = Allowed { repository: apart, who: who.clone(), from, pulled };
+        let mark = self.hooks.mark();
+        let answer = self.run(&apart, body, &mark).await;
+        let is_judged = tokio::fs::remove_file(&mark).await.is_ok();
+        let answer = answer?;
+        let at = scratch.directory().to_owned();
+        let after = tokio::task::spawn_blocking(move || copies::refs(&at)).await.map_err(|error| error.to_string())?;
+        let changes = changes(&before, &after.map_err(|error| error.to_string())?);
+        if changes.is_empty() {
+            return Ok(answer);
+        }
+        if !is_judged {
+            tracing::error!(who = who.name, repository = %repository.uuid, "git did not run the hook that judges pushes; a push was dropped");
+            return Err("git did not run the hook that judges pushes".to_owned());
+        }
+        let pack = self.pack(scratch.directory(), &before, &changes).await?;
+        drop((scratch, place));
+        let handed = self.gatekeeper.hand_over(ReceivedPush { repository, who, from, credential, changes, pack }).await;
+        let Err(denial) = handed else { return Ok(answer) };
+        let refused = report::refuse(&answer, denial.reason());
+        refused.map(Into::into).ok_or_else(|| format!("the client takes no reason: {}", denial.reason()))
+    }
+
+    /// A pack of what a push brings; empty: nothing.
+    async fn pack(
+        &self,
+        directory: &Path,
+        before: &Refs,
+        changes: &BTreeMap<String, Change>,
+    ) -> Result<Vec<u8>, String> {
+        let new = changes.values().filter_map(|change| change.after.as_ref()).map(|id| format!("{id}\n"));
+        let known = before.values().collect::<BTreeSet<_>>().into_iter().map(|id| format!("^{id}\n"));
+        let revisions: String = new.chain(known).collect();
+        let path = directory.join("push.pack");
+        let file = tokio::fs::File::create(&path).await.map_err(|error| error.to_string())?.into_std().await;
+        let arguments = ["pack-objects", "--revs", "--stdout", "--thin", "--delta-base-offset", "--quiet"];
+        let packed = client::run_on_files(directory, &arguments, Input::Text(&revisions), Some(file), self.limit).await;
+        packed.map_err(|error| error.to_string())?;
+        let pack = tokio::fs::read(&path).await.map_err(|error| error.to_string())?;
+        // The number of objects, behind signature and version.
+        let has_objects = pack.get(8..12).is_some_and(|count| count != [0; 4]);
+        Ok(if has_objects { pack } else { Vec::new() })
     }
 
     /// Every ref with its object.
@@ -274,4 +347,12 @@ impl<G: Gatekeeper> Receiver<G> {
         let (who, repository) = (&push.who.name, push.repository.uuid);
         tracing::error!(who, %repository, commit = push.after, "a push could not be reported and recorded");
     }
+}
+
+/// What differs between the refs before and after a push.
+fn changes(before: &Refs, after: &Refs) -> BTreeMap<String, Change> {
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let change = |name: &String| Change { before: before.get(name).cloned(), after: after.get(name).cloned() };
+    let all = names.into_iter().map(|name| (name.clone(), change(name)));
+    all.filter(|(_, change)| change.before != change.after).collect()
 }

@@ -31,7 +31,7 @@ const BRANCH: &str = "refs/heads/main";
 const DIRECTORIES: [&str; 4] = ["objects/info", "objects/pack", "refs/heads", "refs/tags"];
 
 /// Configuration of a bare repository, as git writes it.
-const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n";
+pub(crate) const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n";
 
 /// How often a lost race for the branch is run again. Only an operator who pushes on the disk races with us.
 const RACES_MAX: usize = 5;
@@ -83,10 +83,13 @@ impl RepositoryError {
         move |source| Self::Disk { step, path: path.to_owned(), source }
     }
 
-    fn git<E: std::fmt::Display>(step: &'static str, path: &Path) -> impl FnOnce(E) -> Self {
+    pub(crate) fn git<E: std::fmt::Display>(step: &'static str, path: &Path) -> impl FnOnce(E) -> Self {
         move |error| Self::Git { step, path: path.to_owned(), reason: error.to_string() }
     }
 }
+
+/// Full names of references, each with the object that it names, hexadecimal.
+pub type Refs = BTreeMap<String, String>;
 
 /// Whose a repository is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -273,6 +276,15 @@ impl Repositories {
         Ok(main.map(|commit| commit.to_string()))
     }
 
+    /// Serves a repository at its place without looking at what is in it; an empty one is made if there is none. Blocks.
+    ///
+    /// # Errors
+    /// The disk; doing it again continues from there.
+    pub fn serve(&self, uuid: Uuid, place: &Place) -> Result<(), RepositoryError> {
+        self.make(uuid)?;
+        self.open_at(uuid, place)
+    }
+
     /// Commit of branch `main` of an open repository, if it has one. Blocks.
     ///
     /// # Errors
@@ -324,7 +336,9 @@ impl Repositories {
         }
     }
 
-    fn directory(&self, uuid: Uuid) -> PathBuf {
+    /// Where a repository is on the disk, or would be.
+    #[must_use]
+    pub fn directory(&self, uuid: Uuid) -> PathBuf {
         self.git.join(format!("{uuid}.git"))
     }
 
@@ -422,7 +436,7 @@ fn commit_tree<E: From<RepositoryError>>(
     Err(RepositoryError::Raced { path: directory.to_owned() }.into())
 }
 
-fn open(directory: &Path) -> Result<gix::Repository, RepositoryError> {
+pub(crate) fn open(directory: &Path) -> Result<gix::Repository, RepositoryError> {
     gix::open_opts(directory, gix::open::Options::isolated()).map_err(RepositoryError::git("opened", directory))
 }
 

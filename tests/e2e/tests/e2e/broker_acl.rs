@@ -9,7 +9,7 @@ use std::time::Duration;
 use broker_acl::{Action, Site, allows, grants};
 use bytes::Bytes;
 use configdb_schema::address::{ClusterName, Organisation};
-use e2e::central_services::{free_port, service_process_with};
+use e2e::central_services::service_process_with;
 use e2e::cli::Cli;
 use e2e::mosquitto::Mosquitto;
 use e2e::process::Processes;
@@ -71,6 +71,7 @@ fn end_of(user: &str) -> String {
         // Both speak for nodes of one group.
         "ACME-Central" => "spBv1.0/ACME-Central/NDATA/ConfigDB".to_owned(),
         "ACME-Central-Identity" => "spBv1.0/ACME-Central/NDATA/Identity".to_owned(),
+        "ACME-Central-Git" => "spBv1.0/ACME-Central/NDATA/Git".to_owned(),
         user => format!("spBv1.0/{user}/NDATA/end"),
     }
 }
@@ -286,7 +287,8 @@ async fn the_whole_factory_works_with_the_shipped_acl() {
     };
     start(&central, "configdb", "ACME-Central", "", "");
     start(&central, "edge-monitor", "ACME-Central", "mode = \"central\"\n", "");
-    start(&central, "cluster-manager", "ACME-Central", "", &format!("[git]\nlisten = \"{}\"\n", free_port()));
+    start(&central, "cluster-manager", "ACME-Central", "", "");
+    start(&central, "git-server", "ACME-Central-Git", "", "");
     let spec =
         ClusterSpec { hosts: vec![HostSpec::control_plane("paint-1")], flux: false, ..ClusterSpec::new("Paint_Shop") };
     let cluster = SimulatedCluster::start(spec, Charts::new()).await.unwrap();

@@ -275,6 +275,9 @@ fn the_chart_of_the_central_services_is_whole_and_its_services_take_what_it_conf
         manager.validate().unwrap();
         assert_eq!(manager.edge.mqtt_servers, ["mqtts://edge:8883"]);
         assert_eq!(manager.git.public_url.as_deref(), Some("https://git.acme.example"));
+        let git: git_server::Config = rendered.load("git-server", "sparkfleet-git-server");
+        git.validate().unwrap();
+        assert!(!git.listen.ip().is_loopback() && !manager.api.listen.ip().is_loopback());
         let identity: identity::Config = rendered.load("identity", "sparkfleet-identity");
         identity.validate().unwrap();
         assert_eq!(identity.lifetime_s, 3600);
@@ -285,7 +288,7 @@ fn the_chart_of_the_central_services_is_whole_and_its_services_take_what_it_conf
         console.validate(1).unwrap();
         assert!(!console.web.listen.ip().is_loopback());
         assert!(rendered.names("Service").contains("sparkfleet-console") && rendered.names("Ingress").is_empty());
-        for mqtt in [&configdb.mqtt, &manager.mqtt, &identity.mqtt, &monitor.mqtt, &console.mqtt] {
+        for mqtt in [&configdb.mqtt, &manager.mqtt, &identity.mqtt, &git.mqtt, &monitor.mqtt, &console.mqtt] {
             assert_eq!(
                 (mqtt.ca_file.is_some(), mqtt.cert_file.is_some()),
                 (has_secret, has_secret && with_tls),
@@ -297,7 +300,7 @@ fn the_chart_of_the_central_services_is_whole_and_its_services_take_what_it_conf
 }
 
 #[test]
-fn console_and_identity_have_logins_of_their_own_and_an_ingress_is_where_the_site_says_so() {
+fn console_identity_and_git_server_have_logins_of_their_own_and_an_ingress_is_where_the_site_says_so() {
     let mqtt = json!({ "servers": SERVERS, "secretName": "central", "username": "ACME-Central" });
     let host = "console.acme.example";
     let own = json!({ "mqtt": { "secretName": "console", "username": "ACME-Central-Console" },
@@ -305,7 +308,8 @@ fn console_and_identity_have_logins_of_their_own_and_an_ingress_is_where_the_sit
     let rendered = Rendered::new(
         "sparkfleet",
         &json!({ "mqtt": mqtt, "console": own,
-        "identity": { "mqtt": { "secretName": "authority", "username": "ACME-Central-Identity" } } }),
+        "identity": { "mqtt": { "secretName": "authority", "username": "ACME-Central-Identity" } },
+        "git": { "mqtt": { "secretName": "copies", "username": "ACME-Central-Git" } } }),
     );
     rendered.is_whole();
     let console: console::Config = rendered.load("console", "sparkfleet-console");
@@ -316,7 +320,11 @@ fn console_and_identity_have_logins_of_their_own_and_an_ingress_is_where_the_sit
     assert_eq!(manager.mqtt.username.as_deref(), Some("ACME-Central"));
     let identity: identity::Config = rendered.load("identity", "sparkfleet-identity");
     assert_eq!(identity.mqtt.username.as_deref(), Some("ACME-Central-Identity"));
-    for (name, secret) in [("console", "console"), ("identity", "authority"), ("cluster-manager", "central")] {
+    let git: git_server::Config = rendered.load("git-server", "sparkfleet-git-server");
+    assert_eq!(git.mqtt.username.as_deref(), Some("ACME-Central-Git"));
+    let logins =
+        [("console", "console"), ("identity", "authority"), ("git-server", "copies"), ("cluster-manager", "central")];
+    for (name, secret) in logins {
         let mut pods = rendered.of_kind("Deployment");
         let pod = pods.find(|pod| pod["metadata"]["name"] == format!("sparkfleet-{name}")).unwrap();
         let volumes = pod["spec"]["template"]["spec"]["volumes"].as_array().unwrap();
@@ -338,26 +346,34 @@ fn console_and_identity_have_logins_of_their_own_and_an_ingress_is_where_the_sit
 }
 
 #[test]
-fn the_api_has_a_service_of_its_own_where_the_site_says_so() {
+fn git_and_api_have_services_and_the_bootstrap_scripts_one_of_their_own_where_the_site_says_so() {
     let mqtt = json!({ "servers": SERVERS });
     let together = Rendered::new("sparkfleet", &json!({ "mqtt": mqtt }));
-    assert!(!together.names("Service").contains("sparkfleet-api"));
-    let apart = Rendered::new("sparkfleet", &json!({ "mqtt": mqtt, "api": { "service": { "port": 443 } } }));
+    assert!(!together.names("Service").contains("sparkfleet-bootstrap"));
+    let scripts = json!({ "publicUrl": "https://start.acme.example", "service": { "port": 443 } });
+    let apart = Rendered::new("sparkfleet", &json!({ "mqtt": mqtt, "bootstrap": scripts }));
     apart.is_whole();
-    let service = apart.of_kind("Service").find(|service| service["metadata"]["name"] == "sparkfleet-api").unwrap();
-    let port = &service["spec"]["ports"][0];
-    assert_eq!(port["port"], 443);
-    let pod = apart.of_kind("Deployment").find(|pod| pod["metadata"]["name"] == "sparkfleet-cluster-manager").unwrap();
-    let template = &pod["spec"]["template"];
-    assert_eq!(service["spec"]["selector"], template["metadata"]["labels"]);
-    let container = &template["spec"]["containers"][0];
-    let target = container["ports"].as_array().unwrap().iter().find(|at| at["name"] == port["targetPort"]).unwrap();
+    let target = |service: &str, pod: &str| {
+        let service = apart.of_kind("Service").find(|one| one["metadata"]["name"] == service).unwrap();
+        let pod = apart.of_kind("Deployment").find(|one| one["metadata"]["name"] == pod).unwrap();
+        let (port, template) = (&service["spec"]["ports"][0], &pod["spec"]["template"]);
+        assert_eq!(service["spec"]["selector"], template["metadata"]["labels"]);
+        let container = &template["spec"]["containers"][0];
+        let target = container["ports"].as_array().unwrap().iter().find(|at| at["name"] == port["targetPort"]).unwrap();
+        (port["port"].clone(), target["containerPort"].clone(), container.clone())
+    };
+    let (port, at, container) = target("sparkfleet-bootstrap", "sparkfleet-cluster-manager");
     let environment: Vec<(OsString, OsString)> = container["env"].as_array().unwrap().iter().map(variable).collect();
     let file = apart.file("sparkfleet-cluster-manager");
     let manager: cluster_manager::Config = load_with("cluster-manager", &[], Some(&file), environment).unwrap();
-    let listen = manager.api.listen.unwrap();
-    assert_eq!(target["containerPort"], listen.port());
-    assert!(!listen.ip().is_loopback() && listen.port() != manager.git.listen.port());
+    manager.validate().unwrap();
+    let listen = manager.bootstrap.listen.unwrap();
+    assert_eq!((port, at), (json!(443), json!(listen.port())));
+    assert!(!listen.ip().is_loopback() && listen.port() != manager.api.listen.port());
+    assert_eq!(manager.bootstrap.public_url.as_deref(), Some("https://start.acme.example"));
+    assert_eq!(target("sparkfleet-api", "sparkfleet-cluster-manager").1, manager.api.listen.port());
+    let git: git_server::Config = apart.load("git-server", "sparkfleet-git-server");
+    assert_eq!(target("sparkfleet-git", "sparkfleet-git-server").1, git.listen.port());
 }
 
 /// A variable of a container's environment.

@@ -19,7 +19,7 @@ struct Response {
 }
 
 async fn request(site: &Site, line: &str, token: Option<&str>, body: &str) -> Response {
-    let mut stream = TcpStream::connect(site.central.git()).await.unwrap();
+    let mut stream = TcpStream::connect(site.central.api()).await.unwrap();
     let token = token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
     let length = body.len();
     let head = format!("{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n{token}\r\n");

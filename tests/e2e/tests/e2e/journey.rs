@@ -233,7 +233,7 @@ impl Journey {
         let token = made["token"].as_str().unwrap().to_owned();
         let header = self.shell.path().join("header");
         fs::write(&header, format!("Authorization: Bearer {token}")).unwrap();
-        let url = format!("http://{}/v1/cluster/{CLUSTER}/secret/{NAMESPACE}/press-login/password", self.site.git());
+        let url = format!("http://{}/v1/cluster/{CLUSTER}/secret/{NAMESPACE}/press-login/password", self.site.api());
         let put = format!("curl -sS -o /dev/null -w '%{{http_code}}' -X PUT -H @header --data-binary @- '{url}'");
         let put = format!("cd '{}' && {put}", self.shell.path().display());
         self.site

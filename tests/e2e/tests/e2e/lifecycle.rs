@@ -87,8 +87,8 @@ async fn a_cluster_lives_from_creation_to_deletion_and_nothing_on_the_wire_break
     let (hosts, nodes): (Vec<String>, Vec<String>) =
         reader.nodes().keys().map(ToString::to_string).partition(|node| node.starts_with(&format!("{GROUP}-Join/")));
     assert!(hosts.len() <= 2, "two of the three hosts join: {hosts:?}");
-    let expected =
-        ["ConfigDB", "Cluster-Manager", "Console", "Identity", "Monitor"].map(|node| format!("ACME-Central/{node}"));
+    let expected = ["ConfigDB", "Cluster-Manager", "Console", "Git", "Identity", "Monitor"]
+        .map(|node| format!("ACME-Central/{node}"));
     let of_cluster = ["Join", "Sync", "Monitor", "Oven_1"].map(|node| format!("{GROUP}/{node}"));
     let mut expected: Vec<String> = expected.into_iter().chain(of_cluster).collect();
     expected.sort();

@@ -120,6 +120,8 @@ async fn what_is_pushed_below_by_hand_is_applied_at_once_and_a_refusal_says_why(
     let record = fs::read_to_string(site.central.state_dir("cluster-manager").join("audit.jsonl")).unwrap();
     let done = record.lines().filter(|line| line.contains("token:press") && line.contains("\"commit\":\""));
     assert_eq!(done.count(), 1, "{record}");
+    // What does not reach the cluster manager is in the git server's own record.
+    let record = fs::read_to_string(site.central.state_dir("git-server").join("audit.jsonl")).unwrap();
     assert!(record.lines().any(|line| line.contains("token:look") && line.contains("refused")), "{record}");
 }
 

@@ -40,6 +40,7 @@ enum Victim {
     Broker,
     ConfigDb,
     ClusterManager,
+    GitServer,
     CentralMonitor,
     EdgeSync,
     EdgeMonitor,
@@ -153,11 +154,11 @@ struct Run {
 }
 
 impl Run {
-    async fn start(git: SocketAddr) -> Self {
+    async fn start((git, api): (SocketAddr, SocketAddr)) -> Self {
         let server = Mosquitto::start();
         let broker = server.address();
         let recorder = Recorder::start(broker).await;
-        let central = CentralServices::start(broker, git);
+        let central = CentralServices::start_at(broker, git, api);
         let cli = Cli::new(&server.url());
         let server = Arc::new(Mutex::new(server));
         let run = Self {
@@ -171,7 +172,7 @@ impl Run {
             edge: OnceLock::new(),
         };
         let alive = |reader: &Reader| {
-            let mut nodes = ["ConfigDB", "Cluster-Manager", "Identity", "Monitor"].iter();
+            let mut nodes = ["ConfigDB", "Cluster-Manager", "Identity", "Git", "Monitor"].iter();
             nodes.all(|name| reader.node("ACME-Central", name).is_some_and(|node| node.is_alive))
         };
         let born = || alive(&run.reader()).then_some(());
@@ -199,6 +200,7 @@ impl Run {
             Victim::Broker => return None,
             Victim::ConfigDb => (&self.central.processes, "configdb"),
             Victim::ClusterManager => (&self.central.processes, "cluster-manager"),
+            Victim::GitServer => (&self.central.processes, "git-server"),
             Victim::CentralMonitor => (&self.central.processes, "edge-monitor"),
             Victim::EdgeSync => (&self.edge_services, "edge-sync"),
             Victim::EdgeMonitor => (&self.edge_services, "edge-monitor"),
@@ -322,6 +324,7 @@ impl Run {
         json!({
             "config": end_state::config(&reader, "ACME-Central"),
             "git": end_state::git_trees(&self.central.state_dir("cluster-manager")),
+            "copies": end_state::git_trees(&self.central.state_dir("git-server")),
             "kubernetes": self.edge.get().map(|edge| end_state::kubernetes(&edge.cluster)),
             "reported": end_state::reported(&reader),
         })
@@ -362,8 +365,8 @@ fn ended(phase: Phase, reader: &Reader) -> bool {
 }
 
 /// The states of an undisturbed run, by phase.
-async fn undisturbed(git: SocketAddr) -> BTreeMap<Phase, Value> {
-    let run = Run::start(git).await;
+async fn undisturbed(addresses: (SocketAddr, SocketAddr)) -> BTreeMap<Phase, Value> {
+    let run = Run::start(addresses).await;
     let mut states = BTreeMap::new();
     for phase in PHASES {
         run.go(phase, None).await;
@@ -383,15 +386,15 @@ async fn killed_at_every_step(victim: Victim, phases: &'static [Phase], lanes: u
     }
 }
 
-/// Every run whose number fits the lane, one after the other: they share the address of the git server, which is in what is compared.
+/// Every run whose number fits the lane, one after the other: they share the addresses of git server and API, which are in what is compared.
 async fn run_lane(victim: Victim, phases: &[Phase], lane: usize, lanes: usize) {
-    let git = free_port();
-    let wanted = undisturbed(git).await;
+    let addresses = (free_port(), free_port());
+    let wanted = undisturbed(addresses).await;
     let of = |phase: &Phase| if phases.contains(phase) { steps(*phase) } else { Vec::new() };
     let all: Vec<Vec<Step>> = PHASES.iter().map(of).collect();
     let runs = all.iter().map(Vec::len).max().unwrap_or_default();
     for n in (lane..runs).step_by(lanes) {
-        let run = Run::start(git).await;
+        let run = Run::start(addresses).await;
         let begun = Instant::now();
         let mut names = Vec::new();
         for (i, phase) in PHASES.into_iter().enumerate() {
@@ -418,6 +421,11 @@ async fn configdb_killed_at_any_step_ends_like_an_undisturbed_run() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_cluster_manager_killed_at_any_step_ends_like_an_undisturbed_run() {
     killed_at_every_step(Victim::ClusterManager, &PHASES, LANES).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_git_server_killed_at_any_step_ends_like_an_undisturbed_run() {
+    killed_at_every_step(Victim::GitServer, &[Phase::Create, Phase::Bootstrap, Phase::Delete], LANES).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

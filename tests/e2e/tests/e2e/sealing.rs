@@ -107,7 +107,7 @@ fn token_file(directory: &Path, name: &str, text: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_put_on_the_command_line_is_sealed_before_it_leaves_the_machine() {
     let site = Site::start().await;
-    let tap = Tap::start(site.central.git()).await;
+    let tap = Tap::start(site.central.api()).await;
     let operator = token(&site, &["press", "--scope", "operator", "--cluster", NAME], NAME).await;
     let viewer = token(&site, &["look", "--scope", "viewer"], NAME).await;
     let directory = tempfile::tempdir().unwrap();

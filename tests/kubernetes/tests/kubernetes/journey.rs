@@ -174,7 +174,7 @@ async fn token(factory: &Factory) -> (String, PathBuf) {
 
 /// Sealed on the command line, opened by the controller that the edge's chart brings.
 async fn sealed(factory: &Factory, token: &Path) {
-    let url = format!("http://{}", factory.site.git());
+    let url = format!("http://{}", factory.site.api());
     let put = ["secret", "put", NAME, "press-login", "password", "--url", &url, "--token-file"];
     let put = [&put[..], &[token.to_str().unwrap()]].concat();
     // A token is known to the manager a moment after it was made.

@@ -92,11 +92,11 @@ impl ApiController {
             offer.is_some_and(|offer| offer.tokens.iter().any(|token| token.hash == command.hash))
         };
         let is_over = |command: &mut BootstrapCommand| command.cluster == cluster && (!is_ready || is_offered(command));
-        let git_url = &self.settings.git_url;
+        let base_url = &self.settings.base_url;
         let over = self.commands.extract_if(.., is_over).map(|command| {
             let expires = command.written.as_ref().map_or(0, |(expires, _)| *expires);
             let reply = if is_offered(&command) {
-                let url = enrolment_protocol::bootstrap::script_url(git_url, cluster);
+                let url = enrolment_protocol::bootstrap::script_url(base_url, cluster);
                 Ok(Reply::Offered { url, expires })
             } else {
                 Err(Refusal::NotAtPresent("the cluster cannot be bootstrapped any more".to_owned()))

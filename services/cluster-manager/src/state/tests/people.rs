@@ -287,7 +287,7 @@ fn an_operator_gets_a_line_once_its_token_is_in_force_and_the_state_knows_its_ha
     }
     for hash in ["ab", "cd"] {
         let (reply, audit, wall) = ask(&mut world, "operator", line(hash, CLUSTER));
-        let url = enrolment_protocol::bootstrap::script_url("http://git", CLUSTER);
+        let url = enrolment_protocol::bootstrap::script_url("http://api", CLUSTER);
         assert_eq!(reply, Ok(Reply::Offered { url, expires: wall + 3_600_000 }));
         let audit = audit.unwrap();
         assert_eq!((audit.operation, audit.result), (Operation::BootstrapLine, AuditResult::Done { commit: None }));
@@ -416,4 +416,35 @@ fn a_push_is_sent_to_the_edges_at_once_and_recorded() {
     let other = pushed(CLUSTER, false, &own, &"c".repeat(40));
     assert_eq!(world.ask(token("operator"), other).1, None);
     assert_eq!(world.device().git_commit, Some(own));
+}
+
+#[test]
+fn a_commit_is_sent_to_the_edge_only_when_the_git_server_has_it() {
+    let mut world = staffed();
+    let mut edge = world.edges.remove("Paint_Shop").unwrap();
+    edge.node.source_version = Some(0);
+    let events = edge.birth();
+    world.edges.insert("Paint_Shop".to_owned(), edge);
+    world.feed(events);
+    world.settle();
+    let charts = (known::repository::HELM_CHARTS, CHARTS.to_owned());
+    let serve = |world: &mut World, commit: &str| {
+        let births = git_copies::polled(CLUSTER, 1, [(CLUSTER, commit.to_owned()), charts.clone()]);
+        world.feed(births);
+        world.settle();
+    };
+    let sent = |world: &World| world.edges["Paint_Shop"].node.source_commit.map(|commit| commit.to_string());
+    let before = world.device().git_commit.clone().unwrap();
+    serve(&mut world, &before);
+    assert_eq!(sent(&world), Some(before.clone()));
+    let Ok(Reply::Repository { who, .. }) = world.reply("operator", push(CLUSTER, false)) else { panic!("they may") };
+    let after = "a".repeat(40);
+    let (repository, shared) = (CLUSTER, false);
+    let [start, end] = [&before, &after].map(|commit| Some(commit.clone()));
+    let pushed = crate::api::RepositoryPush { repository, shared, before: start, after: end };
+    assert!(world.ask(Credential::Verified(who), Question::Pushed(pushed)).1.is_some(), "it is recorded");
+    world.settle();
+    assert_eq!(sent(&world), Some(before), "Flux would fetch the commit before, and look again only at its interval");
+    serve(&mut world, &after);
+    assert_eq!(sent(&world), Some(after));
 }

@@ -157,10 +157,17 @@ fn an_offline_cluster_blocks_no_other_but_one_whose_flux_asks_is_not_offline() {
     let mut world = fleet(Kill::Never);
     dies(&mut world, "Canary");
     put_chart(&mut world, "one");
+    let serves = |world: &mut World, polled_at: u64| {
+        let charts = (known::repository::HELM_CHARTS, CHARTS.to_owned());
+        let commits = [CANARY, SECOND, CLUSTER].map(|cluster| (cluster, world.disk.commit(cluster)));
+        let births = git_copies::polled(CANARY, polled_at, commits.into_iter().chain([charts]));
+        world.feed(births);
+    };
     let polls = |world: &mut World| {
         for _ in 0..10 {
             world.run(Duration::from_secs(180));
-            world.manager.on_event(Event::Polled(CANARY), world.now);
+            let now = world.now.wall;
+            serves(world, now);
         }
     };
     polls(&mut world);
@@ -171,7 +178,11 @@ fn an_offline_cluster_blocks_no_other_but_one_whose_flux_asks_is_not_offline() {
     world.start();
     polls(&mut world);
     assert_eq!(waits(&world), [false, true, true]);
-    world.run(settings().flux_away * 2);
+    let last = world.now.wall;
+    for _ in 0..20 {
+        world.run(settings().flux_away / 5);
+        serves(&mut world, last);
+    }
     assert_eq!((words(&world), waits(&world)), (["one"; 3].map(str::to_owned), [false; 3]));
 }
 

@@ -253,6 +253,16 @@ fn a_service_whose_births_say_that_another_was_born_under_its_id_is_an_alert_unt
 }
 
 #[test]
+fn a_git_server_that_is_away_is_an_alert() {
+    let mut bench = Bench::with_cluster();
+    bench.git_server(false);
+    let alert = bench.fleet.alerts().pop().unwrap();
+    assert_eq!((alert.alert, alert.subject()), ("Git_Server", "Git".to_owned()));
+    bench.git_server(true);
+    assert_eq!(bench.fleet.alerts(), []);
+}
+
+#[test]
 fn an_edge_whose_cluster_configdb_does_not_have_is_an_alert_that_says_how_to_get_it_back() {
     let mut bench = Bench::with_cluster();
     bench.unknown_cluster(Some(("Weld", uuid::Uuid::from_u128(9))));

@@ -76,7 +76,7 @@ impl Server {
         let (pushed, _) = mpsc::channel(1);
         let request_timeout = Duration::from_secs(600);
         let passwords = fake::passwords(&[A, B]);
-        let settings = Settings { anonymous, children_max, request_timeout, passwords, hooks, pushed };
+        let settings = Settings { anonymous, children_max, request_timeout, passwords, hooks, pushed, scratches: None };
         let router = router(repositories.clone(), gatekeeper, settings);
         let task = tokio::spawn(server::serve(listener, router, None, shutdown.clone()));
         let server = Self { state_dir, repositories, addr, shutdown, pushes, task, polled };

@@ -48,7 +48,8 @@ impl Both {
         let (pushed, _) = mpsc::channel(1);
         let request_timeout = Duration::from_secs(600);
         let passwords = fake::passwords(&[THERE]);
-        let settings = Settings { anonymous, children_max: 16, request_timeout, passwords, hooks, pushed };
+        let settings =
+            Settings { anonymous, children_max: 16, request_timeout, passwords, hooks, pushed, scratches: None };
         let router = router(there.clone(), FakeGatekeeper { pushes: Arc::default(), polls }, settings);
         let task = tokio::spawn(server::serve(listener, router, None, shutdown.clone()));
         let credentials = tempfile::tempdir().unwrap();
