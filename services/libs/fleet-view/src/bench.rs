@@ -321,7 +321,13 @@ impl Bench {
         }
         let manager = central(address::CLUSTER_MANAGER_NODE);
         let clusters_total = u32::try_from(self.clusters.len()).unwrap();
-        let node = NodeMetrics { clusters_total, version: "1.2.3".to_owned(), ..NodeMetrics::default() };
+        let node = NodeMetrics {
+            clusters_total,
+            version: "1.2.3".to_owned(),
+            git_alive: Some(true),
+            git_version: Some("1.2.3".to_owned()),
+            ..NodeMetrics::default()
+        };
         self.born(&manager, node.to_metrics());
         let identity = IdentityNode {
             version: "1.2.3".to_owned(),
