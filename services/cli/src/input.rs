@@ -8,6 +8,7 @@ use serde_json::Value;
 use service_runtime::exit;
 use uuid::Uuid;
 
+use crate::output::visible;
 use crate::usage_error::usage;
 
 /// Reads a file, or standard input for `-`.
@@ -57,8 +58,8 @@ pub fn confirmed(what: &[String], question: &str, instead: &str) -> anyhow::Resu
     if !std::io::stdin().is_terminal() {
         return Err(usage(anyhow!("there is no terminal to ask on; {instead}")));
     }
-    what.iter().for_each(|line| eprintln!("{line}"));
-    eprint!("{question} [y/N] ");
+    what.iter().for_each(|line| eprintln!("{}", visible(line)));
+    eprint!("{} [y/N] ", visible(question));
     std::io::stderr().flush()?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;

@@ -12,6 +12,9 @@ use uuid::Uuid;
 use crate::options::OutputForm;
 use crate::usage_error::usage;
 
+/// Longest cell that the others of its column are aligned with: what is longer, which only others can make so, moves its own line alone.
+const ALIGNED_CHARS_MAX: usize = 120;
+
 /// A table with a header; cells are plain text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
@@ -65,13 +68,14 @@ impl Table {
         let widths: Vec<usize> = (0..self.header.len())
             .map(|column| {
                 let cells = self.rows.iter().map(|row| row[column].chars().count());
+                let cells = cells.filter(|chars| *chars <= ALIGNED_CHARS_MAX);
                 cells.chain([self.header[column].chars().count()]).max().unwrap_or(0)
             })
             .collect();
         let line = |cells: Vec<&str>, is_header: bool| {
             let last = cells.iter().rposition(|cell| !cell.is_empty()).unwrap_or_default();
             let padded = cells.iter().take(last + 1).enumerate().map(|(at, cell)| {
-                let pad = if at == last { 0 } else { widths[at] - cell.chars().count() };
+                let pad = if at == last { 0 } else { widths[at].saturating_sub(cell.chars().count()) };
                 let style = match (coloured, is_header) {
                     (false, _) => colour::PLAIN,
                     (true, true) => colour::HEADER,
@@ -107,7 +111,7 @@ pub fn print(form: OutputForm, table: impl FnOnce() -> Vec<String>, value: &Valu
     let text = match form {
         OutputForm::Table | OutputForm::Wide => table().join("\n"),
         OutputForm::Name => names(value)?.join("\n"),
-        OutputForm::Json => serde_json::to_string_pretty(value)?,
+        OutputForm::Json => json(value)?,
         OutputForm::Yaml => yaml(value)?,
     };
     if text.is_empty() && form == OutputForm::Name { Ok(()) } else { print_text(&text) }
@@ -130,12 +134,12 @@ fn names(value: &Value) -> anyhow::Result<Vec<String>> {
     value.as_array().map_or_else(|| Ok(vec![name(value)?]), |rows| rows.iter().map(name).collect())
 }
 
-/// Prints text and ends its last line, whatever the form of the output.
+/// Prints text and ends its last line, whatever the form of the output. What is in it steers no terminal.
 ///
 /// # Errors
 /// Standard output cannot be written.
 pub fn print_text(text: &str) -> anyhow::Result<()> {
-    say(&format!("{}\n", text.trim_end()))?;
+    say(&format!("{}\n", harmless(text.trim_end())))?;
     Ok(())
 }
 
@@ -158,11 +162,16 @@ pub fn remark(text: &str) {
     let _ = writeln!(std::io::stderr(), "sparkfleet: {}", visible(text));
 }
 
-/// Control characters, line ends and what reverses writing direction are shown as escapes.
+/// Whether a character is shown as it is: it is no control character, and ends no line, and neither reverses nor marks writing direction.
+fn is_harmless(c: char) -> bool {
+    let is_of_direction =
+        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    !c.is_control() && !is_of_direction && !matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}')
+}
+
+/// Control characters, line ends and what changes writing direction are shown as escapes.
 #[must_use]
 pub fn visible(text: &str) -> String {
-    let is_harmless =
-        |c: char| !c.is_control() && !matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
     if text.chars().all(is_harmless) {
         return text.to_owned();
     }
@@ -176,12 +185,46 @@ pub fn visible(text: &str) -> String {
     })
 }
 
-/// A value as YAML.
+/// Lines that are [`visible`], tabs and the colours of tables aside: the last guard of a terminal against what others say.
+#[must_use]
+pub fn harmless(text: &str) -> String {
+    let cell = |text: &str| if colour::is_shown() { colour::kept(text, visible) } else { visible(text) };
+    let line = |line: &str| line.split('\t').map(cell).collect::<Vec<_>>().join("\t");
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// A value as JSON for programs, indented.
+///
+/// # Errors
+/// The value cannot be written as JSON.
+pub fn json(value: &Value) -> anyhow::Result<String> {
+    Ok(escaped(serde_json::to_string_pretty(value)?))
+}
+
+/// A text of JSON that holds the same, with an escape for each character that is not [`visible`]. Such characters are in strings only.
+#[must_use]
+pub fn escaped(json: String) -> String {
+    let stays = |c: char| c == '\n' || is_harmless(c);
+    if json.chars().all(stays) {
+        return json;
+    }
+    json.chars().fold(String::with_capacity(json.len()), |mut text, c| {
+        if stays(c) {
+            text.push(c);
+        } else {
+            text.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")));
+        }
+        text
+    })
+}
+
+/// A value as YAML; as JSON, which is YAML, where a text in it needs escapes.
 ///
 /// # Errors
 /// The value cannot be written as YAML.
 pub fn yaml(value: &Value) -> anyhow::Result<String> {
-    Ok(serde_saphyr::to_string(value)?)
+    let text = serde_saphyr::to_string(value)?;
+    if text.chars().all(|c| c == '\n' || is_harmless(c)) { Ok(text) } else { json(value) }
 }
 
 /// A moment (UTC ms) as text of second precision.
@@ -213,6 +256,7 @@ pub(crate) fn outcome(before: Option<Uuid>, after: Option<Uuid>) -> &'static str
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -263,6 +307,76 @@ mod tests {
         let mut table = Table::new(&["NAME", "STATE"]);
         table.row(["a\u{1b}[2Jb\nc", "ready\u{202e}"]);
         assert_eq!(table.lines()[1], "a\\u{1b}[2Jb\\u{a}c  ready\\u{202e}");
+    }
+
+    /// Any text, with much in it that steers terminals.
+    fn hostile() -> impl Strategy<Value = String> {
+        let steering = [
+            "\u{1b}[2J",
+            "\u{9b}31m",
+            "\u{1b}]0;t\u{7}",
+            "\u{202e}",
+            "\u{200f}",
+            "\u{feff}",
+            "\r",
+            "\n",
+            "\t",
+            "\u{7f}",
+            "\u{2028}",
+            "\u{1b}[32m",
+        ];
+        let part = prop_oneof![
+            proptest::sample::select(steering.to_vec()).prop_map(str::to_owned),
+            "\\PC{0,4}",
+            any::<String>()
+        ];
+        proptest::collection::vec(part, 0..6).prop_map(|parts| parts.concat())
+    }
+
+    /// Whether a terminal that is given the text only shows it. C1 control characters steer as ESC does.
+    fn only_shows(text: &str) -> bool {
+        let steers = |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || ('\u{202a}'..='\u{202e}').contains(&c);
+        !text.contains(steers) && !text.contains(['\u{200f}', '\u{feff}', '\u{2028}'])
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_steers_a_terminal_in_any_form_and_programs_read_it_as_it_is(texts in proptest::collection::vec(hostile(), 1..4)) {
+            let value = json!({ "rows": texts, texts[0].as_str(): 1 });
+            let (json, yaml) = (json(&value).unwrap(), yaml(&value).unwrap());
+            prop_assert!(only_shows(&json) && only_shows(&yaml), "{json}\n{yaml}");
+            prop_assert_eq!(&serde_json::from_str::<Value>(&json).unwrap(), &value);
+            prop_assert_eq!(&serde_saphyr::from_str::<Value>(&yaml).unwrap(), &value, "{}", yaml);
+            prop_assert!(only_shows(&harmless(&texts.concat())));
+            prop_assert!(!visible(&texts.concat()).contains(['\n', '\t']));
+        }
+
+        #[test]
+        fn a_table_has_a_line_a_row_and_its_columns_begin_at_one_place(rows in proptest::collection::vec((hostile(), hostile()), 0..5)) {
+            let mut table = Table::new(&["FIRST", "SECOND"]);
+            rows.iter().for_each(|(first, second)| table.row([first.as_str(), second.as_str()]));
+            let lines = table.lines();
+            prop_assert_eq!(lines.len(), rows.len() + 1);
+            prop_assert!(lines.iter().all(|line| only_shows(line) && !line.contains(['\n', '\t'])));
+            let place = lines[0].find("SECOND").unwrap();
+            // A cell that is too long to be aligned with moves its own line.
+            let is_aligned = |(first, second): &(String, String)| visible(first).chars().count() <= ALIGNED_CHARS_MAX && !second.is_empty();
+            for (line, (_, second)) in lines[1..].iter().zip(&rows).filter(|(_, row)| is_aligned(row)) {
+                let cell: String = line.chars().skip(place).collect();
+                prop_assert_eq!(cell, visible(second));
+            }
+        }
+    }
+
+    #[test]
+    fn one_long_cell_does_not_make_every_line_long() {
+        let mut table = Table::new(&["NAME", "STATE", "REASON"]);
+        table.row(["x".repeat(10_000).as_str(), "ready", ""]);
+        table.row(["b", "ready", "well"]);
+        let lines = table.lines();
+        assert_eq!(lines[0], "NAME  STATE  REASON");
+        assert!(lines[1].ends_with("x  ready") && lines[1].len() == 10_007, "{}", lines[1].len());
+        assert_eq!(lines[2], "b     ready  well");
     }
 
     #[test]

@@ -250,7 +250,7 @@ impl Administrator {
                     && let Ok(progress) = self.issuer.on_progress(record, &self.address, bytes)
                 {
                     record.sequence = progress.sequence;
-                    eprintln!("{} {}", progress.stage, progress.detail);
+                    eprintln!("{} {}", progress.stage, output::visible(&progress.detail));
                 }
                 Ok(Step::Nothing)
             }

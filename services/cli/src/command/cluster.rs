@@ -212,8 +212,8 @@ async fn show(wanted: &str, source: &ReadingSource, options: &Options) -> anyhow
         lines.push(String::new());
         lines.push(format!("uuid   {}", row.uuid));
         lines.push(format!("group  {}", row.group));
-        lines.push(format!("git    {}", git.as_deref().unwrap_or("not yet")));
-        lines.push(format!("flux   {}", flux(&row, namespace.as_deref().unwrap_or("fplus-edge"))));
+        lines.push(format!("git    {}", output::visible(git.as_deref().unwrap_or("not yet"))));
+        lines.push(format!("flux   {}", output::visible(&flux(&row, namespace.as_deref().unwrap_or("fplus-edge")))));
         let parts = [tables::hosts(&hosts), tables::deployments(&deployments, now), tables::alerts(&alerts, now)];
         for part in parts.iter().filter(|part| !part.is_empty()) {
             lines.push(String::new());

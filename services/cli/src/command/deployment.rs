@@ -151,6 +151,7 @@ async fn finish(
     let state = if wait { "ready" } else { done };
     let value = json!({ "uuid": uuid, "revision": revision, "change": done, "state": state, "deployment": row });
     let name = row.as_ref().map_or_else(|| uuid.to_string(), |row| format!("{}/{}", row.cluster, row.name));
+    let name = output::visible(&name);
     let line = if wait { format!("{name} {done}, {state}") } else { format!("{name} {done}") };
     output::print(options.presentation.output, || vec![line], &value)?;
     client.close().await;
@@ -218,7 +219,8 @@ async fn delete(wanted: &str, wait: bool, options: &Options) -> anyhow::Result<(
     }
     let state = if wait { "deleted" } else { REMOVING };
     let value = json!({ "uuid": row.uuid, "revision": revision, "state": state });
-    output::print(options.presentation.output, || vec![format!("{}/{} {state}", row.cluster, row.name)], &value)?;
+    let line = output::visible(&format!("{}/{} {state}", row.cluster, row.name));
+    output::print(options.presentation.output, || vec![line], &value)?;
     client.close().await;
     Ok(())
 }

@@ -85,21 +85,25 @@ async fn show(wanted: &str, source: &ReadingSource, options: &Options) -> anyhow
             (None, false) => "not enrolled",
         };
         lines.push(String::new());
-        lines.push(format!("endorsement key  {} ({standing})", row.endorsement_key));
-        lines.push(format!("judged by        policy revision {} for {}", row.policy_revision, row.kind));
+        lines.push(format!("endorsement key  {} ({standing})", output::visible(&row.endorsement_key)));
+        lines.push(format!(
+            "judged by        policy revision {} for {}",
+            row.policy_revision,
+            output::visible(&row.kind)
+        ));
         if row.has_foreign_disk {
             lines.push(format!("id               {} (the state disk is that of another host)", row.id));
         }
         lines.push(format!("first seen       {}", output::moment(row.first_seen)));
         lines.push(format!("last judged      {}", output::moment(row.last_seen)));
-        lines.extend(row.stage.iter().map(|stage| format!("stage            {stage}")));
-        lines.extend(row.warnings.iter().map(|warnings| format!("warnings         {warnings}")));
+        lines.extend(row.stage.iter().map(|stage| format!("stage            {}", output::visible(stage))));
+        lines.extend(row.warnings.iter().map(|text| format!("warnings         {}", output::visible(text))));
         let is_zero = |value: &str| value.bytes().all(|digit| digit == b'0');
         let (zero, measured): (Vec<_>, Vec<_>) = row.registers.iter().partition(|(_, value)| is_zero(value));
         if !row.registers.is_empty() {
             lines.push(String::new());
         }
-        lines.extend(measured.iter().map(|(index, value)| format!("register {index:>2}  {value}")));
+        lines.extend(measured.iter().map(|(index, value)| format!("register {index:>2}  {}", output::visible(value))));
         if !zero.is_empty() {
             let indices = zero.iter().map(|(index, _)| index.to_string()).collect::<Vec<_>>().join(", ");
             lines.push(format!("all zero     {indices}"));
@@ -204,14 +208,14 @@ async fn approve(wanted: &str, wish: Approval, signer: &SignerArguments, options
     let state = if wait { "member" } else { "approved" };
     let value =
         json!({ "disk": row.disk, "cluster": row.cluster, "enrolment": host, "revision": revision, "state": state });
-    let key = format!("endorsement key {}", row.endorsement_key);
-    let lines = || match revision {
-        Some(_) if wait => vec![format!("{} is a member of {}", row.title(), row.cluster), key.clone()],
-        Some(_) => {
-            let approved = format!("{} approved for {}; it is asked again at once", row.title(), row.cluster);
-            vec![approved, key.clone()]
-        }
-        None => vec![format!("{} was approved for {} before", row.title(), row.cluster), key.clone()],
+    let (title, cluster) = (output::visible(&row.title()), &row.cluster);
+    let lines = || {
+        let line = match revision {
+            Some(_) if wait => format!("{title} is a member of {cluster}"),
+            Some(_) => format!("{title} approved for {cluster}; it is asked again at once"),
+            None => format!("{title} was approved for {cluster} before"),
+        };
+        vec![line, format!("endorsement key {}", output::visible(&row.endorsement_key))]
     };
     output::print(options.presentation.output, lines, &value)?;
     client.close().await;
@@ -235,16 +239,16 @@ async fn revoke(wanted: &str, wait: bool, signer: &SignerArguments, options: &Op
         client.until("the join service to report the host revoked", revoked).await?;
     }
     let value = json!({ "disk": row.disk, "cluster": row.cluster, "endorsement_key": row.endorsement_key, "revision": revision, "state": "revoked" });
+    let title = output::visible(&row.title());
     let lines = || {
         let before = if revision.is_some() { "" } else { " (it was before)" };
         let own_key = policy.local_unlock.as_ref().map(|_| {
             "The policy has localUnlock: a member opens its disk by its TPM as long as it reaches no join service that says so.".to_owned()
         });
         let lines = [
-            format!("{} revoked in {}{before}", row.title(), row.cluster),
+            format!("{title} revoked in {}{before}", row.cluster),
             format!(
-                "It cannot join or open its disk again. A member still runs: drain it and delete its Node (`kubectl delete node {}`).",
-                row.title()
+                "It cannot join or open its disk again. A member still runs: drain it and delete its Node (`kubectl delete node {title}`)."
             ),
         ];
         lines.into_iter().chain(own_key).collect()

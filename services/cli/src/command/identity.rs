@@ -63,7 +63,8 @@ async fn show(wanted: &str, options: &Options) -> anyhow::Result<()> {
             tokens.row([token.hash.get(..16).unwrap_or_default(), &token.by, &token.expires, used]);
         }
         let parts = [certificates, tokens].into_iter().filter(|part| !part.is_empty()).flat_map(|part| part.shown());
-        let alerts = identity.alerts.iter().map(|alert| format!("alert  {} {}", alert.at, alert.text));
+        let alerts =
+            identity.alerts.iter().map(|alert| output::visible(&format!("alert  {} {}", alert.at, alert.text)));
         parts.chain(alerts).collect()
     };
     let result = output::print(options.presentation.output, lines, &value);

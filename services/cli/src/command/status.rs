@@ -298,7 +298,7 @@ pub(super) fn lines(status: &Status, now: u64) -> Vec<String> {
     if !status.waiting.is_empty() {
         lines.push(String::new());
         lines.push("WAITING".to_owned());
-        lines.extend(status.waiting.iter().cloned());
+        lines.extend(status.waiting.iter().map(|text| output::visible(text)));
     }
     lines
 }

@@ -37,6 +37,22 @@ pub fn of_cell(title: &str, cell: &str) -> Style {
     }
 }
 
+/// What switches the colours above on and off on a terminal (ECMA-48, SGR).
+const SWITCHES: [&str; 5] = ["\x1b[0m", "\x1b[1m", "\x1b[31m", "\x1b[32m", "\x1b[33m"];
+
+/// A text whose colours stay while the rest becomes what `shown` makes of it.
+#[must_use]
+pub fn kept(text: &str, shown: impl Fn(&str) -> String) -> String {
+    let (mut kept, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some((at, switch)) = SWITCHES.iter().filter_map(|switch| Some((rest.find(switch)?, *switch))).min() {
+        kept.push_str(&shown(&rest[..at]));
+        kept.push_str(switch);
+        rest = &rest[at + switch.len()..];
+    }
+    kept.push_str(&shown(rest));
+    kept
+}
+
 fn of_word(word: &str) -> Style {
     match word.strip_suffix(" (simulated)").unwrap_or(word) {
         "ready" | "alive" | "applied" | "yes" | "member" | "good" | "true" => GOOD,
@@ -64,6 +80,16 @@ mod tests {
         ] {
             assert_eq!(of_cell(title, cell), style, "{title} {cell}");
         }
+    }
+
+    #[test]
+    fn the_colours_of_tables_stay_and_nothing_else_that_steers_a_terminal() {
+        for style in [HEADER, GOOD, WORKING, BAD] {
+            let text = format!("{style}word{style:#} \x1b[2J\x1b[8m");
+            let kept = kept(&text, crate::output::visible);
+            assert_eq!(kept, format!("{style}word{style:#} \\u{{1b}}[2J\\u{{1b}}[8m"));
+        }
+        assert_eq!(kept("", crate::output::visible), "");
     }
 
     #[test]

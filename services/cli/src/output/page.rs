@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{say, yaml};
+use super::{escaped, harmless, say, yaml};
 use crate::options::OutputForm;
 
 /// What changes within this time is shown at once.
@@ -45,7 +45,7 @@ fn drawn(lines: &[String], is_first: bool, height: Option<usize>) -> String {
     let room = height.map_or(lines.len(), |height| height.saturating_sub(2));
     let hidden = lines.len().saturating_sub(room);
     let more = (hidden > 0).then(|| format!("... {hidden} more lines"));
-    let shown = lines.iter().take(room).chain(&more).map(|line| format!("{line}\x1b[K\n"));
+    let shown = lines.iter().take(room).chain(&more).map(|line| format!("{}\x1b[K\n", harmless(line)));
     let clear = if is_first { "\x1b[2J" } else { "" };
     format!("{clear}\x1b[?7l\x1b[H{}\x1b[?7h\x1b[J", shown.collect::<String>())
 }
@@ -79,9 +79,9 @@ impl Page {
         let text = match self.form {
             OutputForm::Table | OutputForm::Wide | OutputForm::Name => {
                 let apart = if self.shown.is_some() { "\n" } else { "" };
-                format!("{apart}{}\n", lines().join("\n"))
+                format!("{apart}{}\n", harmless(&lines().join("\n")))
             }
-            OutputForm::Json => format!("{value}\n"),
+            OutputForm::Json => format!("{}\n", escaped(value.to_string())),
             OutputForm::Yaml => format!("---\n{}\n", yaml(value)?.trim_end()),
         };
         self.shown = Some(value.clone());

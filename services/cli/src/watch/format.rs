@@ -12,7 +12,7 @@ use sparkplug::payload::{DecodeError, RawMetric};
 use sparkplug::state::HostState;
 use sparkplug::{DataType, Metric, Properties, PropertyValue, Value};
 
-use crate::output::visible;
+use crate::output::{escaped, visible};
 
 /// Characters of a value that a line for people shows, unless the whole is asked for.
 const TEXT_CHARACTERS_MAX: usize = 160;
@@ -241,7 +241,7 @@ pub(super) fn json(message: &Shown) -> String {
     if !message.notes.is_empty() {
         object.insert("notes".into(), message.notes.iter().map(String::as_str).collect());
     }
-    Json::Object(object).to_string()
+    escaped(Json::Object(object).to_string())
 }
 
 fn metric_json(metric: &ShownMetric) -> Json {

@@ -111,6 +111,8 @@ mod tests {
     fn the_chain_is_printed_in_one_line_without_control_characters() {
         let error = anyhow!("no route\n  to host\u{1b}[31m").context("cannot reach 192.0.2.1:1883");
         assert_eq!(one_line(error.as_ref()), "sparkfleet: cannot reach 192.0.2.1:1883: no route to host [31m");
+        let turned = anyhow!("no cluster \u{202e}pohS\u{202c}\u{2069} \u{feff}\u{200f}here");
+        assert_eq!(one_line(turned.as_ref()), "sparkfleet: no cluster pohS here");
     }
 
     #[test]

@@ -1,0 +1,7 @@
+//! What the tests stand on: commands as processes, a factory that runs, and fleets that someone made up.
+
+pub mod factory;
+pub mod made_up;
+#[path = "../../../../sparkplug/mqtt/tests/support/mosquitto.rs"]
+pub mod mosquitto;
+pub mod program;

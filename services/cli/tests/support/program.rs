@@ -1,0 +1,228 @@
+//! A command as a user runs it: words in, and out come text, exit code, and what has changed.
+//!
+//! This test program is the program, too: started with [`WORDS`] in its environment it carries out that command line and nothing else. So what is tested is what was compiled with the
+//! test, and the commands need no service to be built.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use serde_json::Value;
+use service_runtime::exit;
+use sparkfleet_cli::arguments::ConfigCommand;
+use tempfile::TempDir;
+
+/// Names the words of the command line that a process carries out, as JSON.
+const WORDS: &str = "SPARKFLEET_TEST_WORDS";
+
+/// What the test harness says before a test runs.
+const HEADER: &str = "\nrunning 1 test\n";
+
+/// The commands on a fleet as `sparkfleet` has them.
+#[derive(Debug, Parser)]
+#[command(name = "sparkfleet")]
+struct Arguments {
+    #[command(subcommand)]
+    command: AnyCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum AnyCommand {
+    #[command(flatten)]
+    Fleet(sparkfleet_cli::Command),
+    #[command(subcommand)]
+    Config(ConfigCommand),
+}
+
+#[test]
+#[ignore = "a process that other tests start"]
+fn a_command_line() {
+    let Ok(words) = std::env::var(WORDS) else { return };
+    let words: Vec<String> = serde_json::from_str(&words).unwrap();
+    std::process::exit(i32::from(carried_out(words.into_iter().map(OsString::from).collect())));
+}
+
+/// What `main` of the program does; the exit code.
+fn carried_out(words: Vec<OsString>) -> u8 {
+    let ended = || {
+        let parse = |command: clap::Command, words: Vec<OsString>| command.try_get_matches_from(words);
+        let matches = sparkfleet_cli::context::read(Arguments::command(), words, parse)?;
+        let matches = matches.unwrap_or_else(|error| error.exit());
+        let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        sparkfleet_cli::output::colour::detect();
+        runtime.block_on(async {
+            match arguments.command {
+                AnyCommand::Fleet(command) => sparkfleet_cli::run(command).await,
+                AnyCommand::Config(command) => sparkfleet_cli::command::config::run(command).await,
+            }
+        })
+    };
+    match ended() {
+        Ok(()) => exit::OK,
+        Err(error) => {
+            eprintln!("{}", exit::one_line(error.as_ref()));
+            exit::code_of(&error)
+        }
+    }
+}
+
+/// A user: a directory of settings and of files, and an environment.
+#[derive(Debug)]
+pub struct User {
+    directory: TempDir,
+    environment: Vec<(String, String)>,
+}
+
+/// What a command did.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The command line.
+    pub line: String,
+    /// How it ended.
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl User {
+    /// A user whose commands reach that broker.
+    pub fn of(broker: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        Self { directory, environment: Vec::new() }.with("SPARKFLEET_BROKER", broker)
+    }
+
+    /// The same with another variable in the environment.
+    pub fn with(mut self, variable: &str, value: &str) -> Self {
+        self.environment.push((variable.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Takes a variable out of the environment.
+    pub fn forget(&mut self, variable: &str) {
+        self.environment.retain(|(name, _)| name != variable);
+    }
+
+    /// The directory of the user's files, `@/` in a command line.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Writes one of the user's files.
+    pub fn file(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// Runs `sparkfleet <line>`, whose words have blanks between them; `@/` is the user's directory.
+    pub fn run(&self, line: &str) -> Outcome {
+        self.run_with(line, "")
+    }
+
+    /// The same with text on standard input.
+    pub fn run_with(&self, line: &str, input: &str) -> Outcome {
+        self.run_words(&line.split(' ').collect::<Vec<_>>(), input)
+    }
+
+    /// The same with words that may have blanks.
+    pub fn run_words(&self, words: &[&str], input: &str) -> Outcome {
+        let mut child = self.start(words);
+        // A command that reads no input closes it.
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        Outcome::of(words, child)
+    }
+
+    /// Starts a command, with all three streams as pipes.
+    pub fn start(&self, words: &[&str]) -> Child {
+        self.command(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// Runs a command whose standard output is a file.
+    pub fn run_into(&self, line: &str, output: File) -> Outcome {
+        let words: Vec<&str> = line.split(' ').collect();
+        let child = self.command(&words).stdin(Stdio::null()).stdout(output).stderr(Stdio::piped()).spawn().unwrap();
+        Outcome::of(&words, child)
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let directory = format!("{}/", self.directory.path().display());
+        let words = words.iter().map(|word| word.replace("@/", &directory));
+        let words: Vec<String> = std::iter::once("sparkfleet".to_owned()).chain(words).collect();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        for (variable, _) in std::env::vars_os() {
+            if variable.to_string_lossy().starts_with("SPARKFLEET") {
+                command.env_remove(variable);
+            }
+        }
+        command
+            .args(["support::program::a_command_line", "--exact", "--ignored", "--nocapture", "--quiet"])
+            .args(["--test-threads", "1"])
+            .env("XDG_CONFIG_HOME", self.directory.path())
+            .env("USER", "ada")
+            .env_remove("NO_COLOR")
+            .env_remove("CLICOLOR_FORCE")
+            .env_remove("VISUAL")
+            .env("EDITOR", "true")
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .env(WORDS, serde_json::to_string(&words).unwrap());
+        command
+    }
+}
+
+impl Outcome {
+    /// Waits for the end of a command. Whatever it is given to show, it never steers a terminal.
+    pub fn of(words: &[&str], child: Child) -> Self {
+        let ended = child.wait_with_output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        let stdout = text(ended.stdout);
+        let stdout = stdout.strip_prefix(HEADER).unwrap_or(&stdout).to_owned();
+        let outcome = Self { line: words.join(" "), status: ended.status, stdout, stderr: text(ended.stderr) };
+        for text in [&outcome.stdout, &outcome.stderr] {
+            let steers =
+                |c: char| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c) || c == '\u{feff}';
+            assert!(!text.contains(steers), "{outcome:#?}");
+        }
+        outcome
+    }
+
+    /// Exit code, or that of a shell for a command that a signal has ended.
+    pub fn code(&self) -> i32 {
+        self.status.code().or_else(|| Some(128 + self.status.signal()?)).unwrap()
+    }
+
+    /// What was printed by a command that is done.
+    pub fn done(&self) -> &str {
+        assert_eq!(self.code(), i32::from(exit::OK), "{self:#?}");
+        &self.stdout
+    }
+
+    /// The lines of it.
+    pub fn lines(&self) -> Vec<&str> {
+        self.done().lines().collect()
+    }
+
+    /// The document of it.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(self.done()).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
+    }
+
+    /// The one line of explanation of a command that is not done, which has that exit code, and has printed nothing else.
+    pub fn refused(&self, code: u8) -> &str {
+        assert_eq!(self.code(), i32::from(code), "{self:#?}");
+        assert_eq!(self.stdout, "", "{self:#?}");
+        let line = self.stderr.lines().last().unwrap_or_default();
+        line.strip_prefix("sparkfleet: ").unwrap_or_else(|| panic!("{self:#?}"))
+    }
+}
+
+/// The mode of a file.
+pub fn mode(file: &Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::metadata(file).unwrap().permissions().mode() & 0o777
+}

@@ -1,0 +1,271 @@
+//! What reaches the terminal: never a text of others that steers it, no colour that was not asked for, and no failure where a reader has had enough.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::Command;
+use std::time::Instant;
+
+use cluster_manager_contract::SetupState;
+use configdb_schema::document::{ApiToken, Info, TokenScope};
+use edge_sync_contract::{DeploymentState, SyncNode};
+use fleet_view::bench::{Bench, CLUSTER, NAME, reported};
+use join_service_contract::{HostState, JoinHost};
+use uuid::Uuid;
+
+use crate::support::factory::{PATIENCE, factory, user};
+use crate::support::made_up::MadeUp;
+use crate::support::program::{Outcome, User};
+
+/// Erases the screen, sets the title, moves the cursor, turns writing round, and makes a line of its own.
+const HOSTILE: &str = "x\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}1A\u{202e}\u{feff}\r\nWAITING\ndone";
+
+/// How people read the beginning of it.
+const SHOWN: &str = "x\\u{1b}[2J";
+
+const OVEN: Uuid = Uuid::from_u128(0x10);
+const GHOST: Uuid = Uuid::from_u128(0x11);
+const DISK: Uuid = Uuid::from_u128(0xD1);
+
+/// A fleet in which everything that an edge, a host or a writer can say is hostile.
+fn hostile() -> MadeUp {
+    let text = || HOSTILE.to_owned();
+    let mut bench = Bench::with_cluster();
+    bench.deployment(OVEN, "Oven_1", Some("paint-1"));
+    bench.entry(Uuid::from_u128(0x20), &Info { name: text(), ..Info::default() });
+    let token = ApiToken {
+        name: text(),
+        hash: "0f".repeat(32),
+        scope: TokenScope::Viewer,
+        clusters: None,
+        issued: text(),
+        expires: text(),
+        by: text(),
+    };
+    bench.entry(Uuid::from_u128(0x21), &token);
+    let (mut oven, mut ghost) = (
+        reported("Oven_1", DeploymentState::Failed, Some(false)),
+        reported(HOSTILE, DeploymentState::Applied, Some(true)),
+    );
+    (oven.reason, oven.message) = (Some(text()), Some(text()));
+    (ghost.reason, ghost.message) = (Some(text()), Some(text()));
+    let node = SyncNode {
+        version: text(),
+        cluster_uuid: CLUSTER,
+        cluster_name: text(),
+        source_ready: Some(false),
+        source_message: Some(text()),
+        source_error: Some(text()),
+        desired_held: Some(true),
+        desired_hold_reason: Some(text()),
+        desired_error: Some(text()),
+        ..SyncNode::default()
+    };
+    bench.sync(NAME, &node, &[(OVEN, oven), (GHOST, ghost)]);
+    let host = JoinHost {
+        name: text(),
+        role: text(),
+        variant: text(),
+        endorsement_key: text(),
+        state: HostState::Pending,
+        verdict: Some(text()),
+        detail: Some(text()),
+        kind: text(),
+        stage: Some(text()),
+        registers: Some([(7, text())].into()),
+        warnings: Some(text()),
+        ..JoinHost::default()
+    };
+    bench.join(NAME, &[(DISK, host)]);
+    bench.cluster(CLUSTER, NAME, |cluster| {
+        cluster.sync_alive = true;
+        cluster.join.alive = true;
+        cluster.setup.state = SetupState::Refused;
+        cluster.setup.reason = Some(text());
+        cluster.git_url = Some(text());
+    });
+    MadeUp::of(&bench)
+}
+
+#[test]
+fn no_text_of_an_edge_a_host_or_a_writer_steers_the_terminal_in_any_form() {
+    let fleet = hostile();
+    let user = fleet.user();
+    let show = format!("host show {DISK}");
+    // What a line for people must have of it, so that it is known to be shown.
+    for (command, has) in [
+        ("status", SHOWN),
+        ("cluster list", SHOWN),
+        ("cluster show Paint_Shop", SHOWN),
+        ("deployment list", SHOWN),
+        ("deployment show Paint_Shop/Oven_1", SHOWN),
+        ("host list", SHOWN),
+        (show.as_str(), SHOWN),
+        ("alert list", ""),
+        ("token list", SHOWN),
+        ("config list", SHOWN),
+        ("config dump", ""),
+        ("recover status", SHOWN),
+    ] {
+        for form in ["table", "wide", "json", "yaml"] {
+            // `Outcome` looks for what steers a terminal in whatever a command prints.
+            let outcome = user.run(&format!("{command} -o {form}"));
+            let text = outcome.done();
+            let is_for_people = matches!(form, "table" | "wide");
+            assert!(!is_for_people || text.contains(has), "{outcome:#?}");
+            let forged = text.lines().filter(|line| *line == "WAITING").count();
+            let own = usize::from(command == "status" && is_for_people);
+            assert_eq!(forged, own, "no text makes a line of its own: {outcome:#?}");
+        }
+    }
+    for list in ["deployment list", "host list", "cluster list"] {
+        let outcome = user.run(&format!("{list} -o name"));
+        assert!(!outcome.lines().is_empty(), "{outcome:#?}");
+    }
+}
+
+#[test]
+fn programs_read_a_hostile_text_as_it_is() {
+    let fleet = hostile();
+    let rows = fleet.user().run("deployment list -o json").json();
+    let row = rows.as_array().unwrap().iter().find(|row| row["uuid"] == GHOST.to_string());
+    assert_eq!(row.unwrap()["name"], HOSTILE, "{rows:#}");
+    let host = fleet.user().run(&format!("host show {DISK} -o json")).json();
+    assert_eq!(host["host"]["warnings"], HOSTILE, "{host:#}");
+}
+
+#[test]
+fn an_error_about_a_hostile_name_is_one_line() {
+    let fleet = hostile();
+    let user = fleet.user();
+    for words in [
+        ["deployment", "show", HOSTILE],
+        ["deployment", "show", "Paint_Shop/Ovn"],
+        ["host", "show", "nobody"],
+        ["cluster", "show", HOSTILE],
+        ["token", "revoke", "ci"],
+        ["recover", "discard", NAME],
+    ] {
+        let outcome = user.run_words(&words, "");
+        assert_ne!(outcome.code(), 0, "{outcome:#?}");
+        assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
+    }
+}
+
+#[test]
+fn a_name_of_ten_thousand_letters_is_refused_or_named_and_hides_no_other() {
+    let user = user();
+    let long = "x".repeat(10_000);
+    for words in [
+        vec!["cluster", "show", &long],
+        vec!["deployment", "show", &long],
+        vec!["host", "show", &long],
+        vec!["config", "get", &long, "Info"],
+        vec!["config", "get", "Robot_Cell_1", &long],
+    ] {
+        let outcome = user.run_words(&words, "");
+        outcome.refused(7);
+        assert!(outcome.stderr.contains("there are: "), "{outcome:#?}");
+    }
+    user.run_words(&["cluster", "create", &long], "").refused(2);
+    user.run_words(&["token", "create", &long, "--scope", "viewer"], "").refused(2);
+}
+
+#[test]
+fn colours_are_shown_where_they_are_wanted_and_nowhere_else() {
+    let fleet = MadeUp::of(&Bench::with_cluster());
+    let escapes = |user: &User| {
+        let output = user.start(&["cluster", "list"]).wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        output.stdout.contains(&0x1b)
+    };
+    assert!(!escapes(&fleet.user()), "a pipe shows no colours");
+    assert!(escapes(&fleet.user().with("CLICOLOR_FORCE", "1")));
+    assert!(!escapes(&fleet.user().with("CLICOLOR_FORCE", "0")));
+    assert!(!escapes(&fleet.user().with("NO_COLOR", "1")));
+    // A program that reads a document gets no colours, whatever the environment says.
+    let json = fleet.user().with("CLICOLOR_FORCE", "1").run("cluster list -o json");
+    assert_eq!(json.json()[0]["name"], NAME);
+}
+
+#[test]
+fn a_reader_that_has_had_enough_is_not_a_failure() {
+    let user = user();
+    for words in [
+        vec!["cluster", "list"],
+        vec!["config", "list", "-o", "json"],
+        vec!["config", "dump"],
+        vec!["deployment", "list", "--watch"],
+        vec!["status", "--watch", "-o", "json"],
+        vec!["watch", "--rebirth"],
+    ] {
+        let mut child = user.start(&words);
+        drop(child.stdout.take());
+        drop(child.stdin.take());
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < deadline, "{words:?} goes on without a reader");
+            // Something changes, so that there is something to write.
+            user.run("watch --count 1 --for 1s --rebirth").done();
+        };
+        let mut stderr = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        assert!(status.success(), "{words:?}: {status}, {stderr}");
+    }
+}
+
+#[test]
+fn a_full_disk_is_a_failure_that_is_said() {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let outcome = user().run_into("cluster list", full);
+    assert_eq!(outcome.code(), 1, "{outcome:#?}");
+    assert!(outcome.stderr.contains("No space left"), "{outcome:#?}");
+}
+
+/// Sends a signal to a command.
+fn signal(child: &std::process::Child, name: &str) {
+    let kill = Command::new("kill").args(["-s", name, &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+}
+
+#[test]
+fn a_wait_that_is_interrupted_ends_with_130_and_prints_nothing() {
+    let mut bench = Bench::new();
+    // An edge sync that is alive, says the manager, and is not born: the command waits for it.
+    bench.cluster(CLUSTER, NAME, |cluster| cluster.sync_alive = true);
+    let fleet = MadeUp::of(&bench);
+    let user = fleet.user();
+    let words = ["cluster", "show", NAME, "--timeout", "5m"];
+    let mut child = user.start(&words);
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "waiting for every edge sync that is alive to be born ...\n");
+    signal(&child, "INT");
+    let outcome = Outcome::of(&words, child);
+    assert_eq!((outcome.code(), outcome.stdout.as_str()), (130, ""), "{outcome:#?}");
+    // Who gives up by itself says what it has waited for.
+    let line = user.run("cluster show Paint_Shop --timeout 3s");
+    let error = line.refused(6);
+    assert!(error.starts_with("waited 3s for every edge sync that is alive to be born; not reached"), "{error}");
+}
+
+#[test]
+fn a_list_that_is_followed_ends_by_ctrl_c_as_done() {
+    for words in [vec!["cluster", "list", "--watch"], vec!["status", "--watch"], vec!["watch"]] {
+        let user = user();
+        let mut child = user.start(&words);
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        // The harness says two lines; then comes the first of the command.
+        let mut line = String::new();
+        for _ in 0..3 {
+            line.clear();
+            stdout.read_line(&mut line).unwrap();
+        }
+        assert!(!line.is_empty(), "{words:?}");
+        signal(&child, "INT");
+        assert_eq!(Outcome::of(&words, child).code(), 0, "{words:?}");
+    }
+    assert!(factory().broker.starts_with("mqtt://"));
+}
