@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use anyhow::anyhow;
 use cluster_manager_contract::SetupState;
-use configdb_schema::document::EdgeCluster;
+use configdb_schema::Document as _;
+use configdb_schema::document::{EdgeCluster, HelmChartTemplate};
 use fleet_view::{ClusterRow, DeploymentRow, Fleet, JoiningHostRow};
 use uuid::Uuid;
 
@@ -15,14 +16,25 @@ use crate::usage_error::{candidates, not_found, usage};
 /// # Errors
 /// With [`exit::NOT_FOUND`] when there is none, [`exit::USAGE`] when there is more than one.
 pub fn object(fleet: &Fleet, wanted: &str) -> anyhow::Result<Uuid> {
-    object_among(fleet.named(wanted), || fleet.object_names(), wanted)
+    object_among("object named", fleet.named(wanted), || fleet.object_names(), wanted)
 }
 
-/// The same among objects that are `named` so, of all that have `names`.
+/// The chart template with that UUID or that name: no other object is taken for one that has its name, or one like it.
+///
+/// # Errors
+/// As [`object`], naming the chart templates that there are.
+pub fn chart(fleet: &Fleet, wanted: &str) -> anyhow::Result<Uuid> {
+    let templates = || fleet.config.entries(HelmChartTemplate::slug()).map(|(uuid, _)| uuid);
+    let named = fleet.named(wanted).filter(|uuid| templates().any(|template| template == *uuid));
+    object_among("chart template", named, || templates().map(|uuid| fleet.name_of(uuid)), wanted)
+}
+
+/// The same among objects that are `named` so, of all that have `names`; `kind` is what they are, for an error.
 ///
 /// # Errors
 /// As [`object`].
 pub fn object_among<N: Iterator<Item = String>>(
+    kind: &str,
     named: impl Iterator<Item = Uuid>,
     names: impl FnOnce() -> N,
     wanted: &str,
@@ -33,7 +45,7 @@ pub fn object_among<N: Iterator<Item = String>>(
     let named: Vec<Uuid> = named.collect();
     match named[..] {
         [uuid] => Ok(uuid),
-        [] => Err(not_found("object named", wanted, names().collect::<BTreeSet<String>>())),
+        [] => Err(not_found(kind, wanted, names().collect::<BTreeSet<String>>())),
         _ => {
             let uuids = named.iter().map(Uuid::to_string).collect::<Vec<_>>().join(", ");
             Err(usage(anyhow!("{wanted:?} is the name of several objects; choose one by its UUID: {uuids}")))
@@ -183,6 +195,22 @@ mod tests {
         let error = object(&bench.fleet, "Histroian").unwrap_err();
         assert_eq!(exit::code_of(&error), exit::NOT_FOUND);
         assert!(error.to_string().contains("did you mean \"Historian\"?"), "{error}");
+    }
+
+    #[test]
+    fn a_chart_is_a_template_and_no_other_object_of_its_name() {
+        let mut bench = named(&[(FIRST, "Edge agent"), (SECOND, "Edge agent")]);
+        let none = chart(&bench.fleet, "Edge agent").unwrap_err();
+        assert_eq!(exit::code_of(&none), exit::NOT_FOUND);
+        assert_eq!(none.to_string(), "there is no chart template \"Edge agent\"; there are: none");
+        bench.entry(SECOND, &HelmChartTemplate::default());
+        assert_eq!(chart(&bench.fleet, "Edge agent").unwrap(), SECOND);
+        assert_eq!(chart(&bench.fleet, &FIRST.to_string()).unwrap(), FIRST, "a UUID is taken as it is");
+        let near = chart(&bench.fleet, "Edge Agnt").unwrap_err().to_string();
+        assert_eq!(
+            near,
+            "there is no chart template \"Edge Agnt\"; did you mean \"Edge agent\"? there are: Edge agent"
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Errors about what a command was given: wrong use, and names that nothing has.
 
 use anyhow::anyhow;
+use fleet_view::requests::RequestError;
 use service_runtime::exit;
 
 /// Most names that an error lists.
@@ -37,6 +38,16 @@ pub(crate) fn candidates<T: AsRef<str>>(names: impl Iterator<Item = T>) -> Strin
     }
 }
 
+/// The error for a request that cannot be made of what was given, with the exit code of its reason.
+pub(crate) fn of_request(error: RequestError) -> anyhow::Error {
+    let code = match &error {
+        RequestError::Invalid { .. } => exit::USAGE,
+        RequestError::Missing { .. } => exit::NOT_FOUND,
+        RequestError::NotNow(_) => exit::REFUSED,
+    };
+    exit::with_code(code, error)
+}
+
 pub(crate) fn usage(error: anyhow::Error) -> anyhow::Error {
     exit::with_code(exit::USAGE, error)
 }
@@ -55,6 +66,20 @@ mod tests {
         assert_eq!(far, "there is no cluster \"Nowhere\"; there are: Body_Shop");
         let none = not_found("cluster", "Nowhere", Vec::<String>::new()).to_string();
         assert_eq!(none, "there is no cluster \"Nowhere\"; there are: none");
+    }
+
+    #[test]
+    fn a_request_that_cannot_be_made_has_the_exit_code_of_its_reason() {
+        let invalid = RequestError::Invalid { field: "name", rule: "has a dot".to_owned() };
+        let missing = RequestError::Missing { field: "cluster", wanted: "Nowhere".to_owned() };
+        for (error, code, text) in [
+            (invalid, exit::USAGE, "name: has a dot"),
+            (missing, exit::NOT_FOUND, "cluster: there is no \"Nowhere\""),
+            (RequestError::NotNow("it is not held".to_owned()), exit::REFUSED, "it is not held"),
+        ] {
+            let error = of_request(error);
+            assert_eq!((exit::code_of(&error), error.to_string().as_str()), (code, text));
+        }
     }
 
     #[test]

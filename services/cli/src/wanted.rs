@@ -20,7 +20,7 @@ use service_runtime::exit;
 use uuid::Uuid;
 
 use crate::look_up;
-use crate::usage_error::{not_found, usage};
+use crate::usage_error::{not_found, of_request, usage};
 
 /// Namespace of a cluster that is created without one.
 const NAMESPACE: &str = "fplus-edge";
@@ -201,7 +201,7 @@ impl<A: Fn() -> Author> Planner<'_, A> {
                 self.cluster(name, fields, *wave)
             }
             Wanted::Deployment { cluster, name, chart, host, values } => {
-                let chart = chart.as_ref().map(|chart| look_up::object(self.fleet, chart)).transpose()?;
+                let chart = chart.as_ref().map(|chart| look_up::chart(self.fleet, chart)).transpose()?;
                 self.deployment(cluster, name, chart, host.as_ref(), values.as_ref())
             }
             Wanted::Entry { object, application, value } => {
@@ -218,8 +218,7 @@ impl<A: Fn() -> Author> Planner<'_, A> {
         let mut request = if is_new {
             let entry =
                 EdgeCluster { name: name.to_owned(), namespace: NAMESPACE.to_owned(), ..EdgeCluster::default() };
-            requests::put_cluster(self.fleet.organisation(), &entry, Some(uuid), (self.author)())
-                .map_err(|error| usage(error.into()))?
+            requests::put_cluster(self.fleet.organisation(), &entry, Some(uuid), (self.author)()).map_err(of_request)?
         } else {
             self.put(uuid, [])
         };
@@ -259,10 +258,10 @@ impl<A: Fn() -> Author> Planner<'_, A> {
         let existing = self.fleet.deployment_entries();
         let existing = existing.filter(|(_, entry)| entry.cluster == *cluster && entry.name == name);
         let Some((uuid, entry)) = existing.into_iter().next() else {
-            let chart = chart.map_or_else(|| look_up::object(self.fleet, CHART), Ok)?;
+            let chart = chart.map_or_else(|| look_up::chart(self.fleet, CHART), Ok)?;
             let (host, values) = (host.cloned().flatten(), values.cloned());
             let wanted = NewDeployment { cluster: *cluster, name: name.to_owned(), chart, host, values };
-            let request = requests::put_deployment(self.fleet, wanted, self.wall, (self.author)());
+            let request = requests::put_deployment(self.fleet, wanted, self.wall, (self.author)()).map_err(of_request);
             return Ok(self.compared("deployment", title.clone(), request.context(title)?, true));
         };
         let mut after = self.value(uuid, EdgeDeployment::slug()).unwrap_or_default();

@@ -76,7 +76,15 @@ fn a_host_a_chart_or_values_that_are_not_there_are_refused_and_nothing_is_writte
         "{error}"
     );
     let chart = user.run_words(&[create.split(' ').collect(), vec!["--chart", "Edge agnt"]].concat(), "");
-    assert!(chart.refused(7).contains("did you mean \"Edge agent\"?"), "{chart:#?}");
+    assert!(
+        chart.refused(7).starts_with("there is no chart template \"Edge agnt\"; did you mean \"Edge agent\"?"),
+        "{chart:#?}"
+    );
+    let class = user.run_words(&[create.split(' ').collect(), vec!["--chart", "Edge Agent"]].concat(), "");
+    assert!(
+        class.refused(7).contains("did you mean \"Edge agent\"?"),
+        "the class of that name is no chart: {class:#?}"
+    );
     for (values, code) in [("[1, 2]", 2), ("\"text\"", 2), ("a: [", 3)] {
         let outcome = user.run_with(&format!("{create} --values -"), values);
         outcome.refused(code);
@@ -169,5 +177,9 @@ fn a_rollout_is_held_and_resumed_and_both_are_shown_with_who_decided() {
     assert_eq!(run("rollout resume Edge_agent").done(), "resumed: rollout of Edge agent\n");
     until(|| user.run("rollout list"), |outcome| !outcome.done().contains(" held "));
     let unknown = run("rollout hold Edge_agnt");
-    assert!(unknown.refused(7).contains("there is no object named \"Edge_agnt\""), "{unknown:#?}");
+    assert!(unknown.refused(7).contains("there is no chart template \"Edge_agnt\"; did you mean"), "{unknown:#?}");
+    let twice = run("rollout resume Edge_agent");
+    assert_eq!(twice.refused(5), "the rollout of Edge agent is not held");
+    let long = format!("rollout hold Edge_agent --note {}", "x".repeat(10_000));
+    assert!(run(&long).refused(2).starts_with("note: must have 1 to "));
 }

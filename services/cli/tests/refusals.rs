@@ -30,7 +30,7 @@ fn a_wrong_password_is_code_4_and_no_password_is_ever_shown() {
     user.file("wrong", format!("{PASSWORD}-not\n"));
     let anonymous = user.run("cluster list --timeout 20s");
     let error = anonymous.refused(4);
-    assert!(error.starts_with("cannot reach the broker mqtt://127.0.0.1:"), "{error}");
+    assert!(error.starts_with("cannot reach the broker mqtt://localhost:"), "{error}");
     let wrong = user.run("cluster list --username ada --password-file @/wrong --timeout 20s");
     wrong.refused(4);
     assert!(!wrong.stderr.contains("correct"), "{wrong:#?}");

@@ -9,7 +9,7 @@ use crate::client::{self, Client, Scope};
 use crate::listing;
 use crate::options::Options;
 use crate::output;
-use crate::usage_error::{not_found, usage};
+use crate::usage_error::{not_found, of_request};
 use fleet_view::{AlertRow, Fleet, requests};
 
 /// Carries out an alert command.
@@ -60,7 +60,7 @@ async fn acknowledge(about: &str, alert: Option<&str>, change: &Change, options:
         }
         Change::Withdraw => requests::withdraw_acknowledgements(&client.fleet, &chosen, wall, author),
     };
-    client.write(request.map_err(|error| usage(error.into()))?).await?;
+    client.write(request.map_err(of_request)?).await?;
     let verb = if matches!(change, Change::Withdraw) { "withdrawn" } else { "acknowledged" };
     let lines = || rows.iter().map(|row| format!("{verb}: {} of {}", row.alert, row.subject())).collect();
     let keys: Vec<String> = rows.iter().map(AlertRow::key).collect();

@@ -9,7 +9,7 @@ use crate::listing;
 use crate::look_up;
 use crate::options::{Options, ReadingSource};
 use crate::output::{self, Table};
-use crate::usage_error::usage;
+use crate::usage_error::of_request;
 use fleet_view::requests::{self, RolloutChange};
 use fleet_view::tables::Rows;
 
@@ -41,12 +41,12 @@ async fn decide(
     change: impl Fn(uuid::Uuid) -> RolloutChange,
 ) -> anyhow::Result<()> {
     let mut client = Client::open(options, Scope::Fleet).await?;
-    let template = look_up::object(&client.fleet, chart)?;
+    let template = look_up::chart(&client.fleet, chart)?;
     let cluster = cluster.map(|wanted| look_up::cluster_entry(&client.fleet, wanted)).transpose()?;
     let change = change(cluster.as_ref().map(|(uuid, _)| *uuid).unwrap_or_default());
     let (wall, author) = (client.wall(), client::author());
     let request = requests::decide_rollout(&client.fleet, template, change, note.as_deref(), wall, author);
-    client.write(request.map_err(|error| usage(error.into()))?).await?;
+    client.write(request.map_err(of_request)?).await?;
     let name = client.fleet.name_of(template);
     let of = cluster.map(|(_, entry)| entry.name).unwrap_or_default();
     let (done, line) = match change {

@@ -17,7 +17,7 @@ use crate::options::{Connection, Options, ReadingSource};
 use crate::output;
 use crate::output::outcome;
 use crate::recovery::{self, Comparison};
-use crate::usage_error::usage;
+use crate::usage_error::{of_request, usage};
 use crate::{listing, look_up, tables};
 use fleet_view::{AlertRow, ClusterRow, DeploymentRow, Fleet, HostRow, requests};
 
@@ -58,8 +58,7 @@ pub async fn run(command: ClusterCommand) -> anyhow::Result<()> {
 async fn create(entry: EdgeCluster, uuid: Option<Uuid>, wait: bool, options: &Options) -> anyhow::Result<()> {
     let name = ClusterName::new(entry.name.clone()).map_err(|error| usage(error.into()))?;
     let mut client = Client::open(options, if wait { Scope::Fleet } else { Scope::Config }).await?;
-    let request = requests::put_cluster(client.fleet.organisation(), &entry, uuid, author())
-        .map_err(|error| usage(error.into()))?;
+    let request = requests::put_cluster(client.fleet.organisation(), &entry, uuid, author()).map_err(of_request)?;
     let uuid = request.object;
     let before = client.fleet.config.entry(uuid, EdgeCluster::slug()).map(|entry| entry.etag);
     let result = client.write(request).await?;

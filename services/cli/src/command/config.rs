@@ -155,7 +155,7 @@ fn object_in(rows: &[Value], wanted: &str) -> anyhow::Result<Uuid> {
     let named = rows.iter().filter(|row| text(row, "name") == Some(wanted));
     let named = named.filter_map(|row| text(row, "key")?.parse().ok());
     let names = || rows.iter().filter_map(|row| text(row, "name").map(str::to_owned));
-    look_up::object_among(named, names, wanted)
+    look_up::object_among("object named", named, names, wanted)
 }
 
 fn no_object(uuid: Uuid) -> anyhow::Error {

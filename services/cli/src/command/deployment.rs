@@ -15,7 +15,7 @@ use crate::input::read_document;
 use crate::options::{Options, ReadingSource};
 use crate::output;
 use crate::output::outcome;
-use crate::usage_error::{not_found, usage};
+use crate::usage_error::{not_found, of_request, usage};
 use crate::{listing, look_up, tables};
 use fleet_view::requests::{self, NewDeployment};
 use fleet_view::{DeploymentRow, Fleet, REMOVING};
@@ -76,9 +76,9 @@ async fn create(
     let mut client = Client::open(options, Scope::Fleet).await?;
     let cluster = look_up::cluster(&client.fleet, cluster)?;
     check_host(&client.fleet, &cluster.name, host.as_deref())?;
-    let chart = look_up::object(&client.fleet, chart)?;
+    let chart = look_up::chart(&client.fleet, chart)?;
     let wanted = NewDeployment { cluster: cluster.uuid, name: name.to_owned(), chart, host, values };
-    let request = requests::put_deployment(&client.fleet, wanted, client.wall(), author())?;
+    let request = requests::put_deployment(&client.fleet, wanted, client.wall(), author()).map_err(of_request)?;
     let uuid = request.object;
     let slug = configdb_schema::application::EDGE_DEPLOYMENT.slug;
     let before = client.fleet.config.entry(uuid, slug).map(|entry| entry.etag);
@@ -112,7 +112,7 @@ async fn relocate(wanted: &str, host: Option<String>, wait: bool, options: &Opti
     check_host(&client.fleet, &row.cluster, host.as_deref())?;
     let slug = configdb_schema::application::EDGE_DEPLOYMENT.slug;
     let etag = client.fleet.config.entry(row.uuid, slug).map(|entry| entry.etag);
-    let request = requests::move_deployment(&client.fleet, row.uuid, host.as_deref(), author())?;
+    let request = requests::move_deployment(&client.fleet, row.uuid, host.as_deref(), author()).map_err(of_request)?;
     let result = client.write(request).await?;
     let done = if outcome(etag, result.etags.get(slug).copied()) == "unchanged" { "unchanged" } else { "moved" };
     finish(client, row.uuid, result.revision, wait, done, options).await

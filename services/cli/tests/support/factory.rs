@@ -87,8 +87,8 @@ fn start() -> Factory {
     Factory { broker, console, _guard: process.stdin.take().unwrap() }
 }
 
-/// The program `sparkfleet`: in `SPARKFLEET_PROGRAMS`, or where cargo puts those of the test's own profile.
-fn program() -> PathBuf {
+/// The program `sparkfleet`, which is not built anew by every test: in `SPARKFLEET_PROGRAMS`, or where cargo puts those of the test's own profile.
+pub fn program() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let beside = own.parent().and_then(|deps| deps.parent()).unwrap().to_owned();
     let directory = std::env::var_os("SPARKFLEET_PROGRAMS").map_or(beside, PathBuf::from);

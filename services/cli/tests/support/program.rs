@@ -4,7 +4,6 @@
 //! test, and the commands need no service to be built.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -143,11 +142,12 @@ impl User {
         self.command(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// Runs a command whose standard output is a file.
-    pub fn run_into(&self, line: &str, output: File) -> Outcome {
-        let words: Vec<&str> = line.split(' ').collect();
-        let child = self.command(&words).stdin(Stdio::null()).stdout(output).stderr(Stdio::piped()).spawn().unwrap();
-        Outcome::of(&words, child)
+    /// The program `sparkfleet` with these words, for what the harness of tests cannot be: one whose standard output cannot be written.
+    pub fn program(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(super::factory::program());
+        command.args(words).stdin(Stdio::null());
+        self.prepare(&mut command);
+        command
     }
 
     fn command(&self, words: &[&str]) -> Command {
@@ -155,23 +155,25 @@ impl User {
         let words = words.iter().map(|word| word.replace("@/", &directory));
         let words: Vec<String> = std::iter::once("sparkfleet".to_owned()).chain(words).collect();
         let mut command = Command::new(std::env::current_exe().unwrap());
-        for (variable, _) in std::env::vars_os() {
-            if variable.to_string_lossy().starts_with("SPARKFLEET") {
-                command.env_remove(variable);
-            }
-        }
         command
             .args(["support::program::a_command_line", "--exact", "--ignored", "--nocapture", "--quiet"])
-            .args(["--test-threads", "1"])
-            .env("XDG_CONFIG_HOME", self.directory.path())
-            .env("USER", "ada")
-            .env_remove("NO_COLOR")
-            .env_remove("CLICOLOR_FORCE")
-            .env_remove("VISUAL")
-            .env("EDITOR", "true")
-            .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .env(WORDS, serde_json::to_string(&words).unwrap());
+            .args(["--test-threads", "1"]);
+        self.prepare(&mut command);
+        command.env(WORDS, serde_json::to_string(&words).unwrap());
         command
+    }
+
+    /// The user's environment and nothing of the machine's that changes what a command does.
+    fn prepare(&self, command: &mut Command) {
+        let of_machine = |variable: &str| {
+            variable.starts_with("SPARKFLEET")
+                || ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "VISUAL"].contains(&variable)
+        };
+        for (variable, _) in std::env::vars().filter(|(variable, _)| of_machine(variable)) {
+            command.env_remove(variable);
+        }
+        command.env("XDG_CONFIG_HOME", self.directory.path()).env("USER", "ada").env("EDITOR", "true");
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
     }
 }
 
