@@ -204,7 +204,8 @@ impl Listed for JoiningHostRow {
     }
 
     fn argument(&self) -> String {
-        let name = if self.name.is_empty() { self.id.to_string() } else { self.name.clone() };
+        let has_name = !self.name.is_empty() && Uuid::try_parse(&self.name).is_err();
+        let name = if has_name { self.name.clone() } else { self.id.to_string() };
         format!("{}/{name}", self.cluster)
     }
 

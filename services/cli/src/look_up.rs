@@ -108,7 +108,8 @@ pub fn deployment_among(rows: &[DeploymentRow], wanted: &str) -> anyhow::Result<
     let uuid = Uuid::try_parse(wanted).ok();
     let matches = |row: &&DeploymentRow| match wanted.split_once('/') {
         Some((cluster, name)) => row.cluster == cluster && row.name == name,
-        None => Some(row.uuid) == uuid || row.name == wanted,
+        // What reads as a UUID is one: no edge takes the place of another's deployment by the name of its own.
+        None => uuid.map_or_else(|| row.name == wanted, |uuid| row.uuid == uuid),
     };
     let mut found: Vec<&DeploymentRow> = rows.iter().filter(matches).collect();
     if found.iter().any(|row| !row.is_being_removed()) {
@@ -145,9 +146,9 @@ pub fn host_among(all: &[JoiningHostRow], wanted: &str) -> anyhow::Result<Joinin
         None => (None, wanted),
     };
     let id = Uuid::try_parse(name).ok();
-    let is_meant = |row: &&JoiningHostRow| {
-        cluster.is_none_or(|cluster| row.cluster == cluster) && (row.name == name || Some(row.id) == id)
-    };
+    // What reads as a UUID is one: a host that calls itself by the id of another is not taken for it, be that one there or not yet.
+    let is_called = |row: &JoiningHostRow| id.map_or_else(|| row.name == name, |id| row.id == id);
+    let is_meant = |row: &&JoiningHostRow| cluster.is_none_or(|cluster| row.cluster == cluster) && is_called(row);
     let mut found: Vec<&JoiningHostRow> = all.iter().filter(is_meant).collect();
     if found.iter().any(|row| !row.has_foreign_disk) {
         // A host with the disk of another one may have its name as well, and is chosen by its own id.
@@ -170,10 +171,13 @@ pub fn host_among(all: &[JoiningHostRow], wanted: &str) -> anyhow::Result<Joinin
 #[cfg(test)]
 mod tests {
     use configdb_schema::document::Info;
-    use fleet_view::bench::{Bench, CLUSTER};
+    use fleet_view::bench::{Bench, CLUSTER, NAME};
+    use join_service_contract::JoinHost;
+    use proptest::prelude::*;
     use service_runtime::exit;
 
     use super::*;
+    use crate::listing::Listed as _;
 
     const FIRST: Uuid = Uuid::from_u128(0xA1);
     const SECOND: Uuid = Uuid::from_u128(0xA2);
@@ -226,5 +230,54 @@ mod tests {
         assert_eq!(cluster_among(rows.clone(), "Paint_Shop").unwrap().uuid, CLUSTER);
         assert_eq!(cluster_among(rows.clone(), &CLUSTER.to_string()).unwrap().name, "Paint_Shop");
         assert_eq!(exit::code_of(&cluster_among(rows, "Body_Shop").unwrap_err()), exit::NOT_FOUND);
+    }
+
+    fn joining(name: &str) -> JoinHost {
+        JoinHost { name: name.to_owned(), ..JoinHost::default() }
+    }
+
+    #[test]
+    fn a_host_or_a_deployment_that_calls_itself_by_the_id_of_another_is_not_taken_for_it() {
+        let mut bench = Bench::with_cluster();
+        bench.join(NAME, &[(SECOND, joining(&FIRST.to_string()))]);
+        let error = host(&bench.fleet, &FIRST.to_string()).unwrap_err();
+        assert_eq!(exit::code_of(&error), exit::NOT_FOUND, "who is expected is not there yet: {error}");
+        bench.join(NAME, &[(SECOND, joining(&FIRST.to_string())), (FIRST, joining("paint-2"))]);
+        for wanted in [FIRST.to_string(), format!("{NAME}/{FIRST}"), FIRST.simple().to_string()] {
+            assert_eq!(host(&bench.fleet, &wanted).unwrap().name, "paint-2", "{wanted}");
+        }
+        assert_eq!(host(&bench.fleet, &SECOND.to_string()).unwrap().id, SECOND);
+        bench.deployment(SECOND, &FIRST.to_string(), None);
+        let error = deployment(&bench.fleet, &FIRST.to_string()).unwrap_err();
+        assert_eq!(exit::code_of(&error), exit::NOT_FOUND, "{error}");
+        bench.deployment(FIRST, "Oven_1", None);
+        assert_eq!(deployment(&bench.fleet, &FIRST.to_string()).unwrap().name, "Oven_1");
+    }
+
+    proptest! {
+        #[test]
+        fn what_a_list_names_is_the_row_or_has_to_be_chosen_and_each_choice_is_one(names in proptest::collection::vec(0..6_usize, 1..6)) {
+            let ids: Vec<Uuid> = (0..names.len()).map(|n| Uuid::from_u128(0xB0 + n as u128)).collect();
+            // Some are called by the id of another, or have a slash or nothing as their name.
+            let called = ["paint-1", "paint-2", "", "a/b", &Uuid::from_u128(0xB0).to_string(), &Uuid::from_u128(0xB1).simple().to_string()].map(str::to_owned);
+            let hosts: Vec<(Uuid, JoinHost)> = ids.iter().zip(&names).map(|(id, name)| (*id, joining(&called[*name]))).collect();
+            let mut bench = Bench::with_cluster();
+            bench.join(NAME, &hosts);
+            let rows = bench.fleet.joining_hosts(None);
+            prop_assert_eq!(rows.len(), ids.len());
+            for row in &rows {
+                match host_among(&rows, &row.argument()) {
+                    Ok(found) => prop_assert_eq!(found.id, row.id),
+                    Err(error) => {
+                        prop_assert_eq!(exit::code_of(&error), exit::USAGE, "{}", error);
+                        let text = error.to_string();
+                        let (_, choices) = text.split_once("choose one: ").unwrap();
+                        let found: Vec<Uuid> = choices.split(", ").map(|choice| host_among(&rows, choice).unwrap().id).collect();
+                        prop_assert!(found.contains(&row.id) && found.len() > 1, "{}", error);
+                    }
+                }
+                prop_assert_eq!(host_among(&rows, &row.id.to_string()).unwrap().id, row.id);
+            }
+        }
     }
 }

@@ -214,11 +214,8 @@ fn a_reader_that_has_had_enough_is_not_a_failure() {
                 break status;
             }
             assert!(Instant::now() < deadline, "{line} goes on without a reader");
-            // Something changes, so that there is something to write.
-            user.run_with(
-                "config put Robot_Cell_1 AgentConfig -",
-                &format!("{{\"at\": {:?}}}", deadline - Instant::now()),
-            );
+            // Nodes are born again, so that there is something to write.
+            user.run("watch --count 1 --for 1s --rebirth").done();
         };
         let mut stderr = String::new();
         child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
