@@ -200,9 +200,7 @@ impl Client {
         for name in &names {
             self.expect_node(name, address::JOIN_NODE).await?;
         }
-        let is_received = |fleet: &Fleet| {
-            names.iter().all(|name| fleet.join(name).is_some_and(JoinReplica::is_complete)).then_some(())
-        };
+        let is_received = |fleet: &Fleet| has_joins(fleet, &names).then_some(());
         if scope == Scope::Joining {
             return self.until("every join service that is alive to be born", is_received).await;
         }
@@ -549,9 +547,16 @@ pub(crate) fn unreachable(broker: &str, reason: &str) -> anyhow::Error {
     exit::with_code(exit::UNAVAILABLE, error)
 }
 
-/// Whether the Sync of each of these clusters is replicated.
+/// Whether the Sync of each of these clusters is replicated, those aside that have gone since: no birth of them comes.
 fn has_syncs(fleet: &Fleet, names: &BTreeSet<String>) -> bool {
-    names.iter().all(|name| fleet.sync(name).is_some_and(SyncReplica::is_complete))
+    let is_alive = |name: &str| fleet.manager.clusters().any(|(_, cluster)| cluster.name == name && cluster.sync_alive);
+    names.iter().all(|name| fleet.sync(name).is_some_and(SyncReplica::is_complete) || !is_alive(name))
+}
+
+/// The same of the join services.
+fn has_joins(fleet: &Fleet, names: &[String]) -> bool {
+    let is_alive = |name: &str| fleet.manager.clusters().any(|(_, cluster)| cluster.name == name && cluster.join.alive);
+    names.iter().all(|name| fleet.join(name).is_some_and(JoinReplica::is_complete) || !is_alive(name))
 }
 
 fn applied(result: RequestResult) -> anyhow::Result<RequestResult> {

@@ -91,9 +91,9 @@ fn a_host_a_chart_or_values_that_are_not_there_are_refused_and_nothing_is_writte
     }
     let missing = user.run(&format!("{create} --values @/none.yaml"));
     assert!(missing.refused(3).contains("none.yaml"), "{missing:#?}");
-    for name in ["Sync", "Monitor", "Join", "Keys", "a.b", ""] {
+    for name in ["Sync", "Monitor", "Join", "Keys", "Identity", "a.b", "a/b", "+", ""] {
         let outcome = user.run_words(&["deployment", "create", name, "--cluster", "Body_Shop"], "");
-        assert_ne!(outcome.code(), 0, "{outcome:#?}");
+        assert!(outcome.refused(2).starts_with("name: "), "{outcome:#?}");
         assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
     }
     user.run("deployment show Welder_9").refused(7);

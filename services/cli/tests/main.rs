@@ -5,6 +5,7 @@ mod clusters;
 mod contexts;
 mod deployments;
 mod entries;
+mod hosts;
 mod refusals;
 mod support;
 mod terminal;

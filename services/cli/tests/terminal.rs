@@ -10,6 +10,8 @@ use configdb_schema::document::{ApiToken, Info, TokenScope};
 use edge_sync_contract::{DeploymentState, SyncNode};
 use fleet_view::bench::{Bench, CLUSTER, NAME, reported};
 use join_service_contract::{HostState, JoinHost};
+use sparkplug::TypedMetrics as _;
+use sparkplug::edge_node::NodeUpdate;
 use uuid::Uuid;
 
 use crate::support::factory::{PATIENCE, factory, user};
@@ -257,6 +259,30 @@ fn a_wait_that_is_interrupted_ends_with_130_and_prints_nothing() {
     let line = user.run("cluster show Paint_Shop --timeout 3s");
     let error = line.refused(6);
     assert!(error.starts_with("waited 3s for every edge sync that is alive to be born; not reached"), "{error}");
+}
+
+#[test]
+fn what_has_died_meanwhile_is_not_waited_for() {
+    for (words, what) in
+        [(["cluster", "list", "-o", "name"], "edge sync"), (["host", "list", "-o", "name"], "join service")]
+    {
+        let mut bench = Bench::new();
+        bench.cluster(CLUSTER, NAME, |cluster| {
+            (cluster.sync_alive, cluster.join.alive) = (true, what == "join service")
+        });
+        let fleet = MadeUp::of(&bench);
+        let mut child = fleet.user().start(&words);
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        stderr.read_line(&mut line).unwrap();
+        assert_eq!(line, format!("waiting for every {what} that is alive to be born ...\n"));
+        bench.cluster(CLUSTER, NAME, |_| {});
+        let device = bench.fleet.manager.cluster(CLUSTER).unwrap().to_metrics();
+        let id = cluster_manager_contract::names::unnamed_device(CLUSTER);
+        fleet.says("ACME-Central/Cluster-Manager", NodeUpdate::DeviceBirth { device: id, metrics: device });
+        let outcome = Outcome::of(&words, child);
+        assert_eq!(outcome.code(), 0, "{outcome:#?}");
+    }
 }
 
 #[test]

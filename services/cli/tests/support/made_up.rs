@@ -16,8 +16,8 @@ use super::program::User;
 /// See the module.
 pub struct MadeUp {
     pub server: Mosquitto,
-    _nodes: Vec<EdgeNodeHandle>,
-    _runtime: Runtime,
+    nodes: BTreeMap<EdgeNodeDescriptor, EdgeNodeHandle>,
+    runtime: Runtime,
 }
 
 /// What a node and its Devices say.
@@ -44,13 +44,20 @@ impl MadeUp {
         }
         let (server, runtime) = (Mosquitto::start(), Runtime::new().unwrap());
         let nodes = runtime.block_on(async {
-            let mut nodes = Vec::new();
+            let mut nodes = BTreeMap::new();
             for (node, said) in said {
-                nodes.push(born(&server, node, said).await);
+                nodes.insert(node.clone(), born(&server, node, said).await);
             }
             nodes
         });
-        Self { server, _nodes: nodes, _runtime: runtime }
+        Self { server, nodes, runtime }
+    }
+
+    /// A node, such as `ACME-Central/Cluster-Manager`, says something else.
+    pub fn says(&self, node: &str, update: NodeUpdate) {
+        let (group, node) = node.split_once('/').unwrap();
+        let node = self.nodes.get(&EdgeNodeDescriptor::parse(group, node).unwrap()).unwrap();
+        self.runtime.block_on(node.update(update)).unwrap();
     }
 
     /// A user of it.

@@ -13,6 +13,7 @@ use configdb_schema::document::{
 use configdb_schema::{Document as _, application, known};
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use sparkplug::EdgeNodeId;
 use uuid::Uuid;
 
 use crate::{AlertRow, Fleet};
@@ -110,10 +111,23 @@ pub struct NewDeployment {
     pub values: Option<JsonObject>,
 }
 
+/// Checks the name of a new deployment: it becomes an Edge Node id of its cluster, beside those of the services there. The cluster manager would never send another.
+fn check_deployment_name(name: &str) -> Result<(), RequestError> {
+    EdgeNodeId::new(name).map_err(|error| invalid("name", error))?;
+    if name.contains('.') {
+        let rule = "has a dot; it becomes an edge node id, in which some MQTT servers and Host Applications allow none";
+        return Err(invalid("name", rule));
+    }
+    if address::CLUSTER_NODES_RESERVED.contains(&name) {
+        return Err(invalid("name", format!("{name} is that of a service on every cluster; choose another")));
+    }
+    Ok(())
+}
+
 /// Writes a deployment's entry: that of the same name in the same cluster is replaced, and keeps when it was made. `wall`: UTC ms.
 ///
 /// # Errors
-/// The cluster does not have the host.
+/// The cluster does not have the host, or no deployment can have the name.
 pub fn put_deployment(
     fleet: &Fleet,
     wanted: NewDeployment,
@@ -125,7 +139,10 @@ pub fn put_deployment(
     let existing = fleet.deployment_entries().find(|(_, entry)| entry.cluster == cluster && entry.name == name);
     let (uuid, created_at) = match existing {
         Some((uuid, entry)) => (uuid, entry.created_at),
-        None => (address::v5(&["EdgeDeployment", &cluster.to_string(), &name]), moment(wall)),
+        None => {
+            check_deployment_name(&name)?;
+            (address::v5(&["EdgeDeployment", &cluster.to_string(), &name]), moment(wall))
+        }
     };
     let class =
         if chart == known::chart::EDGE_AGENT { known::class::EDGE_AGENT } else { known::class::EDGE_DEPLOYMENT };
@@ -396,6 +413,26 @@ mod tests {
         assert_eq!(put("Paint_Shop").unwrap().object, put("Paint_Shop").unwrap().object);
         assert_eq!(put("Paint_Shop").unwrap().writer.unwrap(), "console/token:ada");
         assert!(put("Paint Shop").unwrap_err().to_string().starts_with("name: "));
+    }
+
+    #[test]
+    fn no_new_deployment_has_a_name_that_its_edge_would_never_get() {
+        let bench = Bench::with_cluster();
+        let of = |name: &str| NewDeployment {
+            cluster: CLUSTER,
+            name: name.to_owned(),
+            chart: known::chart::EDGE_AGENT,
+            host: None,
+            values: None,
+        };
+        for (name, rule) in
+            [("", ""), ("a/b", ""), ("a+", ""), ("a.b", "has a dot"), ("Sync", "service"), ("Keys", "service")]
+        {
+            let error = put_deployment(&bench.fleet, of(name), WALL, author()).unwrap_err();
+            assert!(matches!(&error, RequestError::Invalid { field: "name", .. }), "{name}: {error}");
+            assert!(error.to_string().contains(rule), "{name}: {error}");
+        }
+        assert!(put_deployment(&bench.fleet, of("Oven_1"), WALL, author()).is_ok());
     }
 
     #[test]
