@@ -6,6 +6,7 @@ mod contexts;
 mod deployments;
 mod entries;
 mod hosts;
+mod observing;
 mod refusals;
 mod support;
 mod terminal;

@@ -14,6 +14,7 @@ use sparkplug::{DataType, DeviceId, EdgeNodeDescriptor, MessageKind, Metric, Pro
 use sparkplug_mqtt::{Clock, ListenerEvent, ListenerHandle, spawn_listener};
 
 use crate::arguments::replay::WriteArguments;
+use crate::client::unreachable;
 use crate::output::remark;
 use crate::usage_error::not_found;
 use crate::watch::births::Births;
@@ -74,7 +75,7 @@ impl Write {
                     self.listener.publish(topic, payload).await?;
                 }
                 Some(ListenerEvent::Offline { reason }) => {
-                    return Err(exit::with_code(exit::UNAVAILABLE, anyhow!(reason)));
+                    return Err(unreachable(&self.arguments.connection.broker, &reason));
                 }
                 Some(ListenerEvent::Message { topic, payload, .. }) => {
                     if self.on_message(&topic, &payload).await? {

@@ -163,10 +163,11 @@ pub(super) fn text(message: &Shown, full: bool) -> String {
         let _ = write!(text, "  [{}]", visible(note));
     }
     if let Body::Payload { metrics, .. } = &message.body {
-        let width = metrics.iter().map(|metric| metric.label().chars().count()).max().unwrap_or(0).min(60);
-        for metric in metrics {
+        let labels: Vec<String> = metrics.iter().map(|metric| label_text(metric, full)).collect();
+        let width = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0).min(60);
+        for (metric, label) in metrics.iter().zip(labels) {
             let datatype = metric.datatype.map_or_else(|| "?".to_owned(), |datatype| format!("{datatype:?}"));
-            let _ = write!(text, "\n    {:width$}  {datatype:<8}  {}", metric.label(), value_text(metric, full));
+            let _ = write!(text, "\n    {:width$}  {datatype:<8}  {}", label, value_text(metric, full));
             for (is, mark) in [(metric.historical, "historical"), (metric.transient, "transient")] {
                 if is {
                     let _ = write!(text, "  [{mark}]");
@@ -183,6 +184,10 @@ pub(super) fn text(message: &Shown, full: bool) -> String {
         }
     }
     text
+}
+
+fn label_text(metric: &ShownMetric, full: bool) -> String {
+    metric.name.as_deref().map_or_else(|| metric.label(), |name| shortened(name, full))
 }
 
 fn value_text(metric: &ShownMetric, full: bool) -> String {

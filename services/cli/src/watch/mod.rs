@@ -27,6 +27,7 @@ use sparkplug::state::HostState;
 use sparkplug::{DeviceId, EdgeNodeDescriptor, MessageKind, Metric, Topic};
 use sparkplug_mqtt::{Clock, ListenerEvent, ListenerHandle, spawn_listener};
 
+use crate::client::unreachable;
 use crate::options::Connection;
 use crate::output::{remark, say};
 use births::Births;
@@ -143,7 +144,7 @@ impl Live {
                     self.on_online().await?;
                 }
                 Some(ListenerEvent::Offline { reason }) if !was_online => {
-                    return Err(exit::with_code(exit::UNAVAILABLE, anyhow!(reason)));
+                    return Err(unreachable(&self.watch.arguments.connection.broker, &reason));
                 }
                 Some(ListenerEvent::Offline { reason }) => remark(&format!("offline: {reason}; trying again")),
                 Some(ListenerEvent::Lost { topic }) => {

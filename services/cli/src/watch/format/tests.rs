@@ -1,7 +1,9 @@
 //! Text and JSON of every kind of message, hostile ones included.
 
-use super::*;
+use proptest::prelude::*;
 use sparkplug::payload::WireValue;
+
+use super::*;
 
 const NOON: u64 = 1_789_000_000_123;
 
@@ -161,4 +163,58 @@ fn every_shape_of_value_has_its_json() {
         value(Value::Template(Arc::new(template))),
         r#"{"version":null,"templateRef":null,"isDefinition":true,"metrics":[{"name":"m","type":"Int32","value":1}],"parameters":[]}"#
     );
+}
+
+/// Any value of a kind that holds others' text, or a number at its limits.
+fn any_value() -> impl Strategy<Value = (DataType, WireValue)> {
+    prop_oneof![
+        any::<String>().prop_map(|text| (DataType::String, WireValue::String(Arc::from(text)))),
+        any::<f64>().prop_map(|number| (DataType::Double, WireValue::Double(number))),
+        any::<f32>().prop_map(|number| (DataType::Float, WireValue::Float(number))),
+        any::<u32>().prop_map(|number| (DataType::UInt32, WireValue::Int(number))),
+        any::<u64>().prop_map(|number| (DataType::DateTime, WireValue::Long(number))),
+        any::<bool>().prop_map(|truth| (DataType::Boolean, WireValue::Boolean(truth))),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn whatever_passes_is_a_line_each_and_programs_read_what_was_said(
+        topic in any::<String>(),
+        note in any::<String>(),
+        metrics in proptest::collection::vec((any::<String>(), any_value()), 0..4),
+    ) {
+        let shown_metrics = metrics.iter().map(|(name, (datatype, value))| metric(Some(name), Some(*datatype), Some(value.clone())));
+        let mut message = shown(payload(shown_metrics.collect()));
+        (message.topic, message.notes) = (topic.clone(), vec![note]);
+        for full in [false, true] {
+            let text = text(&message, full);
+            prop_assert_eq!(text.split('\n').count(), metrics.len() + 1, "{}", text);
+            prop_assert!(!text.contains(|c: char| c != '\n' && c.is_control()), "{:?}", text);
+        }
+        let line = json(&message);
+        prop_assert!(!line.contains(char::is_control), "{:?}", line);
+        let read: Json = serde_json::from_str(&line).unwrap();
+        prop_assert_eq!(&read["topic"], topic.as_str());
+        for ((name, (datatype, value)), read) in metrics.iter().zip(read["metrics"].as_array().unwrap()) {
+            prop_assert_eq!(&read["name"], name.as_str());
+            prop_assert_eq!(&read["type"], format!("{datatype:?}").as_str());
+            match value {
+                WireValue::String(text) => prop_assert_eq!(&read["value"], &**text),
+                WireValue::Double(number) if number.is_finite() => {
+                    let read = read["value"].as_f64().unwrap();
+                    // This reader of JSON may be off by one in the last place.
+                    prop_assert!((read - number).abs() <= number.abs() * 1e-15, "{read} {number}");
+                }
+                // The shortest decimal that is the number again.
+                WireValue::Float(number) if number.is_finite() => {
+                    prop_assert_eq!(read["value"].as_f64().map(|read| read as f32), Some(*number));
+                }
+                WireValue::Int(number) => prop_assert_eq!(read["value"].as_u64(), Some(u64::from(*number))),
+                WireValue::Long(number) => prop_assert_eq!(read["value"].as_u64(), Some(*number)),
+                WireValue::Boolean(truth) => prop_assert_eq!(read["value"].as_bool(), Some(*truth)),
+                _ => prop_assert!(read["value"].is_string(), "NaN and infinity are text: {}", read),
+            }
+        }
+    }
 }
