@@ -162,7 +162,7 @@ pub fn remark(text: &str) {
     let _ = writeln!(std::io::stderr(), "sparkfleet: {}", visible(text));
 }
 
-/// Whether a character is shown as it is: it is no control character, and ends no line, and neither reverses nor marks writing direction.
+/// Whether a character is shown as it is: neither a control character, nor the end of a line, nor a mark of writing direction.
 fn is_harmless(c: char) -> bool {
     let is_of_direction =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

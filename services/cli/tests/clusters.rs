@@ -32,7 +32,7 @@ fn a_cluster_is_created_once_and_again_is_unchanged() {
 }
 
 #[test]
-fn what_is_no_name_of_a_cluster_is_refused_before_a_broker_is_reached() {
+fn what_cannot_name_a_cluster_is_refused_before_a_broker_is_reached() {
     let user = User::of("mqtt://127.0.0.1:1");
     for name in ["Central", "Enrol", "9th", "a-b", "a.b", "a/b", "ü", "_x", &"x".repeat(49)] {
         let outcome = user.run(&format!("cluster create {name}"));

@@ -81,10 +81,7 @@ fn a_host_a_chart_or_values_that_are_not_there_are_refused_and_nothing_is_writte
         "{chart:#?}"
     );
     let class = user.run_words(&[create.split(' ').collect(), vec!["--chart", "Edge Agent"]].concat(), "");
-    assert!(
-        class.refused(7).contains("did you mean \"Edge agent\"?"),
-        "the class of that name is no chart: {class:#?}"
-    );
+    assert!(class.refused(7).contains("did you mean \"Edge agent\"?"), "a class is not taken for a chart: {class:#?}");
     for (values, code) in [("[1, 2]", 2), ("\"text\"", 2), ("a: [", 3)] {
         let outcome = user.run_with(&format!("{create} --values -"), values);
         outcome.refused(code);

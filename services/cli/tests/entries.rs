@@ -15,7 +15,7 @@ fn an_entry_is_written_under_conditions_and_what_a_user_reads_of_that() {
     assert!(line.starts_with(&format!("Info of {PUMP} created: revision ")) && line.contains(", ETag "), "{line}");
     let etag = line.trim_end().rsplit(' ').next().unwrap().to_owned();
     let same = user.run_with(&put, "{\"name\": \"Pump\"}");
-    assert!(same.done().contains(&format!(" unchanged: revision ")) && same.done().contains(&etag), "{same:#?}");
+    assert!(same.done().contains(" unchanged: revision ") && same.done().contains(&etag), "{same:#?}");
     for (more, input, code, part) in [
         ("--if-match none", "name: Other", 5, "Info"),
         ("--if-match 00000000-0000-4000-8000-000000000000", "name: Other", 5, "Info"),
@@ -23,7 +23,7 @@ fn an_entry_is_written_under_conditions_and_what_a_user_reads_of_that() {
         ("", "name: 7", 5, "name"),
         ("", "name: [", 3, "neither JSON nor YAML"),
     ] {
-        let outcome = user.run_with(&format!("config put Pump Info - {more}").trim_end().to_owned(), input);
+        let outcome = user.run_with(format!("config put Pump Info - {more}").trim_end(), input);
         assert!(outcome.refused(code).contains(part), "{more} {input}: {outcome:#?}");
     }
     assert_eq!(user.run("config get Pump Info").done(), "name: Pump\n");

@@ -121,14 +121,14 @@ fn a_host_is_approved_by_the_key_that_was_read_off_it_and_nothing_is_signed_befo
         ("host approve press-2 --ek 12", 2, "--ek must be 16 to 64 hexadecimal digits"),
         ("host approve press-2 --ek 0123456789abcdefg", 2, "--ek must be"),
         ("host approve press-2 --ek abababababababab", 5, "press-2 has the endorsement key cdcd"),
-        ("host revoke nobody", 7, "there is no host \"nobody\""),
+        ("host revoke saw-1", 7, "there is no host \"saw-1\""),
         ("host show press-9", 7, "among the hosts that have proven their TPM to a join service"),
         ("policy show Pain_Shop", 7, "did you mean \"Paint_Shop\"?"),
     ] {
         let outcome = user.run(line);
         assert!(outcome.refused(code).contains(part), "{part}: {outcome:#?}");
     }
-    // Without a key that signs nothing is written, whoever is meant.
+    // Without a key that signs nothing is written.
     let unsigned = user.run("host approve press-2 --trust-root @/none");
     assert_ne!(unsigned.code(), 0, "{unsigned:#?}");
 }

@@ -123,7 +123,7 @@ fn messages_are_shown_as_they_pass_for_people_and_for_programs() {
     let metrics = json["metrics"].as_array().unwrap();
     let hostile = metrics.iter().find(|metric| metric["name"] == "a\u{1b}[2J\u{202e}").unwrap();
     assert_eq!(hostile["value"], "b\u{9b}1A\nWAITING", "programs read what was said");
-    let tree = user.run("watch --rebirth --output tree --for 2s");
+    let tree = user.run(&format!("{line} --output tree"));
     assert!(tree.done().contains("ACME-Paint_Shop"), "{tree:#?}");
 }
 
@@ -153,7 +153,7 @@ fn a_metric_is_written_as_its_birth_says_and_never_by_guess() {
         (vec!["write", place, "Sped", "5"], 7, "did you mean \"Speed\"?"),
         (vec!["write", place, "Speed", "fast"], 2, "is not a value of datatype Int32"),
         (vec!["write", place, "Speed", "99999999999"], 2, "is not a value of datatype Int32"),
-        (vec!["write", "ACME-Paint_Shop/Nobody", "Speed", "5", "--timeout", "1s"], 6, "is it alive"),
+        (vec!["write", "ACME-Paint_Shop/Nowhere", "Speed", "5", "--timeout", "1s"], 6, "is it alive"),
         (vec!["write", "ACME-Paint_Shop/Sync/None", "Speed", "5", "--timeout", "1s"], 6, ""),
         // This node obeys no command: it says nothing of the value.
         (vec!["write", place, "Speed", "-5", "--timeout", "1s"], 6, "reported nothing of it"),

@@ -34,7 +34,7 @@ fn a_wrong_password_is_code_4_and_no_password_is_ever_shown() {
     let wrong = user.run("cluster list --username ada --password-file @/wrong --timeout 20s");
     wrong.refused(4);
     assert!(!wrong.stderr.contains("correct"), "{wrong:#?}");
-    // The right one is let in, and then nothing is there that would answer.
+    // With the right one she is connected, and then nothing answers.
     let right = user.run("config list --username ada --password-file @/right --timeout 2s");
     let error = right.refused(6);
     assert!(error.contains("waited 2s for ConfigDB to be born; not reached"), "{error}");

@@ -149,7 +149,7 @@ fn an_error_about_a_hostile_name_is_one_line() {
     for words in [
         ["deployment", "move", HOSTILE],
         ["deployment", "show", "Paint_Shop/Ovn"],
-        ["host", "show", "nobody"],
+        ["host", "show", "press-9"],
         ["cluster", "show", HOSTILE],
         ["token", "revoke", "ci"],
         ["recover", "discard", NAME],
@@ -215,7 +215,7 @@ fn a_reader_that_has_had_enough_is_not_a_failure() {
             if let Some(status) = child.try_wait().unwrap() {
                 break status;
             }
-            assert!(Instant::now() < deadline, "{line} goes on without a reader");
+            assert!(Instant::now() < deadline, "{line} does not end without a reader");
             // Nodes are born again, so that there is something to write.
             user.run("watch --count 1 --for 1s --rebirth").done();
         };

@@ -15,6 +15,7 @@ use sparkplug_mqtt::{Clock, ListenerEvent, ListenerHandle, spawn_listener};
 use tokio::time::Instant;
 
 use crate::arguments::replay::ReplayArguments;
+use crate::client::unreachable;
 use crate::output::remark;
 use crate::watch::births::bd_seq;
 use crate::watch::rebirth_command;
@@ -85,7 +86,9 @@ impl Replay {
     async fn run(&mut self, nodes: &BTreeSet<EdgeNodeDescriptor>) -> anyhow::Result<()> {
         match self.listener.recv().await {
             Some(ListenerEvent::Online) => {}
-            Some(ListenerEvent::Offline { reason }) => return Err(exit::with_code(exit::UNAVAILABLE, anyhow!(reason))),
+            Some(ListenerEvent::Offline { reason }) => {
+                return Err(unreachable(&self.arguments.connection.broker, &reason));
+            }
             _ => bail!("the session ended"),
         }
         self.refuse_living(nodes).await?;
@@ -149,7 +152,7 @@ impl Replay {
                     }
                 }
                 Some(ListenerEvent::Offline { reason }) => {
-                    return Err(exit::with_code(exit::UNAVAILABLE, anyhow!(reason)));
+                    return Err(unreachable(&self.arguments.connection.broker, &reason));
                 }
                 Some(_) => {}
                 None => bail!("the session ended"),

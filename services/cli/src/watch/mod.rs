@@ -16,7 +16,6 @@ use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::anyhow;
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use service_runtime::exit;

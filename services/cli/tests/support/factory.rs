@@ -82,12 +82,16 @@ fn start() -> Factory {
         format!("{mark}{}", rest.split_whitespace().next().unwrap().trim_end_matches('/'))
     };
     let (console, broker) = (word_after("http://"), word_after("mqtt://"));
+    let guard = process.stdin.take().unwrap();
     // What it says of changes has to be read, or it would wait.
-    std::thread::spawn(move || lines.for_each(drop));
-    Factory { broker, console, _guard: process.stdin.take().unwrap() }
+    std::thread::spawn(move || {
+        lines.for_each(drop);
+        process.wait()
+    });
+    Factory { broker, console, _guard: guard }
 }
 
-/// The program `sparkfleet`, which is not built anew by every test: in `SPARKFLEET_PROGRAMS`, or where cargo puts those of the test's own profile.
+/// The program `sparkfleet`, which cargo does not build for every test: in `SPARKFLEET_PROGRAMS`, or where cargo puts those of the test's own profile.
 pub fn program() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let beside = own.parent().and_then(|deps| deps.parent()).unwrap().to_owned();

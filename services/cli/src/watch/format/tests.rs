@@ -198,7 +198,8 @@ proptest! {
         prop_assert_eq!(&read["topic"], topic.as_str());
         for ((name, (datatype, value)), read) in metrics.iter().zip(read["metrics"].as_array().unwrap()) {
             prop_assert_eq!(&read["name"], name.as_str());
-            prop_assert_eq!(&read["type"], format!("{datatype:?}").as_str());
+            let kind = format!("{datatype:?}");
+            prop_assert_eq!(&read["type"], kind.as_str());
             match value {
                 WireValue::String(text) => prop_assert_eq!(&read["value"], &**text),
                 WireValue::Double(number) if number.is_finite() => {
