@@ -8,9 +8,10 @@ use configdb_schema::Organisation;
 use service_runtime::exit;
 use service_runtime::health::Health;
 use service_runtime::service;
+use service_runtime::sessions;
 use service_runtime::shutdown::Shutdown;
 use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, UpdateError};
-use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, MqttConfig, spawn_edge_node};
+use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, MqttConfig};
 use uuid::Uuid;
 
 use crate::config::Config;
@@ -25,14 +26,12 @@ const TURN_EVENTS_MAX: usize = 64;
 const COMMIT_ATTEMPTS: u32 = 5;
 /// Wait between two attempts.
 const COMMIT_PAUSE: Duration = Duration::from_secs(1);
-/// How often the room of the disk is looked at, and whether it is full no more.
-const ROOM_LOOK: Duration = Duration::from_secs(5);
+/// How often old history is forgotten, and a full disk tried again.
+const STORE_LOOK: Duration = Duration::from_secs(5);
 /// Prunings at a look; writes wait for them.
 const PRUNES_MAX: u32 = 4;
 /// Wait for the next look while there is more history to be forgotten.
 const PRUNE_PAUSE: Duration = Duration::from_millis(100);
-/// Less room than this is worth a line in the log.
-const ROOM_LOW: u64 = 64 * 1024 * 1024;
 
 /// Runs ConfigDB on its database until it is asked to stop.
 ///
@@ -96,7 +95,7 @@ pub async fn run_on<S: Store>(
         commands_wait: true,
         ..EdgeNodeConfig::for_one_speaker(configdb_node(organisation))
     };
-    let node = spawn_edge_node(node_config, state.node_metrics(), mqtt, bd_seq, clock)?;
+    let node = sessions::spawn_node(node_config, state.node_metrics(), mqtt, bd_seq, clock)?;
     let elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     tracing::info!(
         objects = state.model().object_count(),
@@ -104,7 +103,7 @@ pub async fn run_on<S: Store>(
         elapsed_ms,
         "ConfigDB loaded"
     );
-    let mut service = Service { store, state, node, clock, health, next_look: clock.now().mono, is_low: false };
+    let mut service = Service { store, state, node, clock, health, next_look: clock.now().mono };
     let ended = service.serve(first, &shutdown).await;
     service.node.stop().await;
     service.store.close().await;
@@ -117,10 +116,8 @@ struct Service<S> {
     node: EdgeNodeHandle,
     clock: Clock,
     health: Health,
-    /// When the disk is looked at.
+    /// When old history is forgotten, and it is tried whether a full disk has room again.
     next_look: Duration,
-    /// It was said that there is little room.
-    is_low: bool,
 }
 
 impl<S: Store> Service<S> {
@@ -177,20 +174,9 @@ impl<S: Store> Service<S> {
         Ok(self.state.take_turn().effects.nothing_to_save().into_iter().collect())
     }
 
-    /// Looks at the room of the disk, and whether writes can be carried out again.
+    /// Forgets old history, and looks whether writes can be carried out again.
     async fn look(&mut self) {
-        self.next_look = self.clock.now().mono + ROOM_LOOK;
-        let mut low = None;
-        if let Some(free) = self.store.free_bytes() {
-            #[expect(clippy::cast_precision_loss, reason = "a gauge is a float; bytes stay exact up to 2^53")]
-            metrics::gauge!("configdb_store_free_bytes").set(free as f64);
-            let is_low = free < ROOM_LOW;
-            if is_low && !std::mem::replace(&mut self.is_low, is_low) {
-                tracing::warn!(free_bytes = free, "the disk of the database is almost full");
-            }
-            self.is_low = is_low;
-            low = is_low.then(|| "the disk of the database is almost full; make room".to_owned());
-        }
+        self.next_look = self.clock.now().mono + STORE_LOOK;
         self.prune().await;
         if self.state.read_only().is_some() && self.store.probe().await.is_ok() {
             tracing::info!("there is room again; writes are carried out");
@@ -198,7 +184,7 @@ impl<S: Store> Service<S> {
             self.report_store();
         }
         let full = self.state.read_only().map(|reason| format!("{reason}: writes are refused; make room"));
-        self.state.set_alert(full.or(low));
+        self.state.set_alert(full);
     }
 
     /// Forgets a part of the history that is not to be kept any more.
@@ -346,6 +332,5 @@ fn describe_metrics() {
         "configdb_history_forgotten_total",
         "Lines of history that were older or more than is kept"
     );
-    metrics::describe_gauge!("configdb_store_free_bytes", "Bytes that the disk of the database can still take");
     metrics::describe_gauge!("configdb_read_only", "1: writes are refused, because the disk is full");
 }

@@ -202,9 +202,6 @@ pub trait Store: Send {
     /// Stores something that means nothing: whether [`Store::commit`] works again.
     fn probe(&mut self) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Bytes that the store can still take; None: no one knows.
-    fn free_bytes(&self) -> Option<u64>;
-
     /// The history that a request asks for, oldest first.
     fn history(
         &mut self,

@@ -43,4 +43,9 @@ mod tests {
             assert!(page.contains(&row), "docs/metrics.md lacks {row}");
         }
     }
+
+    #[test]
+    fn alerts_are_read_under_the_names_that_services_publish_them_under() {
+        assert_eq!(fleet_view::DISK_ALERT, service_runtime::disk::ALERT);
+    }
 }

@@ -86,7 +86,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
         ..EdgeNodeConfig::for_one_speaker(descriptor.clone())
     };
     let bd_seq = BdSeqStore::in_directory(&config.state_dir, &descriptor);
-    let node = sparkplug_mqtt::spawn_edge_node(node, state.node_metrics(), &config.mqtt, bd_seq, clock)?;
+    let node = sessions::spawn_node(node, state.node_metrics(), &config.mqtt, bd_seq, clock)?;
     health.component("mqtt", false, "connecting");
     let mut io = Io { executor, node, news, work: JoinSet::new(), health };
     service::serve(&mut state, &mut io, clock, &shutdown).await?;

@@ -51,6 +51,12 @@ impl PendingUpdate {
 pub struct NodeUpdates(mpsc::Sender<Order<EdgeNode>>);
 
 impl NodeUpdates {
+    /// The same for a task that ends with the Edge Node.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakNodeUpdates {
+        WeakNodeUpdates(self.0.downgrade())
+    }
+
     /// Gives the machine an update and waits until it has taken it: until then while the connection is congested, else at once. It does not wait for
     /// the network: what is taken while there is no session is part of the next birth.
     ///
@@ -74,6 +80,18 @@ impl NodeUpdates {
             Err(mpsc::error::TrySendError::Full(order)) => Err(TryError::Full(order.input)),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(TryError::Stopped),
         }
+    }
+}
+
+/// A [`NodeUpdates`] that does not keep the Edge Node running.
+#[derive(Debug, Clone)]
+pub struct WeakNodeUpdates(mpsc::WeakSender<Order<EdgeNode>>);
+
+impl WeakNodeUpdates {
+    /// The way in; None: the Edge Node has ended, or its end has begun.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<NodeUpdates> {
+        self.0.upgrade().map(NodeUpdates)
     }
 }
 

@@ -70,6 +70,7 @@ pub use config_error::MqttConfigError;
 pub use events::Events;
 pub use handle::{
     EdgeNodeHandle, HostHandle, HostRequests, ListenerHandle, NodeUpdates, PendingUpdate, Stopped, TryError,
+    WeakNodeUpdates,
 };
 pub use journal::StoreError;
 pub use listener::ListenerEvent;

@@ -145,10 +145,6 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn free_bytes(&self) -> Option<u64> {
-        None
-    }
-
     async fn history(&mut self, request: &ReplayRequest) -> Result<Vec<HistoryEntry>, StoreError> {
         Ok(self.history_now(request))
     }

@@ -145,6 +145,10 @@ impl SqliteStore {
         Err(if is_full { StoreError::Full { source: Box::new(error) } } else { error })
     }
 
+    fn free_bytes(&self) -> Option<u64> {
+        Room::at(self.path.parent()?).map(|room| room.available)
+    }
+
     /// Writes only where something is missing: a store of this version can be opened on a full disk.
     async fn migrated(mut self) -> Result<Self, StoreError> {
         let found = self.meta("schema_version").await?;
@@ -216,10 +220,6 @@ impl Store for SqliteStore {
             Err(error) => Err(error),
         };
         self.settle(stored).await
-    }
-
-    fn free_bytes(&self) -> Option<u64> {
-        Room::at(self.path.parent()?).map(|room| room.available)
     }
 
     async fn history(&mut self, request: &ReplayRequest) -> Result<Vec<HistoryEntry>, StoreError> {

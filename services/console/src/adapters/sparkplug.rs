@@ -59,7 +59,7 @@ impl Sessions {
                 let bd_seq = BdSeqStore::in_directory(state_dir, &settings.node);
                 let config = EdgeNodeConfig::for_one_speaker(settings.node.clone());
                 let metrics = State::first_metrics(settings);
-                let node = sparkplug_mqtt::spawn_edge_node(config, metrics, mqtt, bd_seq, clock)?;
+                let node = sessions::spawn_node(config, metrics, mqtt, bd_seq, clock)?;
                 (Some(node), HostConfig::of_contracts(Some(settings.host_id.clone())))
             }
             Role::Explorer { rebirths } => (None, HostConfig { rebirth_requests: rebirths, ..HostConfig::new(None) }),

@@ -36,7 +36,7 @@ impl Session {
     pub fn start(&mut self, metrics: Vec<Metric>) -> Result<(), SpawnError> {
         let store = BdSeqStore::in_directory(&self.state_dir, &self.descriptor);
         let config = EdgeNodeConfig::for_one_speaker(self.descriptor.clone());
-        self.node = Some(sparkplug_mqtt::spawn_edge_node(config, metrics, &self.mqtt, store, self.clock)?);
+        self.node = Some(sessions::spawn_node(config, metrics, &self.mqtt, store, self.clock)?);
         Ok(())
     }
 

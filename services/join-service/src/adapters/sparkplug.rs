@@ -55,7 +55,7 @@ impl Sessions {
     pub fn start(&mut self, metrics: Vec<Metric>) -> Result<(), SpawnError> {
         let store = BdSeqStore::in_directory(&self.state_dir, &self.descriptor);
         let config = node_config(self.descriptor.clone());
-        let node = sparkplug_mqtt::spawn_edge_node(config, metrics, &self.mqtt, store, self.clock)?;
+        let node = sessions::spawn_node(config, metrics, &self.mqtt, store, self.clock)?;
         let host = sparkplug_mqtt::spawn_host(host_config(&self.descriptor, &self.join_group), &self.mqtt, self.clock)?;
         self.running = Some((node, host));
         Ok(())

@@ -27,7 +27,7 @@ const CENTRAL: Uuid = known::service::CLUSTER_MANAGER;
 pub(crate) type AlertName = &'static str;
 
 /// All kinds.
-const ALERTS: [AlertName; 12] = [
+const ALERTS: [AlertName; 13] = [
     "Offline",
     "Will_Not_Reload",
     "Held",
@@ -40,6 +40,7 @@ const ALERTS: [AlertName; 12] = [
     "Git_Server",
     "Revocations",
     "Second_Speaker",
+    "Disk_Space",
 ];
 
 /// An active alert.
@@ -62,6 +63,7 @@ pub struct AlertRow {
     /// - `Git_Server`: no one reaches repositories.
     /// - `Revocations`: a revocation list is not renewed, or cannot be written.
     /// - `Second_Speaker`: another process, or someone who forges births, speaks for a service's Edge Node.
+    /// - `Disk_Space`: the disk of a service's state directory has little room.
     #[serde(deserialize_with = "known_alert")]
     pub alert: AlertName,
     /// Since when, UTC ms; None: not known.
@@ -179,7 +181,8 @@ impl Fleet {
             node: Some(address::GIT_NODE.to_owned()),
             ..own_alert(self.manager.node(), "Git_Server", NO_GIT)
         }));
-        rows.extend(self.contested_alerts());
+        rows.extend(self.said_by_nodes("Second_Speaker", &self.contested));
+        rows.extend(self.said_by_nodes("Disk_Space", &self.disks));
         let is_dead = self.central_monitor().is_some_and(|view| view.presence() == Presence::Dead);
         rows.extend(is_dead.then(AlertRow::of_central_monitor));
         self.note_acknowledgements(&mut rows);
@@ -195,16 +198,20 @@ impl Fleet {
         (!is_listed && !self.is_central_monitor_alive()).then(AlertRow::of_central_monitor)
     }
 
-    /// What services say of others that were born under their ids.
-    fn contested_alerts(&self) -> impl Iterator<Item = AlertRow> {
+    /// What nodes of services say of themselves, with the moment since when.
+    fn said_by_nodes<'a>(
+        &'a self,
+        alert: AlertName,
+        said: &'a BTreeMap<EdgeNodeDescriptor, (String, u64)>,
+    ) -> impl Iterator<Item = AlertRow> + 'a {
         let (central, is_gone) = (self.organisation().central_group(), self.gone());
-        let living = self.contested.iter().filter(move |(node, _)| !is_gone(node));
+        let living = said.iter().filter(move |(node, _)| !is_gone(node));
         living.filter_map(move |(node, (reason, since))| {
             let cluster = self.organisation().cluster_of_group(node.group.as_str());
             (cluster.is_some() || node.group.as_str() == central).then(|| AlertRow {
                 cluster: cluster.map(|name| name.as_str().to_owned()),
                 node: Some(node.edge_node.to_string()),
-                alert: "Second_Speaker",
+                alert,
                 since: Some(*since),
                 reason: reason.clone(),
                 monitor: node.to_string(),

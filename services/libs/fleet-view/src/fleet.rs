@@ -27,17 +27,23 @@ use crate::intent::Intents;
 /// So many nodes are listed whose births are missing.
 const MISSING_LISTED_MAX: usize = 5;
 
-/// Edge Nodes of which there is one in each group, and whose births name their process.
-const SINGLE_NODES: [&str; 8] = [
+/// Edge Nodes of services: there is one of each in a group, and its births name its process and say how much room its disk has.
+const SINGLE_NODES: [&str; 9] = [
     address::CONFIGDB_NODE,
     address::CLUSTER_MANAGER_NODE,
     address::IDENTITY_NODE,
     address::GIT_NODE,
+    address::CONSOLE_NODE,
     address::MONITOR_NODE,
     address::SYNC_NODE,
     address::JOIN_NODE,
     address::KEYS_NODE,
 ];
+
+/// Metric of a service's node, String: what an operator has to do about the disk of its state directory; null: nothing. Its timestamp is the moment since when.
+pub const DISK_ALERT: &str = "Disk/Alert";
+/// A service that is not one of ours could say anything.
+const DISK_ALERT_CHARS_MAX: usize = 200;
 
 /// State of a deployment that no one wants any more, and that its edge has not reported gone.
 pub const REMOVING: &str = "removing";
@@ -66,6 +72,8 @@ pub struct Fleet {
     pub joins: BTreeMap<EdgeNodeDescriptor, JoinReplica>,
     /// Services whose births say that another process was born under their id: what they say, and since when, UTC ms.
     pub(crate) contested: BTreeMap<EdgeNodeDescriptor, (String, u64)>,
+    /// Nodes whose disk has little room: what an operator has to do, and since when (UTC ms).
+    pub(crate) disks: BTreeMap<EdgeNodeDescriptor, (String, u64)>,
     intents: Intents,
 }
 
@@ -349,6 +357,7 @@ impl Fleet {
             monitors: MonitorReplica::new(),
             joins: BTreeMap::new(),
             contested: BTreeMap::new(),
+            disks: BTreeMap::new(),
             intents: Intents::default(),
         })
     }
@@ -370,8 +379,14 @@ impl Fleet {
         }
         self.identity.on_event(event);
         self.monitors.on_event(event);
+        if let HostEvent::NodeData { node, metrics, .. } = event
+            && metrics.iter().any(|metric| &*metric.name == DISK_ALERT)
+        {
+            self.note_disk(node, metrics);
+        }
         if let HostEvent::NodeBirth { node, metrics, .. } = event {
             self.note_contest(node, metrics);
+            self.note_disk(node, metrics);
             match node.edge_node.as_str() {
                 address::SYNC_NODE => {
                     self.syncs.entry(node.clone()).or_insert_with(|| SyncReplica::new(node.clone()));
@@ -431,6 +446,18 @@ impl Fleet {
         let templates = entry.chart_templates().iter();
         let templates = templates.map(|chart| self.config.entry(*chart, HelmChartTemplate::slug()));
         own.into_iter().chain(templates).flatten().map(|entry| entry.revision).max()
+    }
+
+    fn note_disk(&mut self, node: &EdgeNodeDescriptor, metrics: &[Metric]) {
+        let is_service = SINGLE_NODES.contains(&node.edge_node.as_str());
+        let alert = metrics.iter().find(|metric| is_service && &*metric.name == DISK_ALERT);
+        match alert.and_then(|metric| Some((metric.as_str()?, metric.timestamp?))) {
+            Some((text, since)) => {
+                let text = text.chars().take(DISK_ALERT_CHARS_MAX).collect();
+                self.disks.insert(node.clone(), (text, since));
+            }
+            None => drop(self.disks.remove(node)),
+        }
     }
 
     fn note_contest(&mut self, node: &EdgeNodeDescriptor, metrics: &[Metric]) {

@@ -253,6 +253,26 @@ fn a_service_whose_births_say_that_another_was_born_under_its_id_is_an_alert_unt
 }
 
 #[test]
+fn a_service_whose_disk_has_little_room_is_an_alert_until_there_is_more() {
+    let mut bench = Bench::with_cluster();
+    let sync = SyncNode { source_ready: Some(true), ..SyncNode::default() };
+    let text = "less than 1024 MiB are free";
+    bench.sync_with(NAME, &sync, &[Metric::new(DISK_ALERT, text).at(7)]);
+    let alert = bench.fleet.alerts().pop().unwrap();
+    assert_eq!((alert.alert, alert.subject(), alert.since), ("Disk_Space", format!("{NAME}/Sync"), Some(7)));
+    assert_eq!((alert.reason.as_str(), cluster(&bench).alerts), (text, 1));
+
+    let node = EdgeNodeDescriptor::parse(&format!("ACME-{NAME}"), "Sync").unwrap();
+    let data = |metric: Metric| HostEvent::NodeData { node: node.clone(), timestamp: 8, metrics: vec![metric] };
+    bench.fleet.on_event(&data(Metric::new("Disk/Available", 1_u64)));
+    assert_eq!(bench.fleet.alerts().len(), 1, "data of something else say nothing of it");
+    bench.fleet.on_event(&data(Metric::null(DISK_ALERT, DataType::String).at(8)));
+    assert_eq!(bench.fleet.alerts(), []);
+    bench.fleet.on_event(&data(Metric::new(DISK_ALERT, "x".repeat(1000)).at(9)));
+    assert_eq!(bench.fleet.alerts()[0].reason.len(), 200);
+}
+
+#[test]
 fn a_git_server_that_is_away_is_an_alert() {
     let mut bench = Bench::with_cluster();
     bench.git_server(false);
