@@ -534,8 +534,10 @@ pub enum ConfigCommand {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
-    /// Print the whole ConfigDB as a dump (version 2)
+    /// Print the whole ConfigDB as a dump (version 2), or write it to a new file that only its owner can read
     Dump {
+        /// The new file; without one, or with -, standard output
+        file: Option<PathBuf>,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,

@@ -108,13 +108,21 @@ impl Table {
 /// # Errors
 /// Standard output cannot be written, or YAML cannot hold the value.
 pub fn print(form: OutputForm, table: impl FnOnce() -> Vec<String>, value: &Value) -> anyhow::Result<()> {
-    let text = match form {
-        OutputForm::Table | OutputForm::Wide => table().join("\n"),
-        OutputForm::Name => names(value)?.join("\n"),
-        OutputForm::Json => json(value)?,
-        OutputForm::Yaml => yaml(value)?,
-    };
+    let text = text(form, table, value)?;
     if text.is_empty() && form == OutputForm::Name { Ok(()) } else { print_text(&text) }
+}
+
+/// What [`print()`] prints.
+///
+/// # Errors
+/// YAML cannot hold the value.
+pub fn text(form: OutputForm, table: impl FnOnce() -> Vec<String>, value: &Value) -> anyhow::Result<String> {
+    match form {
+        OutputForm::Table | OutputForm::Wide => Ok(table().join("\n")),
+        OutputForm::Name => Ok(names(value)?.join("\n")),
+        OutputForm::Json => json(value),
+        OutputForm::Yaml => yaml(value),
+    }
 }
 
 /// What a value, or each value of a list, is called by other commands: `CLUSTER/NAME` of what is on a cluster, else its name, else its UUID.

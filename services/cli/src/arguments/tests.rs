@@ -361,7 +361,8 @@ fn entries_are_read_and_written_by_object_and_application() {
     assert!(matches!(config("list"), ConfigCommand::List { application: None, class: None, .. }));
     assert!(matches!(config("get Paint EdgeCluster"), ConfigCommand::Get { .. }));
     assert!(matches!(config("patch Paint EdgeCluster -"), ConfigCommand::Patch { if_match: None, .. }));
-    assert!(matches!(config("dump"), ConfigCommand::Dump { .. }));
+    assert!(matches!(config("dump"), ConfigCommand::Dump { file: None, .. }));
+    assert!(matches!(config("dump all.yaml"), ConfigCommand::Dump { file: Some(_), .. }));
 }
 
 #[test]

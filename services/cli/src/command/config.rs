@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
+use std::path::Path;
 
 use anyhow::anyhow;
 use configdb_contract::dump::{Dump, LoadOptions};
@@ -9,6 +10,7 @@ use configdb_contract::{HistoryEntry, WriteRequest};
 use configdb_schema::APPLICATIONS;
 use configdb_schema::application::{MEMBERSHIP_SLUG, REGISTRATION_SLUG};
 use serde_json::{Value, json};
+use service_runtime::atomic_file::{self, OWNER_ONLY};
 use service_runtime::exit;
 use uuid::Uuid;
 
@@ -63,7 +65,7 @@ pub async fn run(command: ConfigCommand) -> anyhow::Result<()> {
         ConfigCommand::Load { file, dry_run, allow_delete, options } => {
             load(&read(&file)?, dry_run, allow_delete, &options).await
         }
-        ConfigCommand::Dump { options } => dump_all(&options).await,
+        ConfigCommand::Dump { file, options } => dump_all(file.as_deref(), &options).await,
         ConfigCommand::History { object, application, since, limit, options } => {
             history(&object, application.as_deref(), since, limit, &options).await
         }
@@ -312,12 +314,22 @@ pub(super) fn going(deletions: &[Deletion]) -> Vec<String> {
     deletions.iter().map(line).collect()
 }
 
-async fn dump_all(options: &Options) -> anyhow::Result<()> {
+async fn dump_all(file: Option<&Path>, options: &Options) -> anyhow::Result<()> {
     let client = Client::open(options, Scope::Config).await?;
-    let value = Dump::from_replica(&client.fleet.config)?.to_value();
-    let result = output::print(options.presentation.output.of_document(), Vec::new, &value);
+    let dump = Dump::from_replica(&client.fleet.config).map(|dump| dump.to_value());
     client.close().await;
-    result
+    let (form, dump) = (options.presentation.output.of_document(), dump?);
+    let Some(file) = file.filter(|file| *file != Path::new("-")) else {
+        return output::print(form, Vec::new, &dump);
+    };
+    let text = format!("{}\n", output::text(form, Vec::new, &dump)?.trim_end());
+    // Passwords that someone wrote into an entry are in it, too.
+    atomic_file::create(file, text.as_bytes(), Some(OWNER_ONLY)).map_err(|error| {
+        let (code, advice) =
+            if error.is_taken() { (exit::REFUSED, "; name another file") } else { (exit::CONFIG, "") };
+        exit::with_code(code, anyhow!("{:#}{advice}", anyhow::Error::from(error)))
+    })?;
+    output::print_text(&format!("{}: everything that ConfigDB has", file.display()))
 }
 
 async fn history(

@@ -1,6 +1,7 @@
 //! The command line: forms of output, exit codes, help, completions, and ConfigDB entry by entry.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 
 use e2e::central_services::{CentralServices, free_port};
@@ -244,7 +245,16 @@ async fn a_loaded_dump_is_dumped_equal() {
     assert_eq!(clusters.as_array().unwrap().len(), 2, "{clusters:#}");
     let dump = cli.json(&["config", "dump"]).await;
     assert_eq!(cli.json(&["config", "dump"]).await, dump);
-    let again = cli.json_with(&["config", "load", "-"], &dump.to_string()).await;
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("dump.yaml");
+    let to_file = ["config", "dump", file.to_str().unwrap()];
+    let written = cli.run(&to_file).await;
+    assert_eq!(written.code, 0, "{}", written.stderr);
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let before = std::fs::read_to_string(&file).unwrap();
+    cli.run(&to_file).await.refused(5, "File exists");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), before, "a file that is there stays");
+    let again = cli.json(&["config", "load", file.to_str().unwrap()]).await;
     assert_eq!(again["writes"], 0, "a dump of what is there writes nothing: {again}");
 
     // Into a fresh store, whose writers are kept from adding anything of their own.
