@@ -1,15 +1,24 @@
-//! Tests that the documentation names: in every table whose last column is headed `Test`, a name in code is that of a test.
+//! Tests that the documentation names: in every table whose last column is headed `Test`, a name in code is that of a test, and a Rust file in code after it has that test.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Finding;
 use crate::docs::code_spans;
 use crate::tree::SourceFile;
 
-/// Names of all tests of these files.
+/// Names of all tests of these files, with the paths of those that have one of that name.
+pub type Tests = BTreeMap<String, BTreeSet<String>>;
+
+/// Reads them.
 #[must_use]
-pub fn names<'a>(files: impl IntoIterator<Item = &'a SourceFile>) -> BTreeSet<String> {
-    files.into_iter().flat_map(|file| of_file(&file.text)).collect()
+pub fn names<'a>(files: impl IntoIterator<Item = &'a SourceFile>) -> Tests {
+    let mut found = Tests::new();
+    for file in files {
+        for name in of_file(&file.text) {
+            found.entry(name).or_default().insert(file.path.clone());
+        }
+    }
+    found
 }
 
 fn of_file(text: &str) -> Vec<String> {
@@ -30,7 +39,7 @@ fn of_file(text: &str) -> Vec<String> {
 
 /// Checks the tables of one Markdown file.
 #[must_use]
-pub fn check(file: &SourceFile, tests: &BTreeSet<String>) -> Vec<Finding> {
+pub fn check(file: &SourceFile, tests: &Tests) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut in_table = false;
     for (number, line) in file.text.lines().enumerate() {
@@ -44,8 +53,20 @@ pub fn check(file: &SourceFile, tests: &BTreeSet<String>) -> Vec<Finding> {
             continue;
         }
         let is_name = |span: &&str| span.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_');
-        for name in code_spans(cell).filter(is_name).filter(|name| !tests.contains(*name)) {
-            findings.push(Finding::at(&file.path, number + 1, format!("there is no test `{name}`")));
+        let mut named: Vec<(&str, &BTreeSet<String>)> = Vec::new();
+        for span in code_spans(cell) {
+            if is_name(&span) {
+                match tests.get(span) {
+                    Some(files) => named.push((span, files)),
+                    None => findings.push(Finding::at(&file.path, number + 1, format!("there is no test `{span}`"))),
+                }
+            } else if span.contains('/') && span.ends_with(".rs") {
+                let elsewhere = named.drain(..).filter(|(_, files)| !files.contains(span));
+                findings.extend(
+                    elsewhere
+                        .map(|(name, _)| Finding::at(&file.path, number + 1, format!("{span} has no test `{name}`"))),
+                );
+            }
         }
     }
     findings
@@ -58,12 +79,11 @@ mod tests {
     #[test]
     fn a_name_in_the_column_of_tests_is_that_of_a_test() {
         let code =
-            SourceFile::new("a.rs", "#[test]\nfn here() {}\n#[tokio::test]\nasync fn there() {}\nfn helper() {}\n");
+            SourceFile::new("a/b.rs", "#[test]\nfn here() {}\n#[tokio::test]\nasync fn there() {}\nfn helper() {}\n");
         let tests = names([&code]);
-        let table = "| Threat | Test |\n|---|---|\n| `x` | `here`, `there` in `a/b.rs` |\n| y | `helper` |\n\n| Name | Value |\n|---|---|\n| a | `b` |\n";
+        let table = "| Threat | Test |\n|---|---|\n| `x` | `here`, `there` in `a/b.rs`, `here` in `a/c.rs` |\n| y | `helper` |\n\n| Name | Value |\n|---|---|\n| a | `b` |\n";
         let found: Vec<String> =
             check(&SourceFile::new("a.md", table), &tests).iter().map(ToString::to_string).collect();
-        assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].contains("a.md:4") && found[0].contains("`helper`"), "{found:?}");
+        assert_eq!(found, ["a.md:3: a/c.rs has no test `here`", "a.md:4: there is no test `helper`"]);
     }
 }

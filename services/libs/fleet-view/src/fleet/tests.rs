@@ -266,7 +266,7 @@ fn a_service_whose_disk_has_little_room_is_an_alert_until_there_is_more() {
     let data = |metric: Metric| HostEvent::NodeData { node: node.clone(), timestamp: 8, metrics: vec![metric] };
     bench.fleet.on_event(&data(Metric::new("Disk/Available", 1_u64)));
     assert_eq!(bench.fleet.alerts().len(), 1, "data of something else say nothing of it");
-    bench.fleet.on_event(&data(Metric::null(DISK_ALERT, DataType::String).at(8)));
+    bench.fleet.on_event(&data(Metric::null(DISK_ALERT, sparkplug::DataType::String).at(8)));
     assert_eq!(bench.fleet.alerts(), []);
     bench.fleet.on_event(&data(Metric::new(DISK_ALERT, "x".repeat(1000)).at(9)));
     assert_eq!(bench.fleet.alerts()[0].reason.len(), 200);
