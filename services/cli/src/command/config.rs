@@ -325,8 +325,7 @@ async fn dump_all(file: Option<&Path>, options: &Options) -> anyhow::Result<()> 
     let text = format!("{}\n", output::text(form, Vec::new, &dump)?.trim_end());
     // Passwords that someone wrote into an entry are in it, too.
     atomic_file::create(file, text.as_bytes(), Some(OWNER_ONLY)).map_err(|error| {
-        let (code, advice) =
-            if error.is_taken() { (exit::REFUSED, "; name another file") } else { (exit::CONFIG, "") };
+        let (code, advice) = if error.is_taken() { (exit::REFUSED, "; name another file") } else { (exit::CONFIG, "") };
         exit::with_code(code, anyhow!("{:#}{advice}", anyhow::Error::from(error)))
     })?;
     output::print_text(&format!("{}: everything that ConfigDB has", file.display()))

@@ -29,4 +29,6 @@ pub mod bench;
 mod fleet;
 
 pub use alerts::{Acknowledged, AlertRow};
-pub use fleet::{ClusterRow, Count, DISK_ALERT, DeploymentRow, Fleet, FluxRow, HostRow, JoiningHostRow, NOT_DESIRED, REMOVING};
+pub use fleet::{
+    ClusterRow, Count, DISK_ALERT, DeploymentRow, Fleet, FluxRow, HostRow, JoiningHostRow, NOT_DESIRED, REMOVING,
+};

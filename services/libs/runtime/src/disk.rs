@@ -160,7 +160,11 @@ mod tests {
     fn a_small_disk_has_limits_by_its_size() {
         let shortage = |available| Room { total: 1000, available }.shortage(Shortage::None);
         assert_eq!([100, 99, 10, 9].map(shortage), [Shortage::None, Shortage::Low, Shortage::Low, Shortage::Full]);
-        let small = DiskReport { reported: Some(Room { total: 8 * MEBIBYTE, available: 0 }), shortage: Shortage::Full, since: 0 };
+        let small = DiskReport {
+            reported: Some(Room { total: 8 * MEBIBYTE, available: 0 }),
+            shortage: Shortage::Full,
+            since: 0,
+        };
         assert!(small.alert().is_some_and(|text| text.starts_with("less than 81 KiB are free")), "{small:?}");
     }
 

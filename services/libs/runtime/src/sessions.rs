@@ -6,9 +6,7 @@ use std::time::Duration;
 use sparkplug::Metric;
 use sparkplug::edge_node::{EdgeNodeConfig, NodeUpdate, UpdateError};
 use sparkplug::host::{HostConfig, HostRequest};
-use sparkplug_mqtt::{
-    BdSeqStore, Clock, EdgeNodeHandle, HostHandle, MqttConfig, SpawnError, Stopped, WeakNodeUpdates,
-};
+use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, HostHandle, MqttConfig, SpawnError, Stopped, WeakNodeUpdates};
 
 use crate::disk::{DiskReport, Room};
 
