@@ -24,6 +24,8 @@ use crate::status;
 
 /// How often the status entry of one cluster is written. Each is kept in the history.
 const STATUSES: Rate = Rate { per_minute: 6, burst: 20 };
+/// KiB of them. The history of all clusters has one size: one that lets its status grow and change would have all else forgotten in hours, and takes weeks so.
+const STATUSES_KIB: Rate = Rate { per_minute: 8, burst: 2048 };
 /// Clusters whose entries are counted; more than any organisation has.
 const STATUSES_CLUSTERS_MAX: usize = 20_000;
 
@@ -34,6 +36,7 @@ pub struct SetupsController {
     known: BTreeMap<Uuid, ClusterSetup>,
     /// How often the status entry of a cluster is written: what it says comes from the cluster.
     statuses: Limiter<Uuid>,
+    statuses_kib: Limiter<Uuid>,
 }
 
 #[derive(Debug)]
@@ -90,7 +93,9 @@ impl ClusterEntries {
 impl SetupsController {
     /// No cluster is known.
     pub fn new(pacing: Pacing) -> Self {
-        Self { pacing, known: BTreeMap::new(), statuses: Limiter::new(STATUSES, STATUSES_CLUSTERS_MAX) }
+        let statuses = Limiter::new(STATUSES, STATUSES_CLUSTERS_MAX);
+        let statuses_kib = Limiter::new(STATUSES_KIB, STATUSES_CLUSTERS_MAX);
+        Self { pacing, known: BTreeMap::new(), statuses, statuses_kib }
     }
 
     /// Everything about ConfigDB is learnt again.
@@ -257,14 +262,16 @@ impl SetupsController {
         if entries.status.as_ref() == Some(&status) {
             return None;
         }
-        let waits = self.statuses.take(uuid, now.mono).err().map(|too_often| now.mono + too_often.wait);
+        let write = WriteRequest::put("", uuid).document(&status);
+        let write =
+            write.inspect_err(|error| tracing::warn!(cluster_id = %uuid, error = %error, "status has no JSON form"));
+        let write = write.ok()?;
+        let kib = u32::try_from(serde_json::to_string(&status).map_or(0, |json| json.len()) / 1024).unwrap_or(u32::MAX);
+        let taken = self.statuses_kib.take_many(uuid, kib, now.mono).and_then(|()| self.statuses.take(uuid, now.mono));
+        let waits = taken.err().map(|too_often| now.mono + too_often.wait);
         let cluster = self.known.get_mut(&uuid)?;
         cluster.status_at = waits;
-        if waits.is_some() {
-            return None;
-        }
-        let write = WriteRequest::put("", uuid).document(&status);
-        write.inspect_err(|error| tracing::warn!(cluster_id = %uuid, error = %error, "status has no JSON form")).ok()
+        waits.is_none().then_some(write)
     }
 
     /// Sends requests to ConfigDB.

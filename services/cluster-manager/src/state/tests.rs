@@ -1379,6 +1379,32 @@ fn a_status_that_changes_all_the_time_is_written_now_and_then_and_the_last_one_a
 }
 
 #[test]
+fn a_large_status_that_changes_all_the_time_does_not_displace_the_history_of_others() {
+    const KIB: usize = 150;
+    let mut world = running();
+    let mut written = 0;
+    // Ten hours, in which six a minute would be allowed by their number.
+    for n in 0..100 {
+        let edge = world.edges.get_mut("Paint_Shop").unwrap();
+        edge.hosts = (0..400)
+            .map(|host| HostDevice {
+                hostname: format!("host-{host}"),
+                operating_system: format!("{n} {}", "x".repeat(200)),
+                ..HostDevice::default()
+            })
+            .collect();
+        let events = edge.birth();
+        let before = world.db.revision;
+        world.feed(events);
+        world.run(Duration::from_secs(360));
+        written += usize::try_from(world.db.revision - before).unwrap();
+    }
+    let size = world.db.json(CLUSTER, "EdgeClusterStatus").unwrap().to_string().len() / 1024;
+    assert!((KIB / 2..KIB * 2).contains(&size), "{size} KiB");
+    assert!(written * size < 8 * 1024, "{written} entries of {size} KiB");
+}
+
+#[test]
 fn unanswered_commands_are_repeated_with_growing_pauses() {
     let mut world = running();
     world.edges.get_mut("Paint_Shop").unwrap().deaf = true;

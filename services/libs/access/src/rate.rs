@@ -63,6 +63,14 @@ impl<K: Ord> Limiter<K> {
     /// # Errors
     /// It is one too many.
     pub fn take(&mut self, who: K, now: Duration) -> Result<(), TooOften> {
+        self.take_many(who, 1, now)
+    }
+
+    /// As [`Self::take`], for one that counts as `count` requests: at least one, and at most as many as may come at once.
+    ///
+    /// # Errors
+    /// It is too many.
+    pub fn take_many(&mut self, who: K, count: u32, now: Duration) -> Result<(), TooOften> {
         let interval = self.rate.interval();
         if self.full_at.len() >= self.buckets_max && !self.full_at.contains_key(&who) {
             // At most once an interval: a flood of newcomers does not make every request look at all buckets.
@@ -75,11 +83,13 @@ impl<K: Ord> Limiter<K> {
             }
         }
         let full = self.full_at.get(&who).map_or(now, |full| (*full).max(now));
-        let room = interval * self.rate.burst.max(1).saturating_sub(1);
+        let burst = self.rate.burst.max(1);
+        let count = count.clamp(1, burst);
+        let room = interval * (burst - count);
         if full > now + room {
             return Err(TooOften { wait: full - now - room });
         }
-        self.full_at.insert(who, full + interval);
+        self.full_at.insert(who, full + interval * count);
         Ok(())
     }
 }
@@ -109,6 +119,18 @@ mod tests {
             assert_eq!(limiter.take("a", at(60_000)), Ok(()), "full again, and not fuller");
         }
         assert!(limiter.take("a", at(60_000)).is_err());
+    }
+
+    #[test]
+    fn a_request_that_counts_as_many_waits_until_they_all_fit() {
+        let mut limiter = Limiter::new(RATE, 10);
+        assert_eq!(limiter.take_many("a", 2, at(0)), Ok(()));
+        assert_eq!(limiter.take_many("a", 2, at(0)), Err(TooOften { wait: Duration::from_secs(1) }));
+        assert_eq!(limiter.take("a", at(0)), Ok(()));
+        assert_eq!(limiter.take_many("a", 1000, at(2_999)), Err(TooOften { wait: Duration::from_millis(1) }));
+        assert_eq!(limiter.take_many("a", 1000, at(3_000)), Ok(()), "more than ever fit at once are as many as do");
+        assert_eq!(limiter.take_many("a", 0, at(4_000)), Ok(()));
+        assert!(limiter.take("a", at(4_000)).is_err(), "none counts as one");
     }
 
     #[test]
