@@ -19,7 +19,7 @@ use crate::recovery::{self, Comparison, Named, names};
 use crate::usage_error::usage;
 
 /// Said where there is nothing to decide about.
-const NO_EDGE: &str = "no edge sync is known to be alive; after a start of the cluster manager an edge that ConfigDB does not have is seen within half a minute";
+const NO_EDGE: &str = "no edge sync is known to be alive; after a start of ConfigDB or the cluster manager an edge that ConfigDB does not have is seen within half a minute";
 
 /// How long edges that ConfigDB does not know are waited for, and an edge that keeps no entries of something.
 const RECEIVE: Duration = Duration::from_secs(3);
