@@ -40,8 +40,8 @@ fn one_is_shown_with_its_entry_and_one_that_is_not_there_with_the_nearest() {
     assert!(missing.refused(7).contains("did you mean \"Press_Shop/Stacker_1\"?"), "{missing:#?}");
     let elsewhere = user.run("deployment show Body_Shop/Stacker_1");
     assert!(elsewhere.refused(7).contains("there is no deployment \"Body_Shop/Stacker_1\""), "{elsewhere:#?}");
-    for line in ["deployment move Stackr_1", "deployment delete Stackr_1", "deployment edit Stackr_1"] {
-        let outcome = user.run(line);
+    for outcome in user.run_all(&["deployment move Stackr_1", "deployment delete Stackr_1", "deployment edit Stackr_1"])
+    {
         assert!(outcome.refused(7).contains("did you mean \"Press_Shop/Stacker_1\"?"), "{outcome:#?}");
     }
 }
@@ -88,11 +88,13 @@ fn a_host_a_chart_or_values_that_are_not_there_are_refused_and_nothing_is_writte
     }
     let missing = user.run(&format!("{create} --values @/none.yaml"));
     assert!(missing.refused(3).contains("none.yaml"), "{missing:#?}");
-    for name in ["Sync", "Monitor", "Join", "Keys", "Identity", "a.b", "a/b", "+", ""] {
-        let outcome = user.run_words(&["deployment", "create", name, "--cluster", "Body_Shop"], "");
+    let names = ["Sync", "Monitor", "Join", "Keys", "Identity", "a.b", "a/b", "+"];
+    let lines = names.map(|name| format!("deployment create {name} --cluster Body_Shop"));
+    for outcome in user.run_all(&lines.each_ref().map(String::as_str)) {
         assert!(outcome.refused(2).starts_with("name: "), "{outcome:#?}");
         assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
     }
+    user.run_words(&["deployment", "create", "", "--cluster", "Body_Shop"], "").refused(2);
     user.run("deployment show Welder_9").refused(7);
 }
 

@@ -87,7 +87,7 @@ fn of_two_objects_with_one_name_the_caller_chooses() {
 #[test]
 fn what_is_not_there_is_named_with_the_nearest() {
     let user = user();
-    for (line, part) in [
+    let missing = [
         ("config get Robot_Cell_11 Info", "did you mean \"Robot_Cell_1\"?"),
         ("config get Robot_Cell_1 Inof", "there is no application \"Inof\"; did you mean \"Info\"?"),
         ("config list Inof", "there is no application \"Inof\"; did you mean \"Info\"?"),
@@ -95,8 +95,8 @@ fn what_is_not_there_is_named_with_the_nearest() {
         ("config get Robot_Cell_1 GitConfig", "has no entry GitConfig"),
         ("config get 0f000000-0000-4000-8000-0000000000ff Info", "there is no object 0f000000-"),
         ("config history 0f000000-0000-4000-8000-0000000000ff Info", "device id"),
-    ] {
-        let outcome = user.run(line);
+    ];
+    for (outcome, (_, part)) in user.run_all(&missing.map(|(line, _)| line)).iter().zip(missing) {
         assert!(outcome.refused(7).contains(part), "{outcome:#?}");
     }
     let put = user.run_with("config put Robot_Cell_1 Inof -", "name: x");

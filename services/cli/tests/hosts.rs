@@ -116,7 +116,7 @@ fn a_host_is_shown_with_its_key_its_policy_and_its_registers() {
 fn a_host_is_approved_by_the_key_that_was_read_off_it_and_nothing_is_signed_before() {
     let fleet = asking();
     let user = fleet.user();
-    for (line, code, part) in [
+    let refused = [
         ("host approve press-9", 7, "there is no host \"press-9\"; did you mean \"Paint_Shop/press-"),
         ("host approve press-2 --ek 12", 2, "--ek must be 16 to 64 hexadecimal digits"),
         ("host approve press-2 --ek 0123456789abcdefg", 2, "--ek must be"),
@@ -124,8 +124,9 @@ fn a_host_is_approved_by_the_key_that_was_read_off_it_and_nothing_is_signed_befo
         ("host revoke saw-1", 7, "there is no host \"saw-1\""),
         ("host show press-9", 7, "among the hosts that have proven their TPM to a join service"),
         ("policy show Pain_Shop", 7, "did you mean \"Paint_Shop\"?"),
-    ] {
-        let outcome = user.run(line);
+    ];
+    let outcomes = user.run_all(&refused.map(|(line, ..)| line));
+    for (outcome, (_, code, part)) in outcomes.iter().zip(refused) {
         assert!(outcome.refused(code).contains(part), "{part}: {outcome:#?}");
     }
     // Without a key that signs nothing is written.

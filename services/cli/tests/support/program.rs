@@ -138,6 +138,14 @@ impl User {
         Outcome::of(words, child)
     }
 
+    /// Runs command lines at the same time; what each did, in their order. The nodes of a fleet answer who asks for their births at their own pace, all of them at once.
+    pub fn run_all(&self, lines: &[&str]) -> Vec<Outcome> {
+        std::thread::scope(|scope| {
+            let runs: Vec<_> = lines.iter().map(|line| scope.spawn(|| self.run(line))).collect();
+            runs.into_iter().map(|run| run.join().unwrap()).collect()
+        })
+    }
+
     /// Starts a command, with all three streams as pipes.
     pub fn start(&self, words: &[&str]) -> Child {
         self.command(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
