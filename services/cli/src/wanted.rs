@@ -351,7 +351,8 @@ fn check_host(fleet: &Fleet, cluster: &str, host: &str) -> anyhow::Result<()> {
 fn different(place: &str, before: Option<&Value>, after: Option<&Value>) -> Vec<Difference> {
     match (before, after) {
         (before, after) if before == after => Vec::new(),
-        (before, Some(Value::Object(after))) if before.is_none_or(Value::is_object) => {
+        // An object without fields differs from none as a whole.
+        (before, Some(Value::Object(after))) if before.map_or(!after.is_empty(), Value::is_object) => {
             let none = Map::new();
             let before = before.and_then(Value::as_object).unwrap_or(&none);
             let fields: BTreeSet<&String> = before.keys().chain(after.keys()).collect();

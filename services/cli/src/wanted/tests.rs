@@ -1,6 +1,9 @@
 //! Files, and what they make of a bench.
 
+use configdb_schema::document::{HelmChartTemplate, Info};
+use configdb_schema::known;
 use fleet_view::bench::{Bench, CLUSTER, NAME};
+use proptest::prelude::*;
 
 use super::*;
 
@@ -139,4 +142,68 @@ fn what_is_wrong_is_named_with_its_file_and_document() {
         assert!(error.contains(part), "{text}: {error}");
     }
     assert!(read("---\n---\n", "empty").unwrap().is_empty());
+}
+
+/// Values of a chart; some are what an entry without them means.
+fn any_values() -> impl Strategy<Value = JsonObject> {
+    let value = prop_oneof![
+        Just(json!(null)),
+        Just(json!({})),
+        any::<bool>().prop_map(|truth| json!(truth)),
+        any::<i32>().prop_map(|number| json!({ "number": number })),
+        "\\PC{0,4}".prop_map(|text| json!([text])),
+    ];
+    proptest::collection::btree_map("[a-c]", value, 0..3).prop_map(|values| values.into_iter().collect())
+}
+
+/// What files may want of two clusters, one of which is there, and of deployments on them.
+fn any_wanted() -> impl Strategy<Value = Vec<Wanted>> {
+    use proptest::option::of;
+    let cluster = (of(Just("edge".to_owned())), of(any::<bool>()), of(1..=9_u8), of(any_values()));
+    let host = of(of(Just("paint-1".to_owned())));
+    let deployment = (of(Just("Edge agent".to_owned())), host, of(any_values()));
+    let clusters = proptest::collection::btree_map(prop_oneof![Just(NAME), Just("Body_Shop")], cluster, 0..3);
+    let deployments = proptest::collection::btree_map("Oven|Press|Saw", deployment, 0..3);
+    (clusters, deployments).prop_map(|(clusters, deployments)| {
+        let clusters = clusters.into_iter().map(|(name, (namespace, bare, wave, values))| Wanted::Cluster {
+            name: name.to_owned(),
+            namespace,
+            bare,
+            wave,
+            values,
+        });
+        let deployments = deployments.into_iter().map(|(name, (chart, host, values))| Wanted::Deployment {
+            cluster: NAME.to_owned(),
+            name,
+            chart,
+            host,
+            values,
+        });
+        clusters.chain(deployments).collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_applied_is_unchanged_the_second_time_and_each_difference_is_one(wanted in any_wanted(), prune in any::<bool>()) {
+        let mut bench = bench();
+        bench.entry(known::chart::EDGE_AGENT, &HelmChartTemplate::default());
+        bench.entry(known::chart::EDGE_AGENT, &Info { name: "Edge agent".to_owned(), ..Info::default() });
+        let first = plan(&bench.fleet, &wanted, prune, 1_800_000_000_000, author).unwrap();
+        for change in &first {
+            prop_assert_eq!(change.write.is_none(), change.change == "unchanged", "{:?}", change);
+            prop_assert_eq!(change.differences.is_empty(), matches!(change.change, "unchanged" | "deleted"), "{:?}", change);
+            for difference in &change.differences {
+                prop_assert_ne!(&difference.before, &difference.after, "{:?}", change);
+            }
+            if let Some(write) = &change.write {
+                prop_assert_eq!(write.if_match.keys().collect::<Vec<_>>(), write.entries.keys().filter(|slug| change.change != "deleted" || *slug == EdgeDeployment::slug()).collect::<Vec<_>>());
+            }
+        }
+        first.iter().filter_map(|change| change.write.as_ref()).for_each(|write| bench.apply(write));
+        // A later time does not make the same documents another wish.
+        let second = plan(&bench.fleet, &wanted, prune, 1_900_000_000_000, author).unwrap();
+        prop_assert!(second.iter().all(|change| change.change == "unchanged"), "{:#?}\n{:#?}", first, second);
+        prop_assert_eq!(second.len() + first.iter().filter(|change| change.change == "deleted").count(), first.len());
+    }
 }

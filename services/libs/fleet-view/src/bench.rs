@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use cluster_manager_contract::{ClusterDevice, NodeMetrics, SetupState};
-use configdb_contract::{Entry, entry, names};
+use configdb_contract::{Entry, WriteRequest, entry, names};
 use configdb_schema::address::{self, ClusterName, Organisation};
 use configdb_schema::application::{MEMBERSHIP_SLUG, REGISTRATION_SLUG};
 use configdb_schema::document::{EdgeCluster, EdgeDeployment, JsonObject, Membership, Registration};
@@ -86,6 +86,21 @@ impl Bench {
     pub fn entry_of_revision<T: Document>(&mut self, object: Uuid, document: &T, revision: u64) {
         self.revision = revision - 1;
         self.entry(object, document);
+    }
+
+    /// ConfigDB carries out a request: every entry of it is written or deleted.
+    pub fn apply(&mut self, request: &WriteRequest) {
+        for (slug, value) in &request.entries {
+            let application = configdb_schema::application::by_slug(slug).unwrap();
+            match value {
+                Some(value) => self.write(request.object, application, value.to_string()),
+                None => {
+                    let metrics = self.objects.entry(request.object).or_default();
+                    metrics.retain(|known| &*known.name != slug.as_str());
+                    self.publish();
+                }
+            }
+        }
     }
 
     fn write(&mut self, object: Uuid, application: &Application, json: String) {
