@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::options::{Connection, Options};
-use crate::output::remark;
+use crate::output::{progress, remark};
 use fleet_view::Fleet;
 use fleet_view::requests::Author;
 
@@ -328,7 +328,7 @@ impl Client {
                 Ok(None) => return Err(self.unreachable("the session has ended")),
                 Err(_) if Instant::now() >= deadline => return Ok(None),
                 Err(_) => {
-                    eprintln!("waiting for {what} ...");
+                    progress(&format!("waiting for {what} ..."));
                     quiet_until = None;
                 }
             }

@@ -166,8 +166,13 @@ pub fn say(text: &str) -> anyhow::Result<bool> {
 
 /// A line on standard error: standard output belongs to what was asked for.
 pub fn remark(text: &str) {
-    // Where even this cannot be written nothing is left to do.
-    let _ = writeln!(std::io::stderr(), "sparkfleet: {}", visible(text));
+    progress(&format!("sparkfleet: {text}"));
+}
+
+/// A line on standard error that says how it goes.
+pub fn progress(text: &str) {
+    // Where even this cannot be written the command continues without it.
+    let _ = writeln!(std::io::stderr(), "{}", visible(text));
 }
 
 /// Whether a character is shown as it is: neither a control character, nor the end of a line, nor a mark of writing direction.

@@ -1,8 +1,11 @@
 //! `sparkfleet config ...`, its refusals and its forms.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use serde_json::{Value, json};
 
 use crate::support::factory::user;
+use crate::support::program::User;
 
 const PUMP: &str = "0f000000-0000-4000-8000-000000000001";
 
@@ -127,5 +130,47 @@ fn a_dump_is_loaded_as_a_whole_or_not_at_all_and_again_writes_nothing() {
     assert!(loaded["writes"].as_u64() > Some(0) && loaded["deletes"] == json!([]), "{loaded:#}");
     assert_eq!(user.run(&format!("config get {object} Info -o json")).json()["name"], "Loaded");
     assert_eq!(user.run_with("config load - -o json", &dump).json()["writes"], 0);
+    user.run(&format!("config delete {object}")).done();
+}
+
+/// An editor that is a script; `"$1"` is the file.
+fn editor(user: &User, script: &str) -> String {
+    let path = user.file("editor", format!("#!/bin/sh\n{script}\n"));
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn an_entry_is_edited_and_what_is_refused_is_kept_for_who_typed_it() {
+    let object = "0f000000-0000-4000-8000-000000000006";
+    let user = user();
+    user.run_with(&format!("config put {object} Info - --class Device"), "name: Lathe\n").done();
+    let same = user.run(&format!("config edit {object} Info"));
+    assert_eq!(same.done(), format!("Info of {object} unchanged\n"));
+    let renames = editor(&user, "sed -i s/Lathe/Lathe_2/ \"$1\"");
+    let user = user.with("VISUAL", &renames);
+    let changed = user.run(&format!("config edit {object} Info"));
+    assert!(changed.done().starts_with(&format!("Info of {object} changed: revision ")), "{changed:#?}");
+    assert_eq!(user.run(&format!("config get {object} Info")).done(), "name: Lathe_2\n");
+    // As JSON, with what was done as a document.
+    editor(&user, "grep -q '\"name\": \"Lathe_2\"' \"$1\" && sed -i s/Lathe_2/Lathe_3/ \"$1\"");
+    let json = user.run("config edit Lathe_2 Info -o json").json();
+    assert_eq!(
+        (&json["object"], &json["application"], &json["change"]),
+        (&json!(object), &json!("Info"), &json!("changed"))
+    );
+    // What ConfigDB refuses is opened again with the reason; who leaves it as it is finds what was typed.
+    editor(&user, "cp \"$1\" \"$1.seen\"; mv \"$1.seen\" \"$(dirname \"$0\")/seen\"; echo 'name: 7' > \"$1\"");
+    let refused = user.run("config edit Lathe_3 Info");
+    let error = refused.refused(5);
+    let (_, kept) = error.split_once("nothing was written, what you typed is in ").unwrap();
+    assert_eq!(std::fs::read_to_string(kept).unwrap().lines().last(), Some("name: 7"), "{error}");
+    std::fs::remove_file(kept).unwrap();
+    let seen = std::fs::read_to_string(user.path("seen")).unwrap();
+    assert!(seen.lines().any(|line| line.starts_with("# ") && line.contains("name")), "the reason is above it: {seen}");
+    editor(&user, "exit 3");
+    let failed = user.run("config edit Lathe_3 Info");
+    assert!(failed.refused(2).contains("ended with exit code 3, nothing was written"), "{failed:#?}");
+    assert_eq!(user.run(&format!("config get {object} Info")).done(), "name: Lathe_3\n");
     user.run(&format!("config delete {object}")).done();
 }

@@ -1,10 +1,14 @@
 //! The exit codes of the reference, and that a refusal has changed nothing and gives no secret away.
 
+use std::io::{BufRead as _, BufReader};
 use std::process::Command;
 
+use fleet_view::bench::{Bench, CLUSTER, NAME};
+
 use crate::support::factory::user;
+use crate::support::made_up::MadeUp;
 use crate::support::mosquitto::{Mosquitto, Settings};
-use crate::support::program::User;
+use crate::support::program::{Outcome, User};
 
 const PASSWORD: &str = "correct-horse-battery";
 
@@ -120,4 +124,57 @@ fn alerts_are_acknowledged_by_what_they_are_about_or_not_at_all() {
     assert!(unknown.refused(7).contains("there is no active alert about \"Body_Shop\""), "{unknown:#?}");
     let both = user.run("alert ack Body_Shop --note mine --withdraw");
     assert_eq!(both.code(), 2, "{both:#?}");
+}
+
+#[test]
+fn a_configdb_that_does_not_answer_is_code_6_and_the_writer_reads_that_it_may_have_been_done() {
+    // These nodes speak, and obey no command.
+    let fleet = MadeUp::of(&Bench::with_cluster());
+    let user = fleet.user();
+    let lines = [
+        "cluster create Silent_1 --timeout 3s",
+        "token create silent --scope viewer --timeout 3s",
+        "cluster rollout Paint_Shop --wave 2 --timeout 3s",
+        "deployment create Oven_1 --cluster Paint_Shop --chart 3e369413-c7c9-5304-8459-af006cdcf218 --timeout 3s",
+    ];
+    for outcome in user.run_all(&lines) {
+        let error = outcome.refused(6);
+        assert!(error.contains("ConfigDB did not answer the request on "), "{outcome:#?}");
+        assert!(error.contains("within 3s") && error.ends_with("it may or may not have been carried out"), "{error}");
+        assert!(
+            !outcome.stderr.contains("sfp_"),
+            "a token that may be in force is not known to its maker: {outcome:#?}"
+        );
+    }
+    let read = user.run("config history 00000000-0000-0000-0000-00000000000c --timeout 2s");
+    assert_eq!(read.refused(6), "waited 2s for ConfigDB to answer; not reached");
+}
+
+#[test]
+fn a_server_that_goes_away_while_a_command_waits_ends_it_in_time() {
+    let mut bench = Bench::new();
+    bench.cluster(CLUSTER, NAME, |cluster| cluster.sync_alive = true);
+    let mut fleet = MadeUp::of(&bench);
+    let words = ["cluster", "list", "--timeout", "10s"];
+    let mut child = fleet.user().start(&words);
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("waiting for every edge sync"), "{line}");
+    fleet.server.kill();
+    let outcome = Outcome::of(&words, child);
+    // It has no standard error any more either, and ends as it would have.
+    assert_eq!((outcome.code(), outcome.stdout.as_str()), (6, ""), "half a list is not shown: {outcome:#?}");
+}
+
+#[test]
+fn who_connects_with_a_name_reads_what_the_server_needs_for_a_new_cluster() {
+    let user = user();
+    let made = user.run("cluster create Named_1 --username ada");
+    let text = made.done();
+    assert!(
+        text.contains("The MQTT server must let the cluster publish and subscribe in group ACME-Named_1."),
+        "{made:#?}"
+    );
+    let again = user.run("cluster create Named_1 --username ada");
+    assert_eq!(again.lines().len(), 1, "nothing is new: {again:#?}");
 }

@@ -250,7 +250,7 @@ impl Administrator {
                     && let Ok(progress) = self.issuer.on_progress(record, &self.address, bytes)
                 {
                     record.sequence = progress.sequence;
-                    eprintln!("{} {}", progress.stage, output::visible(&progress.detail));
+                    output::progress(&format!("{} {}", progress.stage, progress.detail));
                 }
                 Ok(Step::Nothing)
             }
@@ -274,8 +274,10 @@ impl Administrator {
             EvidenceAnswer::Rejected(rejected) => {
                 if let Some(registers) = &rejected.registers {
                     // No join service is there that would show them.
-                    eprintln!("registers of {}, if a policy is to have them:", self.address.node);
-                    registers.iter().for_each(|(index, value)| eprintln!("  {index}: {}", hex::encode(value)));
+                    output::progress(&format!("registers of {}, if a policy is to have them:", self.address.node));
+                    for (index, value) in registers {
+                        output::progress(&format!("  {index}: {}", hex::encode(value)));
+                    }
                 }
                 let answer = self.issuer.refuse(rejected.recipient(), rejected.refusal.clone())?;
                 return Ok(Step::Refused(rejected.refusal.clone(), IssuerMessage::Ticket(answer.message)));

@@ -78,7 +78,7 @@ pub async fn run(wanted: &str, expires: Duration, revoke: bool, options: &Option
     let line = bootstrap::command(base, uuid, &token);
     let missing = client.fleet.manager.cluster(uuid).and_then(|cluster| cluster.setup.reason.clone());
     if let Some(missing) = &missing {
-        eprintln!("before you paste the line: {}", output::visible(missing));
+        output::progress(&format!("before you paste the line: {missing}"));
     }
     let expires = end.to_string();
     let value =

@@ -135,7 +135,11 @@ async fn ask(
     };
     if !added.is_empty() {
         let revision = attestation_policy::write(client, cluster, policy, Some(etag), signer).await?.revision;
-        eprintln!("policy of {} asks for register {} (revision {revision})", row.cluster, listed(&added));
+        output::progress(&format!(
+            "policy of {} asks for register {} (revision {revision})",
+            row.cluster,
+            listed(&added)
+        ));
         let is_in_force = |fleet: &Fleet| {
             let join = &fleet.manager.cluster(cluster)?.join;
             (join.alive && join.policy_agreed && join.policy_revision >= revision).then_some(())

@@ -268,7 +268,7 @@ async fn load(text: &str, dry_run: bool, allow_delete: bool, options: &Options) 
         );
         return Err(exit::with_code(exit::REFUSED, error));
     }
-    going(&deletions).iter().for_each(|line| eprintln!("{}", output::visible(line)));
+    going(&deletions).iter().for_each(|line| output::progress(line));
     let total = writes.len();
     let revision =
         if total == 0 { client.fleet.config.revision() } else { stage_and_commit(&mut client, writes).await? };

@@ -22,8 +22,8 @@ pub fn ui(arguments: &UiArguments) -> anyhow::Result<()> {
         program.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         match program.status() {
             Ok(ended) if ended.success() => {}
-            Ok(ended) => eprintln!("xdg-open could not open it ({ended})"),
-            Err(error) => eprintln!("xdg-open cannot be started: {error}"),
+            Ok(ended) => crate::output::progress(&format!("xdg-open could not open it ({ended})")),
+            Err(error) => crate::output::progress(&format!("xdg-open cannot be started: {error}")),
         }
     }
     Ok(())

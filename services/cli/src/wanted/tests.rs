@@ -201,7 +201,7 @@ proptest! {
             }
         }
         first.iter().filter_map(|change| change.write.as_ref()).for_each(|write| bench.apply(write));
-        // A later time does not make the same documents another wish.
+        // A later time does not make the same documents want something else.
         let second = plan(&bench.fleet, &wanted, prune, 1_900_000_000_000, author).unwrap();
         prop_assert!(second.iter().all(|change| change.change == "unchanged"), "{:#?}\n{:#?}", first, second);
         prop_assert_eq!(second.len() + first.iter().filter(|change| change.change == "deleted").count(), first.len());

@@ -64,7 +64,7 @@ fn carried_out(words: Vec<OsString>) -> u8 {
     match ended() {
         Ok(()) => exit::OK,
         Err(error) => {
-            eprintln!("{}", exit::one_line(error.as_ref()));
+            exit::report(&error);
             exit::code_of(&error)
         }
     }

@@ -6,6 +6,7 @@
 use crate::config::{ConfigError, flat};
 use std::error::Error;
 use std::fmt;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 /// It worked.
@@ -98,7 +99,8 @@ pub fn one_line(error: &(dyn Error + 'static)) -> String {
 
 /// Prints [`one_line`] to stderr and returns the process's exit code.
 pub fn report(error: &anyhow::Error) -> ExitCode {
-    eprintln!("{}", one_line(error.as_ref()));
+    // Who has closed standard error still gets the exit code.
+    let _ = writeln!(std::io::stderr(), "{}", one_line(error.as_ref()));
     ExitCode::from(code_of(error))
 }
 

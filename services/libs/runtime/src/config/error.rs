@@ -151,9 +151,7 @@ pub(super) fn toml_reason(error: &config::ConfigError) -> String {
 /// One line from any text: runs of white space, control characters and marks of writing direction become one space.
 pub(crate) fn flat(text: &str) -> String {
     // Unicode Bidi_Control, and the mark of byte order.
-    let is_mark = |c: char| {
-        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
-    };
+    let is_mark = |c: char| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
     text.split(|c: char| c.is_whitespace() || c.is_control() || is_mark(c))
         .filter(|word| !word.is_empty())
         .collect::<Vec<_>>()
