@@ -5,8 +5,7 @@ use std::fmt;
 
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
-use tracing::span;
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::{Event, Level, Metadata, Subscriber, span};
 
 thread_local! {
     static SEEN: RefCell<Option<String>> = const { RefCell::new(None) };

@@ -7,42 +7,14 @@ use sparkplug::payload::{EncodeOptions, Form, Payload, encode};
 use sparkplug::session::{Publish, QoS};
 use uuid::Uuid;
 
-use crate::broker::{SessionId, ToBroker};
-use crate::disk::{Disk, DiskFault};
-use crate::fleet::{Role, group};
-use crate::transition::Transition;
-use crate::world::{ClusterId, Happening, ProcessId, World, trace};
-
-/// One thing that breaks, or that someone breaks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fault {
-    /// ConfigDB's disk is full, broken, or writes something without saying so.
-    Disk,
-    /// It is whole again.
-    DiskIsWell,
-    /// For some time the cluster manager's disk says of work on repositories that it failed, although it is done.
-    GitTorn,
-    /// The cluster manager's disk becomes what it was some time ago, under a new life of the manager.
-    GitRollsBack,
-    /// The file with the bdSeq of a service becomes what it was some sessions ago, and the service starts again.
-    BdSeqRollsBack,
-    /// The database of a cluster's API server has no room for some time.
-    ClusterFull,
-    /// A process is frozen, perhaps for longer than its keep-alive.
-    Pause,
-    /// It continues.
-    Resume(ProcessId),
-    /// Someone takes the client ids of a process again and again.
-    Steal,
-    /// Once more.
-    TakeOver(ProcessId),
-    /// A second instance of a service runs beside the first for some time, a second ConfigDB with a store of its own.
-    SecondInstance,
-    /// A member of a cluster's group floods it with data of nodes that no one knows, and with forged births.
-    Flood,
-    /// The next part of that: in which group, and how many messages are left.
-    FloodsOn(String, u32),
-}
+use crate::model::broker::{SessionId, ToBroker};
+use crate::model::disk::{Disk, DiskFault};
+use crate::model::happening::Happening;
+use crate::model::ids::{ClusterId, ProcessId};
+use crate::model::names::group;
+use crate::model::role::Role;
+use crate::model::transition::{Fault, Transition};
+use crate::world::{World, trace};
 
 /// Messages of one part of a flood.
 const FLOOD_PART: u32 = 60;

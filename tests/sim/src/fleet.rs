@@ -1,15 +1,14 @@
 //! What runs: the real states of every service, the machines that they are given, and simple programs for edge agents, the operator and an observer.
 
-mod config_db;
+pub mod config_db;
 pub mod console;
 pub mod enrolment;
 pub mod hosts;
-mod joining;
-mod keys;
+pub mod joining;
+pub mod keys;
 pub mod people;
 
 use std::any::Any;
-use std::fmt;
 use std::time::Duration;
 
 use access::rate::Rate;
@@ -18,7 +17,6 @@ use cluster_manager::event::{
 };
 use cluster_manager::git_address::GitAddress;
 use cluster_manager::state::{ClusterManager, PersistedRepositories, Settings as ManagerSettings};
-use configdb_schema::Organisation;
 use edge_monitor::config_freshness::ReloadPolicy;
 use edge_monitor::event::{Effect as MonitorEffect, Event as MonitorEvent};
 use edge_monitor::state::{Scope, Settings as MonitorSettings, State as MonitorState};
@@ -29,122 +27,17 @@ use edge_sync::state::{Settings as SyncSettings, State as SyncState};
 use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, NodeUpdate};
 use sparkplug::host::HostConfig;
 use sparkplug::session::QoS;
-use sparkplug::{EdgeNodeDescriptor, GroupId, HostId, Metric, Now, Value};
+use sparkplug::{EdgeNodeDescriptor, HostId, Metric, Now, Value};
 use uuid::Uuid;
 
-pub(crate) use config_db::boot as boot_configdb;
-
-use crate::disk::Disk;
-use crate::kubernetes::{NAMESPACE, kinds};
-use crate::mutation::Mutation;
+use crate::model::disk::Disk;
+use crate::model::kubernetes::{NAMESPACE, kinds};
+use crate::model::mutation::Mutation;
+use crate::model::names::{group, organisation};
+use crate::model::program::{Action, Boot, Input, Program};
+use crate::model::role::Role;
 use crate::operator::Operator;
-use crate::program::{Action, Boot, Input, Program};
-use crate::world::{ClusterId, World};
-use enrolment::Applicant;
-
-/// What a process is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Role {
-    /// ConfigDB.
-    ConfigDb,
-    /// The cluster manager.
-    ClusterManager,
-    /// Identity.
-    Identity,
-    /// The central monitor.
-    Central,
-    /// Edge sync of a cluster.
-    Sync(ClusterId),
-    /// Edge monitor of a cluster.
-    Monitor(ClusterId),
-    /// krb-keys of a cluster.
-    Keys(ClusterId),
-    /// A replica of the join service of a cluster.
-    Join(ClusterId, u8),
-    /// A machine that wants to join a cluster, by its number.
-    Host(ClusterId, u64),
-    /// Who asks by a cluster's token to be enrolled.
-    Enrolling(ClusterId, Applicant),
-    /// An edge agent on a cluster.
-    Agent {
-        /// Where.
-        cluster: ClusterId,
-        /// Its deployment.
-        uuid: Uuid,
-        /// Its edge node id.
-        name: String,
-        /// It reloads when it is asked.
-        obeys: bool,
-    },
-    /// Someone who writes to ConfigDB.
-    Operator,
-    /// Someone who listens to what the services say of themselves.
-    Observer,
-    /// The web console.
-    Console,
-}
-
-impl Role {
-    /// The cluster that it runs on.
-    #[must_use]
-    pub const fn cluster(&self) -> Option<ClusterId> {
-        match self {
-            Self::Sync(cluster)
-            | Self::Monitor(cluster)
-            | Self::Keys(cluster)
-            | Self::Join(cluster, _)
-            | Self::Host(cluster, _)
-            | Self::Enrolling(cluster, _)
-            | Self::Agent { cluster, .. } => Some(*cluster),
-            Self::ConfigDb
-            | Self::ClusterManager
-            | Self::Identity
-            | Self::Central
-            | Self::Operator
-            | Self::Observer
-            | Self::Console => None,
-        }
-    }
-
-    /// A service of ours: it may crash anywhere.
-    #[must_use]
-    pub const fn is_service(&self) -> bool {
-        !matches!(self, Self::Operator | Self::Observer | Self::Host(..) | Self::Enrolling(..) | Self::Agent { .. })
-    }
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::ConfigDb => f.write_str("configdb"),
-            Self::ClusterManager => f.write_str("cluster-manager"),
-            Self::Identity => f.write_str("identity"),
-            Self::Central => f.write_str("central-monitor"),
-            Self::Sync(ClusterId(n)) => write!(f, "sync-{n}"),
-            Self::Monitor(ClusterId(n)) => write!(f, "monitor-{n}"),
-            Self::Keys(ClusterId(n)) => write!(f, "keys-{n}"),
-            Self::Join(ClusterId(n), replica) => write!(f, "join-{n}-{replica}"),
-            Self::Enrolling(ClusterId(n), applicant) => write!(f, "enrolling-{n}-{applicant:?}"),
-            Self::Host(ClusterId(n), number) => write!(f, "host-{n}-{number}"),
-            Self::Agent { cluster: ClusterId(n), name, uuid, .. } => write!(f, "agent-{n}-{name}-{uuid}"),
-            Self::Operator => f.write_str("operator"),
-            Self::Observer => f.write_str("observer"),
-            Self::Console => f.write_str("console"),
-        }
-    }
-}
-
-/// The organisation of every run.
-#[must_use]
-pub fn organisation() -> Organisation {
-    Organisation::new("ACME").expect("ACME is a name")
-}
-
-/// Group of a cluster.
-#[must_use]
-pub fn group(cluster_name: &str) -> GroupId {
-    GroupId::new(format!("ACME-{cluster_name}")).expect("cluster names of a run are group ids")
-}
+use crate::world::World;
 
 /// The Edge Node that Sync starts when it knows everything.
 #[must_use]
@@ -383,7 +276,7 @@ impl Program for MonitorState {
     }
 }
 
-fn boot_sync(cluster: &crate::kubernetes::Cluster, seed: u64, now: Now) -> Boot {
+fn boot_sync(cluster: &crate::model::kubernetes::Cluster, seed: u64, now: Now) -> Boot {
     let mut state = SyncState::new(
         SyncSettings {
             cluster_uuid: cluster.uuid,
@@ -462,11 +355,12 @@ impl Program for Listener {
 
 /// Name of the metric of an agent that counts up: a reader that receives a smaller value has received events out of order.
 pub const COUNTER: &str = "Counter";
+
 const COUNT_EVERY: Duration = Duration::from_secs(10);
 
 /// An edge agent: counts, reports its configuration, and restarts when it is asked to reload.
 #[derive(Debug)]
-struct Agent {
+pub(crate) struct Agent {
     obeys: bool,
     stands_still: bool,
     counter: u64,

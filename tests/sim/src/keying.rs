@@ -7,13 +7,15 @@ use krb_keys::event::{Effect, Event, KeyError, Resource};
 use krb_keys::reconcile::{Action, KeySpec, Meta, Validity};
 use krb_keys::spec::{KeyType, Kind, ResourceId, SecretKey, Spec};
 
-use crate::disk::Disk;
-use crate::fleet::Role;
-use crate::keys::{Content, KeySite, KeyWork, Keying, KnownPrincipal, away};
-use crate::mutation::Mutation;
-use crate::program::Input;
-use crate::transition::Transition;
-use crate::world::{ClusterId, Happening, ProcessId, World, trace};
+use crate::model::disk::Disk;
+use crate::model::happening::Happening;
+use crate::model::ids::{ClusterId, ProcessId};
+use crate::model::keys::{Content, KeySite, KeyWork, KnownPrincipal, away};
+use crate::model::mutation::Mutation;
+use crate::model::program::Input;
+use crate::model::role::Role;
+use crate::model::transition::{Keying, Transition};
+use crate::world::{World, trace};
 
 /// Resources of a cluster that people make; each has a principal and a place of its own.
 const NAMES: &[&str] = &["robot", "oven", "belt"];

@@ -14,9 +14,6 @@
 //! `cargo run -p sim -- --seed N` runs one seed; `--trace` prints what happened. A failing seed is reported with exactly that command. [`mutation`] breaks one thing for each check and
 //! so shows that it can fail.
 
-pub mod broker;
-pub mod disk;
-pub mod endpoint;
 pub mod errors;
 pub mod fault;
 pub mod fleet;
@@ -24,16 +21,12 @@ pub mod git;
 pub mod invariants;
 mod join_site;
 mod keying;
-pub mod keys;
 pub mod kubernetes;
+pub mod model;
 pub mod mutation;
 pub mod network;
 pub mod operator;
-pub mod past;
-pub mod program;
-pub mod random;
 pub mod recovery;
-pub mod replica;
 pub mod run;
 pub mod transition;
 pub mod world;

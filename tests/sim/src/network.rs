@@ -1,83 +1,24 @@
-//! Connections between processes and the broker: delay, loss, duplication, reordering, partitions, cut sockets, a crashed broker.
-//!
-//! A connection is TCP: in order and without gaps until it breaks; then what was under way is lost. A partition delays what is under way until it ends, or until one side
-//! gives the connection up after its keep-alive time; both sides do that for themselves. Loss, duplication and reordering are what brokers do with messages of QoS 0.
+//! What processes send and receive: delay, loss, duplication, reordering, partitions, cut sockets, a crashed broker.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sparkplug::edge_node::NodeUpdate;
 use sparkplug::host::HostRequest;
 use sparkplug::session::{QoS, TransportAction, TransportEvent};
 
-use crate::broker::{SessionId, ToBroker, ToClient};
-use crate::endpoint::{Endpoint, EndpointOutput, Machine, Side};
-use crate::world::{Happening, ProcessId, World, trace};
-
-/// Something on a connection.
-#[derive(Debug)]
-pub enum Packet {
-    /// To the broker.
-    Up(ToBroker),
-    /// To the client.
-    Down(ToClient),
-    /// The client's side was refused, timed out, or was closed by itself.
-    ClientOver {
-        /// For people.
-        reason: &'static str,
-        /// The CONNECT may have reached the server.
-        reached: bool,
-        /// Only if the process is still cut off then.
-        if_partitioned: bool,
-    },
-    /// The client waits no longer for CONNACK.
-    ConnectTimeout,
-    /// The server's keep-alive time is over; it matters if the process is still cut off then, or gone.
-    ServerTimeout,
-}
-
-/// One connection.
-#[derive(Debug)]
-struct Wire {
-    process: ProcessId,
-    side: Side,
-    /// The client's socket is open.
-    is_open: bool,
-    /// Arrival of the last packet in each direction: later ones do not overtake it.
-    up_at: Duration,
-    down_at: Duration,
-    /// What is under way to the broker is lost.
-    drops_up: bool,
-}
-
-/// What brokers and networks do to messages, of a thousand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Weather {
-    /// Messages of QoS 0 that are lost.
-    pub loss: u64,
-    /// Messages that come twice.
-    pub duplication: u64,
-    /// Data that are overtaken by what the same node sent later.
-    pub reordering: u64,
-    /// Delay of each packet, at most.
-    pub delay_max: Duration,
-}
-
-/// All connections.
-#[derive(Debug, Default)]
-pub struct Network {
-    wires: BTreeMap<SessionId, Wire>,
-    next_session: u64,
-    /// The present weather.
-    pub weather: Weather,
-    /// The broker is down until then.
-    pub broker_down_until: Option<Duration>,
-}
+use crate::model::broker::{SessionId, ToBroker, ToClient};
+use crate::model::endpoint::{Endpoint, EndpointOutput, Machine, Side};
+use crate::model::happening::Happening;
+use crate::model::ids::ProcessId;
+use crate::model::network::{Packet, Wire};
+use crate::world::{World, trace};
 
 /// Delay of a packet in fair weather, at most.
 const DELAY_MAX: Duration = Duration::from_millis(20);
+
 /// A client waits so long for CONNACK.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// A server gives a silent client up after one and a half keep-alive times.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -109,7 +50,7 @@ impl World {
         }
     }
 
-    fn connect(&mut self, id: ProcessId, side: Side, will: Option<sparkplug::session::Publish>) {
+    pub(crate) fn connect(&mut self, id: ProcessId, side: Side, will: Option<sparkplug::session::Publish>) {
         self.network.next_session += 1;
         let session = SessionId(self.network.next_session);
         let Some(process) = self.processes.get_mut(&id) else { return };
@@ -209,7 +150,7 @@ impl World {
             if self.with_joins && publish.topic.contains("Join") {
                 let payload = sparkplug::Value::Bytes(publish.payload.to_vec().into());
                 self.join_wire.carry([&sparkplug::Metric::new("payload", payload)]);
-                if self.mutation == Some(crate::mutation::Mutation::SaysDiskKeys) {
+                if self.mutation == Some(crate::model::mutation::Mutation::SaysDiskKeys) {
                     self.say_disk_keys();
                 }
             }

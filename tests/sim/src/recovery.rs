@@ -9,41 +9,14 @@ use serde_json::json;
 use sparkplug::replication::Point;
 use uuid::Uuid;
 
-use crate::fleet::Role;
-use crate::invariants::Truth;
-use crate::operator::{Fate, Operator};
-use crate::transition::Transition;
-use crate::world::{ClusterId, Happening, World, trace};
-
-/// One thing that becomes of a store, or that is decided about it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Recovery {
-    /// ConfigDB's store is restored: any state that it ever had.
-    Restore,
-    /// The last commits are gone after a loss of power: the disk had not written them.
-    RollBack,
-    /// An empty store takes the place of ConfigDB's.
-    Replace,
-    /// An operator decides about a cluster that does not follow the store.
-    Decide(ClusterId),
-    /// An operator decides for every cluster that is held.
-    Review,
-    /// What the decision needs is written: it is given.
-    Release {
-        /// The cluster.
-        site: ClusterId,
-        /// The store that is decided for.
-        store: Uuid,
-        /// Requests that come first.
-        after: Vec<String>,
-        /// What runs at the edge was written back; otherwise it is deleted.
-        adopts: bool,
-        /// Deployments that the store had or got.
-        kept: Vec<Uuid>,
-        /// State of the store that was compared.
-        seen: Option<Point>,
-    },
-}
+use crate::model::happening::Happening;
+use crate::model::ids::ClusterId;
+use crate::model::role::Role;
+use crate::model::script::Fate;
+use crate::model::transition::{Recovery, Transition};
+use crate::model::truth::Truth;
+use crate::operator::Operator;
+use crate::world::{World, trace};
 
 impl World {
     /// Something becomes of the store, or is decided.
@@ -101,7 +74,7 @@ impl World {
         strays.map(|(site, _)| *site).collect()
     }
 
-    fn replace_store(&mut self, replace: impl FnOnce(&crate::disk::Disk)) {
+    pub(crate) fn replace_store(&mut self, replace: impl FnOnce(&crate::model::disk::Disk)) {
         let Some(id) = self.process_of(&Role::ConfigDb) else { return };
         self.stop(id, false);
         let disk = self.processes[&id].disk.clone();
@@ -129,13 +102,13 @@ impl World {
     }
 
     /// A second ConfigDB is gone with its store: what it alone was asked while the first one was away is lost with it.
-    pub(crate) fn store_is_gone(&mut self, disk: &crate::disk::Disk) {
+    pub(crate) fn store_is_gone(&mut self, disk: &crate::model::disk::Disk) {
         let Some(store) = disk.store().map(|store| store.load_now()) else { return };
         let clusters = Truth::of(&store).clusters.into_keys();
         self.checks.on_second_store_gone(store.requests.into_iter().map(|request| request.result.id), clusters);
     }
 
-    fn fates(&self) -> std::collections::BTreeMap<String, Fate> {
+    pub(crate) fn fates(&self) -> std::collections::BTreeMap<String, Fate> {
         let operator = self.process_of(&Role::Operator).and_then(|id| self.processes[&id].program.as_ref());
         let operator = operator.and_then(|program| program.as_any().downcast_ref::<Operator>());
         operator.map(|operator| operator.fates.clone()).unwrap_or_default()
@@ -153,7 +126,7 @@ impl World {
         let truth = Truth::of(&store.load_now());
         let (uuid, name) = (cluster.uuid, cluster.name.clone());
         // An operator who deleted a cluster that is back, because it waits for its edge, wants nothing of what runs there.
-        let is_deleted = |known: &&mut crate::operator::ScriptCluster| known.uuid == uuid && known.is_deleted;
+        let is_deleted = |known: &&mut crate::model::script::ScriptCluster| known.uuid == uuid && known.is_deleted;
         let deleted = self.script.clusters.iter_mut().find(is_deleted);
         let adopts = adopts && deleted.is_none();
         deleted.into_iter().for_each(|known| known.is_deleted = false);
@@ -190,7 +163,7 @@ impl World {
         self.after(Duration::from_secs(3), Happening::Transition(Transition::Recovery(release)));
     }
 
-    fn release(&mut self, site: ClusterId, adopts: bool, seen: Option<Point>) {
+    pub(crate) fn release(&mut self, site: ClusterId, adopts: bool, seen: Option<Point>) {
         let Some(cluster) = self.clusters.get(&site) else { return };
         let uuid = cluster.uuid;
         let request = WriteRequest::put(self.request_id(), uuid).by("people");

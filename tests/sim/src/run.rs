@@ -8,16 +8,21 @@ use configdb::store::MemoryStore;
 use sparkplug::Now;
 use uuid::Uuid;
 
-use crate::disk::Disk;
 use crate::errors;
-use crate::fleet::Role;
-use crate::invariants::{Violation, past_is_what_was_shown, secrets_on_the_wire, unsettled};
-use crate::mutation::Mutation;
-use crate::transition::Transition;
-use crate::world::{Happening, World};
+use crate::invariants::console::past_is_what_was_shown;
+use crate::invariants::joins::secrets_on_the_wire;
+use crate::invariants::settled::unsettled;
+use crate::model::checks::Violation;
+use crate::model::disk::Disk;
+use crate::model::happening::Happening;
+use crate::model::mutation::Mutation;
+use crate::model::role::Role;
+use crate::model::transition::Transition;
+use crate::world::World;
 
 /// Time that the fleet has to converge after everything is mended. Longer than any wait in it: three intervals of silence, back-offs, deadlines.
 const PEACE_MAX: Duration = Duration::from_secs(1_200);
+
 /// How often it is looked whether it has.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
@@ -148,7 +153,7 @@ pub(crate) fn fresh_store() -> &'static MemoryStore {
     static FRESH: OnceLock<MemoryStore> = OnceLock::new();
     FRESH.get_or_init(|| {
         let store = MemoryStore::new(Uuid::nil());
-        drop(crate::fleet::boot_configdb(&Disk::with_store(store.clone()), None, 0, Now::default()));
+        drop(crate::fleet::config_db::boot(&Disk::with_store(store.clone()), None, 0, Now::default()));
         store
     })
 }

@@ -1,4 +1,4 @@
-//! The closed list of what can happen from outside: what people do, what breaks. The seed chooses.
+//! What happens from outside, done to a world. The seed chooses.
 
 use std::time::Duration;
 
@@ -8,100 +8,17 @@ use serde_json::json;
 use sparkplug::session::{Publish, QoS};
 use uuid::Uuid;
 
-use crate::broker::{SessionId, ToBroker};
-use crate::disk::Disk;
-use crate::fault::Fault;
-use crate::fleet::Role;
-use crate::fleet::enrolment::Enrolling;
-use crate::fleet::hosts::Joining;
-use crate::keys::Keying;
-use crate::kubernetes::Cluster;
-use crate::network::Weather;
-use crate::operator::{OperatorWrite, ScriptCluster, ScriptDeployment};
-use crate::program::Input;
-use crate::recovery::Recovery;
-use crate::world::{ClusterId, Happening, ProcessId, World, trace};
-
-/// One thing from outside.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Transition {
-    /// Whatever the seed chooses of what follows.
-    Something,
-    /// Someone makes a cluster.
-    CreateCluster,
-    /// Someone deletes a cluster.
-    DeleteCluster,
-    /// Someone makes a deleted cluster again, perhaps before its tear-down has ended.
-    RecreateCluster,
-    /// The machines of a cluster start: edge sync and edge monitor.
-    Bootstrap(Uuid),
-    /// The machines of a cluster are switched off for ever.
-    Decommission(ClusterId),
-    /// Someone makes a deployment.
-    CreateDeployment,
-    /// Someone changes one.
-    ChangeDeployment,
-    /// Someone moves one to another cluster.
-    MoveDeployment,
-    /// Someone deletes one.
-    DeleteDeployment,
-    /// Someone changes a chart template that many deployments use.
-    EditTemplate,
-    /// Someone changes or deletes the configuration of an agent.
-    ConfigureAgent,
-    /// Someone writes what no schema allows.
-    WriteNonsense,
-    /// A host of a cluster comes, goes or changes.
-    HostChanges,
-    /// Someone deletes an object in a cluster by hand.
-    DeleteByHand,
-    /// Someone seals a secret again.
-    RotateSecret,
-    /// A service is killed.
-    Crash,
-    /// A service loses its power: the broker is not informed.
-    PowerCut,
-    /// Sockets of a process break.
-    Cut,
-    /// A process is cut off from the network for some time.
-    Partition,
-    /// All processes of a cluster are.
-    PartitionSite,
-    /// The end of a partition.
-    Heal(ProcessId),
-    /// The broker crashes.
-    CrashBroker,
-    /// It is back.
-    BrokerBack,
-    /// Messages are lost, doubled, reordered, delayed for some time.
-    Storm,
-    /// The end of that.
-    Calm,
-    /// The wall clock of the world jumps.
-    ClockJump,
-    /// An API server does not answer for some time.
-    KubernetesOutage,
-    /// Watches of a cluster list again.
-    Relist(ClusterId),
-    /// The disk of the cluster manager is full for some time.
-    GitFull,
-    /// Someone publishes garbage.
-    Garbage,
-    /// An operator signs the attestation policy of a cluster again.
-    SignPolicy,
-    /// People ask over HTTP.
-    Ask,
-    /// Something breaks.
-    Fault(Fault),
-    /// Something becomes of ConfigDB's store.
-    Recovery(Recovery),
-    /// Something happens around clusters that enrol.
-    Enrolling(Enrolling),
-    /// Something happens around hosts that join.
-    Joining(Joining),
-    /// Something happens around Kerberos keys.
-    Keying(Keying),
-}
+use crate::model::broker::{SessionId, ToBroker};
+use crate::model::disk::Disk;
+use crate::model::happening::Happening;
+use crate::model::ids::{ClusterId, ProcessId};
+use crate::model::kubernetes::Cluster;
+use crate::model::network::Weather;
+use crate::model::program::Input;
+use crate::model::role::Role;
+use crate::model::script::{OperatorWrite, ScriptCluster, ScriptDeployment};
+use crate::model::transition::{Fault, Joining, Keying, Recovery, Transition};
+use crate::world::{World, trace};
 
 /// What the seed chooses from, and how often.
 const CHOICES: &[(u64, Transition)] = &[
@@ -166,6 +83,7 @@ const KEYINGS: &[(u64, Transition)] = &[
 ];
 
 const CLUSTER_NAMES: &[&str] = &["Paint", "Press", "Weld", "Final"];
+
 const DEPLOYMENT_NAMES: &[&str] = &["Robot", "Oven", "Belt", "Scale", "Gate", "Pump"];
 
 impl World {
@@ -372,7 +290,7 @@ impl World {
     pub(crate) fn put_cluster(&mut self, uuid: Uuid, name: &str) -> String {
         let request = WriteRequest::put(self.request_id(), uuid).create_object(class::EDGE_CLUSTER, None).by("people");
         let id = request.id.clone();
-        self.ask(request.entry("EdgeCluster", json!({"name": name, "namespace": crate::kubernetes::NAMESPACE})));
+        self.ask(request.entry("EdgeCluster", json!({"name": name, "namespace": crate::model::kubernetes::NAMESPACE})));
         id
     }
 

@@ -8,86 +8,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::signature::EcdsaKeyPair;
-use sparkplug::Metric;
-use sparkplug::Now;
 use sparkplug::edge_node::{EdgeNode, EdgeNodeConfig, NodeEvent, NodeUpdate, OtherSpeaker, Speaker, UpdateError};
 use sparkplug::host::{HostApplication, HostConfig, HostRequest};
+use sparkplug::{Metric, Now};
 
-use crate::broker::{Broker, SessionId};
-use crate::disk::Disk;
-use crate::endpoint::{Endpoint, EndpointOutput, Machine, Side};
-use crate::fleet::Role;
-use crate::fleet::enrolment::{Applicant, Enrolments};
-use crate::fleet::hosts::JoinSite;
-use crate::fleet::people::People;
-use crate::git::Git;
-use crate::invariants::{Checks, Violation};
 use crate::join_site::wire::Wire;
-use crate::kubernetes::Cluster;
-use crate::mutation::Mutation;
-use crate::network::{Network, Packet};
-use crate::operator::Script;
-use crate::program::{Action, Boot, Input, Program};
-use crate::random::Random;
-use crate::transition::Transition;
-
-/// Which process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ProcessId(pub u32);
-
-/// Which cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ClusterId(pub u32);
-
-/// A process: what runs, and what survives it.
-#[derive(Debug)]
-pub struct Process {
-    /// What it is.
-    pub role: Role,
-    /// Counts its lives: what was meant for an earlier one is lost.
-    pub life: u64,
-    /// None while it is down.
-    pub program: Option<Box<dyn Program>>,
-    /// Its machines.
-    pub endpoints: BTreeMap<Side, Endpoint>,
-    /// What survives.
-    pub disk: Disk,
-    /// Its network is cut off until then.
-    pub partitioned_until: Option<Duration>,
-    /// It is frozen until then: it neither receives nor says anything, and its operating system keeps its sockets.
-    pub paused_until: Option<Duration>,
-    /// It runs beside another process of its role, and is not the one that counts.
-    pub is_second: bool,
-    /// So many milliseconds its wall clock is ahead of the world's.
-    pub skew: i64,
-    /// The time up to which its program has been called without having anything to do: a deadline that does not move is a fault.
-    spins: (Duration, u32),
-    /// Its earliest deadline, and of which machine (None: of the program); None until it is asked for again.
-    due: Option<Option<(Duration, Option<Side>)>>,
-}
-
-/// What is queued.
-#[derive(Debug)]
-pub enum Happening {
-    /// Something travels on a connection.
-    Packet(SessionId, Packet),
-    /// Something for a program.
-    Input(ProcessId, u64, Box<Input>),
-    /// Kubernetes carries out what a program asked.
-    Kubernetes(ClusterId, Box<crate::kubernetes::Work>),
-    /// A repository is written.
-    Git(ProcessId, u64, Box<cluster_manager::event::GitWork>),
-    /// A process begins a new life.
-    Start(ProcessId),
-    /// A process is gone for ever.
-    Remove(ProcessId),
-    /// KDC and Kubernetes carry out what krb-keys asked.
-    Keys(ClusterId, ProcessId, u64, Box<crate::keys::KeyWork>),
-    /// Kubernetes carries out what a replica of a join service asked.
-    Join(ClusterId, Box<crate::fleet::hosts::JoinWork>),
-    /// Something that the seed chose.
-    Transition(Transition),
-}
+use crate::model::broker::Broker;
+use crate::model::checks::{Checks, Violation};
+use crate::model::disk::Disk;
+use crate::model::endpoint::{Endpoint, EndpointOutput, Machine, Side};
+use crate::model::enrolment::{Applicant, Enrolments};
+use crate::model::git::Git;
+use crate::model::happening::Happening;
+use crate::model::ids::{ClusterId, ProcessId};
+use crate::model::joins::JoinSite;
+use crate::model::kubernetes::Cluster;
+use crate::model::mutation::Mutation;
+use crate::model::network::Network;
+use crate::model::people::People;
+use crate::model::process::Process;
+use crate::model::program::{Action, Boot, Input};
+use crate::model::random::Random;
+use crate::model::role::Role;
+use crate::model::script::Script;
 
 /// The world.
 #[derive(Debug)]
@@ -105,7 +48,7 @@ pub struct World {
     /// What of clusters belongs to joining, where hosts join.
     pub joins: BTreeMap<ClusterId, JoinSite>,
     /// What of clusters belongs to Kerberos keys, where there are any.
-    pub key_sites: BTreeMap<ClusterId, crate::keys::KeySite>,
+    pub key_sites: BTreeMap<ClusterId, crate::model::keys::KeySite>,
     /// Clusters have Kerberos keys.
     pub with_keys: bool,
     /// Attestation policies that were signed so far.
@@ -162,16 +105,6 @@ macro_rules! trace {
     };
 }
 pub(crate) use trace;
-
-impl Process {
-    fn next_deadline(&self) -> Option<(Duration, Option<Side>)> {
-        let program = self.program.as_ref().and_then(|program| program.next_deadline());
-        let program = program.map(|at| (at, None));
-        let machines =
-            self.endpoints.iter().filter_map(|(side, endpoint)| Some((endpoint.next_deadline()?, Some(*side))));
-        program.into_iter().chain(machines).min_by_key(|(at, _)| *at)
-    }
-}
 
 impl World {
     /// An empty world.
@@ -531,7 +464,7 @@ impl World {
         self.pump(id, Side::Node);
     }
 
-    fn start(&mut self, id: ProcessId) {
+    pub(crate) fn start(&mut self, id: ProcessId) {
         let now = self.now_of(id);
         let seed = self.random.number();
         let Some(process) = self.processes.get_mut(&id) else { return };

@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::ops::Range;
 use std::time::{Duration, Instant, SystemTime};
 
-use sim::mutation::Mutation;
+use sim::model::mutation::Mutation;
 use sim::run::{Plan, run, run_many};
 
 /// Seeds of every ordinary test run, some of them with hosts that join, and those that the date chooses, with everything. `SPARKFLEET_SEEDS` asks for more: `make soak`.

@@ -9,15 +9,17 @@ use configdb_contract::configdb_node;
 use sparkplug::Now;
 use sparkplug::edge_node::EdgeNodeConfig;
 
-use super::organisation;
-use crate::disk::{CommitError, Disk};
-use crate::mutation::Mutation;
-use crate::program::{Action, Boot, Input, Program};
+use crate::model::disk::{CommitError, Disk};
+use crate::model::mutation::Mutation;
+use crate::model::names::organisation;
+use crate::model::program::{Action, Boot, Input, Program};
 
 /// While nothing can be stored it is looked so often whether it can.
 const ROOM_LOOK: Duration = Duration::from_secs(5);
+
 /// After a disk that fails the process starts again so late.
 const AGAIN: Duration = Duration::from_secs(3);
+
 const NO_ROOM: &str = "the disk of the database is full";
 
 /// Starts ConfigDB.

@@ -10,15 +10,14 @@ use console::event::{Effect, Event};
 use console::record::{Answer, Record, Retention, Tables};
 use fleet_view::deltas::Table;
 use fleet_view::history::{Change, View};
-use sparkplug::Now;
 use sparkplug::edge_node::EdgeNodeConfig;
 use sparkplug::host::{HostConfig, HostEvent};
-use sparkplug::{EdgeNodeDescriptor, HostId};
+use sparkplug::{EdgeNodeDescriptor, HostId, Now};
 
-use super::organisation;
-use crate::disk::Disk;
-use crate::mutation::Mutation;
-use crate::program::{Action, Boot, Input, Program};
+use crate::model::disk::Disk;
+use crate::model::mutation::Mutation;
+use crate::model::names::organisation;
+use crate::model::program::{Action, Boot, Input, Program};
 
 /// The program.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 //! that writes the serial number where a certificate would be.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::rand::SystemRandom;
@@ -16,8 +16,9 @@ use configdb_schema::timestamp::to_text;
 use enrolment_protocol::cluster::{Draft, Grant, Request, Seed};
 use enrolment_protocol::identity::IdentityKeyPair;
 use enrolment_protocol::login::Login;
-use enrolment_protocol::metrics::{self, ANSWER, REQUEST};
-use enrolment_protocol::refusal::{Refusal, RefusalCode};
+use enrolment_protocol::metrics;
+use enrolment_protocol::metrics::{ANSWER, REQUEST};
+use enrolment_protocol::refusal::RefusalCode;
 use enrolment_protocol::token::Token;
 use identity::authority::Terms;
 use identity::event::{Effect as IdentityEffect, Event as IdentityEvent, IssueCertificate};
@@ -28,62 +29,26 @@ use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent};
 use sparkplug::host::{HostConfig, HostRequest};
 use uuid::Uuid;
 
-use crate::disk::Disk;
-use crate::fleet::{Role, organisation};
-use crate::program::{Action, Boot, Input, Program};
-use crate::transition::Transition;
-use crate::world::{ClusterId, Happening, World};
+use crate::model::disk::Disk;
+use crate::model::enrolment::{Applicant, Enrolment, Enrolments};
+use crate::model::happening::Happening;
+use crate::model::ids::ClusterId;
+use crate::model::names::organisation;
+use crate::model::program::{Action, Boot, Input, Program};
+use crate::model::role::Role;
+use crate::model::transition::{Enrolling, Transition};
+use crate::world::World;
 
 /// Seed of the enrolment key.
 const IDENTITY_SEED: [u8; 32] = [0x3A; 32];
+
 /// Far in the future.
 const AUTHORITY_ENDS_MS: u64 = 4_000_000_000_000;
+
 /// Longer than clocks jump in a run.
 const TOKEN_LIFETIME_MS: u64 = 30 * 86_400_000;
 
 const ASK_AGAIN: Duration = Duration::from_secs(10);
-
-/// Who asks by a cluster's token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Applicant {
-    /// The cluster.
-    Cluster,
-    /// Someone who has copied the token.
-    Thief,
-}
-
-/// One thing that happens around enrolment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Enrolling {
-    /// Someone begins to ask.
-    Begin(ClusterId, Applicant),
-    /// The thief gives up.
-    Leave(ClusterId),
-    /// An operator writes a token again, because what was written before did not arrive or was lost with a store.
-    Again(ClusterId),
-}
-
-/// The enrolment of one cluster.
-#[derive(Debug)]
-pub struct Enrolment {
-    cluster: Uuid,
-    token: [u8; 32],
-    /// The cluster was deleted after the token was made, which revokes what the token gave.
-    pub was_deleted: bool,
-    /// What each applicant has been answered.
-    pub answers: BTreeMap<Applicant, Result<String, Refusal>>,
-}
-
-/// All enrolments of a run.
-#[derive(Debug, Clone, Default)]
-pub struct Enrolments(Arc<Mutex<BTreeMap<ClusterId, Enrolment>>>);
-
-impl Enrolments {
-    /// All of them, for a moment.
-    pub fn lock(&self) -> MutexGuard<'_, BTreeMap<ClusterId, Enrolment>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// Starts Identity.
 pub(crate) fn boot_identity(disk: &Disk, seed: u64, now: Now) -> Boot {

@@ -14,14 +14,15 @@ use join_trust::replica::Trust;
 use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, NodeUpdate};
 use sparkplug::{EdgeNodeDescriptor, Now, Properties};
 
-use crate::fleet::hosts::{HostMachine, Part, join_group, power_on};
 use crate::join_site::site;
-use crate::kubernetes::Cluster;
-use crate::program::{Action, Boot, Input, Program};
-use crate::random::Random;
+use crate::model::joins::{HostMachine, Part, join_group, power_on};
+use crate::model::kubernetes::Cluster;
+use crate::model::program::{Action, Boot, Input, Program};
+use crate::model::random::Random;
 
 /// A token that no one uses is revoked within the time in which everything has to converge.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(300);
+
 const CONTROL_PLANE_LIFETIME: Duration = Duration::from_secs(120);
 
 #[derive(Debug)]
@@ -31,7 +32,7 @@ struct Replica {
 }
 
 /// Starts a replica.
-pub(super) fn boot_service(cluster: &Cluster, seed: u64, now: Now) -> Boot {
+pub(crate) fn boot_service(cluster: &Cluster, seed: u64, now: Now) -> Boot {
     // Each process has an issuer key of its own.
     let issuer = u8::try_from(seed % 100).unwrap_or_default();
     let files = site::files_of(issuer, Purpose::JoinIssuer, cluster.uuid);
@@ -93,7 +94,7 @@ struct JoiningHost {
 }
 
 /// Starts a machine.
-pub(super) fn boot_host(part: Part, machine: &HostMachine, seed: u64, now: Now) -> Boot {
+pub(crate) fn boot_host(part: Part, machine: &HostMachine, seed: u64, now: Now) -> Boot {
     let mut program = JoiningHost { machine: machine.clone(), published: 0 };
     let (node, messages) = {
         let mut host = machine.lock();

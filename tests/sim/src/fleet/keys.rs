@@ -9,15 +9,15 @@ use sparkplug::edge_node::EdgeNodeConfig;
 use sparkplug::{EdgeNodeDescriptor, Now};
 use uuid::Uuid;
 
-use super::group;
-use crate::kubernetes::Cluster;
-use crate::program::{Action, Boot, Input, Program};
+use crate::model::kubernetes::Cluster;
+use crate::model::names::group;
+use crate::model::program::{Action, Boot, Input, Program};
 
 #[derive(Debug)]
 struct Keys(State);
 
 /// Starts it.
-pub(super) fn boot(cluster: &Cluster, seed: u64) -> Boot {
+pub(crate) fn boot(cluster: &Cluster, seed: u64) -> Boot {
     let state = State::new(Settings {
         instance: Uuid::from_u128(cluster.uuid.as_u128() ^ 0x6b65_7973),
         cluster: cluster.uuid,

@@ -1,49 +1,18 @@
 //! People who ask the cluster manager over HTTP: one who may see one cluster, one who shows nothing, and one who asks without end. HTTP itself is not here: what comes in are the questions
 //! that the handlers make, what goes out are the answers that they write.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use access::{Grant, Principal};
-use cluster_manager::api::{Answer, Asked, Credential, Question, Refusal, Reply};
-use configdb_schema::document::TokenScope;
+use cluster_manager::api::{Answer, Asked, Question, Refusal, Reply};
 use uuid::Uuid;
 
-use crate::fleet::Role;
-use crate::invariants::Violation;
-use crate::program::Input;
-use crate::world::{Happening, World};
+use crate::model::checks::Violation;
+use crate::model::happening::Happening;
+use crate::model::people::{Person, credential};
+use crate::model::program::Input;
+use crate::model::role::Role;
+use crate::world::World;
 
 /// More than one person may ask in a minute.
 const FLOOD: u64 = 400;
-
-/// Who asks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Person {
-    /// May look at one cluster.
-    Viewer(Uuid),
-    /// Shows nothing.
-    Stranger,
-    /// May look at everything, and asks without end.
-    Flooder,
-}
-
-/// Questions on their way, and who asks.
-#[derive(Debug, Default)]
-pub struct People {
-    asked: BTreeMap<u64, (Person, Option<Uuid>)>,
-    next: u64,
-    /// Questions that were answered so far.
-    pub answered: u64,
-}
-
-fn credential(person: Person) -> Credential {
-    let (name, clusters) = match person {
-        Person::Stranger => return Credential::None,
-        Person::Viewer(cluster) => (format!("oidc:viewer-{cluster}"), Some(BTreeSet::from([cluster]))),
-        Person::Flooder => ("oidc:flooder".to_owned(), None),
-    };
-    Credential::Verified(Principal { name, grants: vec![Grant { scope: TokenScope::Viewer, clusters }] })
-}
 
 impl World {
     /// Some people ask at the same time.

@@ -11,10 +11,12 @@ use sparkplug::edge_node::{CONTESTED, EdgeNode};
 use sparkplug::host::HostEvent;
 use sparkplug::{BdSeq, EdgeNodeDescriptor, Metric};
 
-use super::{Truth, Violation};
-use crate::endpoint::{Machine, Side};
 use crate::fleet::console::Console;
-use crate::fleet::{Role, organisation};
+use crate::model::checks::Violation;
+use crate::model::endpoint::{Machine, Side};
+use crate::model::names::organisation;
+use crate::model::role::Role;
+use crate::model::truth::Truth;
 use crate::world::World;
 
 /// When something was received is not the same for two who receive it, nor is what follows from it.
@@ -69,7 +71,7 @@ fn console(world: &World) -> Option<&Console> {
 }
 
 /// The console shows what every service says of itself, and what ConfigDB's database wants.
-pub(super) fn shows_what_is(world: &World) -> Result<(), Violation> {
+pub(crate) fn shows_what_is(world: &World) -> Result<(), Violation> {
     let violation = |detail| Violation::new("console-shows-what-is", detail);
     let Some(console) = console(world) else { return Ok(()) };
     let fleet = reader_of_sources(world).ok_or_else(|| violation("ACME is not a name".to_owned()))?;

@@ -2,13 +2,13 @@
 
 use enrolment_protocol::refusal::RefusalCode;
 
-use super::{Checks, Violation};
-use crate::fleet::enrolment::Applicant;
+use crate::model::checks::{Checks, Violation};
+use crate::model::enrolment::Applicant;
 use crate::world::World;
 
 impl Checks {
     /// At every moment. A store that came back from before its use knows a token as unused, and Identity remembers it.
-    pub(super) fn enrolment(world: &World) -> Result<(), Violation> {
+    pub(crate) fn enrolment(world: &World) -> Result<(), Violation> {
         for (site, enrolment) in world.enrolments.lock().iter() {
             if enrolment.answers.len() > 1 && enrolment.answers.values().all(Result::is_ok) {
                 let detail = format!("the token of {site:?} certified two keys");
@@ -20,7 +20,7 @@ impl Checks {
 }
 
 /// Every cluster that is set up has a certificate, or a thief has used its token and an operator sees it.
-pub(super) fn clusters_are_enrolled(world: &World) -> Result<(), Violation> {
+pub(crate) fn clusters_are_enrolled(world: &World) -> Result<(), Violation> {
     for (site, enrolment) in world.enrolments.lock().iter() {
         if !world.is_set_up(*site) || world.restores || world.checks.had_two_stores {
             continue;

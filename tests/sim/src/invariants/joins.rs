@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use join_protocol::issuer::Phase;
 use join_protocol::terms::Role as JoinRole;
 
-use super::{Checks, Violation};
-use crate::fleet::hosts::{JoinSite, Part};
+use crate::model::checks::{Checks, Violation};
+use crate::model::joins::{JoinSite, Part};
 use crate::world::World;
 
 impl Checks {
     /// At every moment, whatever was killed.
-    pub(super) fn joins(world: &mut World) -> Result<(), Violation> {
+    pub(crate) fn joins(world: &mut World) -> Result<(), Violation> {
         for joins in world.joins.values_mut() {
             if joins.checked == joins.store.changes {
                 continue;
@@ -61,11 +61,11 @@ fn tokens_are_owned(joins: &JoinSite) -> Result<(), Violation> {
 }
 
 /// Everyone who may be in is in, and no token is left.
-pub(super) fn hosts_are_in(world: &World) -> Result<(), Violation> {
+pub(crate) fn hosts_are_in(world: &World) -> Result<(), Violation> {
     for (site, joins) in &world.joins {
         // A cluster that is gone, or whose name another one has, has no policy: no one joins it.
         let is_there = world.clusters.get(site).is_some_and(|cluster| {
-            let is_it = |known: &&crate::operator::ScriptCluster| known.uuid == cluster.uuid;
+            let is_it = |known: &&crate::model::script::ScriptCluster| known.uuid == cluster.uuid;
             world.script.clusters.iter().find(is_it).is_some_and(|known| !known.is_deleted)
         });
         if !is_there || !world.is_set_up(*site) {

@@ -1,19 +1,12 @@
 //! Keys: another one is made for a reason only, and in the end each is where it shall be.
 
-use krb_keys::spec::{KeyType, ResourceId, SecretKey};
+use krb_keys::spec::KeyType;
 
-use super::{Checks, Violation};
+use crate::model::checks::Violation;
 use crate::world::World;
 
-impl Checks {
-    /// A key was replaced that is good, and that no one wanted to be another one.
-    pub(crate) fn rotated_without_proof(&mut self, id: &ResourceId, place: &SecretKey) {
-        self.fail("rotate-only-on-proof", format!("{id} has got another key in {place}, and the one before was good"));
-    }
-}
-
 /// Every resource says that it is ready, and is.
-pub(super) fn keys_are_in_step(world: &World) -> Result<(), Violation> {
+pub(crate) fn keys_are_in_step(world: &World) -> Result<(), Violation> {
     for (site, keys) in &world.key_sites {
         for (id, resource) in &keys.resources {
             let fault = |what: &str| {

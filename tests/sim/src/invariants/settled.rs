@@ -9,14 +9,19 @@ use sparkplug::edge_node::EdgeNode;
 use sparkplug::{DeviceId, EdgeNodeDescriptor, TypedMetrics};
 use uuid::Uuid;
 
-use super::{Truth, Violation};
-use crate::broker::matches;
-use crate::endpoint::{Machine, Side};
-use crate::fleet::{COUNTER, Role, group};
-use crate::git;
-use crate::operator::{Fate, Operator};
-use crate::replica::{Values, values};
-use crate::world::{ClusterId, World};
+use crate::fleet::COUNTER;
+use crate::model::broker::matches;
+use crate::model::checks::Violation;
+use crate::model::endpoint::{Machine, Side};
+use crate::model::git;
+use crate::model::ids::ClusterId;
+use crate::model::names::group;
+use crate::model::replica::{Values, values};
+use crate::model::role::Role;
+use crate::model::script::Fate;
+use crate::model::truth::Truth;
+use crate::operator::Operator;
+use crate::world::World;
 
 type Findings = Result<(), Violation>;
 
@@ -153,7 +158,7 @@ fn clusters_are_set_up_or_gone(world: &World) -> Findings {
 
 impl World {
     /// The cluster manager says that a cluster is ready.
-    pub(super) fn is_set_up(&self, site: ClusterId) -> bool {
+    pub(crate) fn is_set_up(&self, site: ClusterId) -> bool {
         let device = self.clusters.get(&site).and_then(|cluster| cluster_devices(self).remove(&cluster.uuid));
         device.is_some_and(|device| device.setup.state == SetupState::Ready)
     }

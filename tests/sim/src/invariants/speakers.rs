@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use sparkplug::EdgeNodeDescriptor;
 
-use super::{Checks, Violation};
-use crate::endpoint::{Machine, Side};
-use crate::network::Weather;
+use crate::model::checks::{Checks, Violation};
+use crate::model::endpoint::{Machine, Side};
+use crate::model::network::Weather;
 use crate::world::World;
 
 /// Two processes that both have a session in fair weather know of each other within this time, and one of them has ended.
 const ONE_WITHIN: Duration = Duration::from_secs(20);
 
 impl Checks {
-    pub(super) fn one_speaker(world: &mut World) -> Result<(), Violation> {
+    pub(crate) fn one_speaker(world: &mut World) -> Result<(), Violation> {
         if !world.steps.is_multiple_of(16) {
             return Ok(());
         }

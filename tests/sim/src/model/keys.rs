@@ -17,31 +17,6 @@ use krb_keys::spec::{KeyType, ResourceId, SecretKey, Spec};
 /// Which life of which process asks.
 pub(crate) type ProcessLife = (u32, u64);
 
-/// One thing that people do around keys, or that breaks there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keying {
-    /// Someone makes a resource.
-    Create,
-    /// Someone deletes one.
-    Delete,
-    /// Someone wants another key.
-    Force,
-    /// Someone wants the key in another Secret.
-    Move,
-    /// Someone lets principals get no tickets, or again.
-    Disable,
-    /// Someone changes the key of a principal in the KDC by hand.
-    ChangeByHand,
-    /// Someone deletes a Secret.
-    LoseSecret,
-    /// Someone writes something else into a Secret.
-    SpoilSecret,
-    /// The KDC is restored from its last backup, and a backup is made.
-    RestoreKdc,
-    /// The KDC does not answer for some time, or answers what says nothing.
-    KdcAway,
-}
-
 /// A principal in the KDC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownPrincipal {

@@ -7,8 +7,8 @@ use sparkplug::host::{HostApplication, HostEvent, HostOutput};
 use sparkplug::session::{TransportAction, TransportEvent};
 use sparkplug::{EdgeNodeDescriptor, Now};
 
-use crate::broker::SessionId;
-use crate::replica::Replica;
+use crate::model::broker::SessionId;
+use crate::model::replica::Replica;
 
 /// Which of the two machines of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

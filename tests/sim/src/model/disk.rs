@@ -12,7 +12,7 @@ use sparkplug::BdSeq;
 use sparkplug::replication::Point;
 use uuid::Uuid;
 
-use crate::past::Past;
+use crate::model::past::Past;
 
 /// A disk; clones are the same one.
 #[derive(Debug, Clone, Default)]

@@ -30,7 +30,7 @@ pub enum Input {
     /// From a person over HTTP, to the cluster manager.
     Asked(cluster_manager::api::Asked),
     /// From a person, to the operator's program.
-    Person(crate::operator::OperatorWrite),
+    Person(crate::model::script::OperatorWrite),
 }
 
 /// What a program wants done.
