@@ -15,18 +15,11 @@
 //! so shows that it can fail.
 
 pub mod errors;
-pub mod fault;
 pub mod fleet;
-pub mod git;
 pub mod invariants;
 mod join_site;
-mod keying;
-pub mod kubernetes;
 pub mod model;
-pub mod mutation;
-pub mod network;
-pub mod operator;
-pub mod recovery;
 pub mod run;
-pub mod transition;
+pub mod scheduler;
+pub mod steps;
 pub mod world;

@@ -1,14 +1,12 @@
 //! One run: a fleet, some minutes of life with faults, then none; in the end everything must be as people want it, or visibly not.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
 use std::time::Duration;
 
-use configdb::store::MemoryStore;
-use sparkplug::Now;
 use uuid::Uuid;
 
 use crate::errors;
+use crate::fleet::config_db::fresh_store;
 use crate::invariants::console::past_is_what_was_shown;
 use crate::invariants::joins::secrets_on_the_wire;
 use crate::invariants::settled::unsettled;
@@ -146,16 +144,6 @@ pub fn run(plan: &Plan) -> Result<Summary, Box<Failure>> {
         }
     };
     Err(Box::new(Failure { violation, at: world.mono, trace: world.trace.unwrap_or_default() }))
-}
-
-/// What ConfigDB writes into an empty database; it is always the same, so it is made once.
-pub(crate) fn fresh_store() -> &'static MemoryStore {
-    static FRESH: OnceLock<MemoryStore> = OnceLock::new();
-    FRESH.get_or_init(|| {
-        let store = MemoryStore::new(Uuid::nil());
-        drop(crate::fleet::config_db::boot(&Disk::with_store(store.clone()), None, 0, Now::default()));
-        store
-    })
 }
 
 /// The life of a world; yields how long it took to converge.

@@ -1,13 +1,16 @@
 //! ConfigDB on its simulated disk: what its service does around the state, as far as the disk is concerned.
 
 use std::any::Any;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use configdb::model::Limits;
+use configdb::store::MemoryStore;
 use configdb::{Effect, Event, State, Turn};
 use configdb_contract::configdb_node;
 use sparkplug::Now;
 use sparkplug::edge_node::EdgeNodeConfig;
+use uuid::Uuid;
 
 use crate::model::disk::{CommitError, Disk};
 use crate::model::mutation::Mutation;
@@ -144,4 +147,14 @@ impl Program for ConfigDb {
     fn as_any(&self) -> &dyn Any {
         self
     }
+}
+
+/// What ConfigDB writes into an empty database; it is always the same, so it is made once.
+pub(crate) fn fresh_store() -> &'static MemoryStore {
+    static FRESH: OnceLock<MemoryStore> = OnceLock::new();
+    FRESH.get_or_init(|| {
+        let store = MemoryStore::new(Uuid::nil());
+        drop(crate::fleet::config_db::boot(&Disk::with_store(store.clone()), None, 0, Now::default()));
+        store
+    })
 }

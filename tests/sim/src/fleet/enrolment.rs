@@ -1,18 +1,13 @@
-//! Clusters that enrol by a one-time token, each beside a thief who has copied the token and speaks as the same Edge Node with a key of his own. Identity decides; its authority is a model
-//! that writes the serial number where a certificate would be.
+//! Identity, and who asks it to be enrolled. Its authority is a model that writes the serial number where a certificate would be.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
+use aws_lc_rs::signature::EcdsaKeyPair;
+use aws_lc_rs::signature::KeyPair as _;
 use cluster_manager::event::LoginResult;
 use cluster_manager_contract::SealedLogin;
-use configdb_contract::WriteRequest;
-use configdb_schema::Document as _;
-use configdb_schema::document::{EdgeClusterIdentity, IdentityAlertKind};
-use configdb_schema::timestamp::to_text;
 use enrolment_protocol::cluster::{Draft, Grant, Request, Seed};
 use enrolment_protocol::identity::IdentityKeyPair;
 use enrolment_protocol::login::Login;
@@ -23,30 +18,22 @@ use enrolment_protocol::token::Token;
 use identity::authority::Terms;
 use identity::event::{Effect as IdentityEffect, Event as IdentityEvent, IssueCertificate};
 use identity::state::{Settings as IdentitySettings, State as IdentityState};
-use serde_json::json;
 use sparkplug::Now;
 use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent};
 use sparkplug::host::{HostConfig, HostRequest};
 use uuid::Uuid;
 
 use crate::model::disk::Disk;
-use crate::model::enrolment::{Applicant, Enrolment, Enrolments};
-use crate::model::happening::Happening;
+use crate::model::enrolment::{Applicant, Enrolments};
 use crate::model::ids::ClusterId;
 use crate::model::names::organisation;
 use crate::model::program::{Action, Boot, Input, Program};
-use crate::model::role::Role;
-use crate::model::transition::{Enrolling, Transition};
-use crate::world::World;
 
 /// Seed of the enrolment key.
 const IDENTITY_SEED: [u8; 32] = [0x3A; 32];
 
 /// Far in the future.
 const AUTHORITY_ENDS_MS: u64 = 4_000_000_000_000;
-
-/// Longer than clocks jump in a run.
-const TOKEN_LIFETIME_MS: u64 = 30 * 86_400_000;
 
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
@@ -166,12 +153,17 @@ impl std::fmt::Debug for Asking {
 }
 
 /// Starts someone who asks.
-pub(crate) fn boot(site: ClusterId, applicant: Applicant, world: &World, seed: u64) -> Boot {
+pub(crate) fn boot(
+    site: ClusterId,
+    applicant: Applicant,
+    key: &EcdsaKeyPair,
+    enrolments: &Enrolments,
+    seed: u64,
+) -> Boot {
     let (cluster, token) = {
-        let enrolments = world.enrolments.lock();
+        let enrolments = enrolments.lock();
         (enrolments[&site].cluster, enrolments[&site].token)
     };
-    let key = world.keys[&(site, applicant)].as_ref();
     let (token, pinned) = (Token::new(token), IdentityKeyPair::new(IDENTITY_SEED).public());
     let own = Seed::new([if applicant == Applicant::Thief { 2 } else { 1 }; 32]);
     let point = key.public_key().as_ref().try_into().expect("a point of P-256 is not compressed");
@@ -182,7 +174,7 @@ pub(crate) fn boot(site: ClusterId, applicant: Applicant, world: &World, seed: u
     let node = metrics::node(&organisation(), cluster).expect("a UUID is an id");
     let config = EdgeNodeConfig { seed, ..EdgeNodeConfig::for_any_reader(node) };
     let birth = vec![metrics::metric(REQUEST, &request.bytes)];
-    let program = Asking { site, applicant, request, enrolments: world.enrolments.clone() };
+    let program = Asking { site, applicant, request, enrolments: enrolments.clone() };
     Boot { program: Box::new(program), node: Some((config, birth)), host: None, actions: Vec::new() }
 }
 
@@ -207,70 +199,5 @@ impl Program for Asking {
 
     fn as_any(&self) -> &dyn std::any::Any {
         self
-    }
-}
-
-impl World {
-    /// An operator makes a token for a cluster; the cluster asks by it, and so does a thief, at some time.
-    pub(crate) fn begin_enrolment(&mut self, site: ClusterId) {
-        let Some(cluster) = self.clusters.get(&site).map(|cluster| cluster.uuid) else { return };
-        let mut token = [0; 32];
-        token[..8].copy_from_slice(&self.random.number().to_be_bytes());
-        self.enrolments.lock().insert(site, Enrolment { cluster, token, was_deleted: false, answers: BTreeMap::new() });
-        self.write_token(site);
-        for applicant in [Applicant::Cluster, Applicant::Thief] {
-            let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).expect("a key can be made");
-            self.keys.insert((site, applicant), Arc::new(key));
-            let later = self.random.millis(1_000..30_000);
-            self.after(later, Happening::Transition(Transition::Enrolling(Enrolling::Begin(site, applicant))));
-        }
-    }
-
-    /// An operator writes the hash of a cluster's token to ConfigDB.
-    pub(crate) fn write_token(&mut self, site: ClusterId) {
-        let Some((cluster, token)) = self.enrolments.lock().get(&site).map(|known| (known.cluster, known.token)) else {
-            return;
-        };
-        let (hash, wall) = (Token::new(token).hash(), self.now().wall);
-        let times = [wall, wall + TOKEN_LIFETIME_MS].map(|at| to_text(at).unwrap_or_default());
-        let token = json!({"hash": hash.as_str(), "issued": times[0], "expires": times[1], "by": "people"});
-        let entry = json!({"tokens": [token]});
-        let request = WriteRequest::put(self.request_id(), cluster).by("people").entry("EdgeClusterEnrolment", entry);
-        self.ask(request);
-    }
-
-    /// Something happens around enrolment.
-    pub(crate) fn on_enrolling(&mut self, enrolling: Enrolling) {
-        match enrolling {
-            Enrolling::Begin(site, applicant) => {
-                if !self.clusters.contains_key(&site) {
-                    return;
-                }
-                self.add_process(Role::Enrolling(site, applicant), Disk::default());
-                if applicant == Applicant::Thief {
-                    let later = self.random.millis(1_000..40_000);
-                    self.after(later, Happening::Transition(Transition::Enrolling(Enrolling::Leave(site))));
-                }
-            }
-            Enrolling::Again(site) => self.write_token(site),
-            Enrolling::Leave(site) => {
-                for id in self.processes_of(&Role::Enrolling(site, Applicant::Thief)) {
-                    self.after(Duration::ZERO, Happening::Remove(id));
-                }
-            }
-        }
-    }
-
-    /// The alert that a token of a cluster was used twice, as ConfigDB has it.
-    pub(crate) fn is_reuse_known(&self, site: ClusterId) -> bool {
-        let Some(uuid) = self.clusters.get(&site).map(|cluster| cluster.uuid) else { return false };
-        let store = self.process_of(&Role::ConfigDb).and_then(|id| self.processes[&id].disk.store());
-        let entries = store.map(|store| store.load_now().entries).unwrap_or_default();
-        let application = EdgeClusterIdentity::application().uuid;
-        let mut entries = entries.iter().filter(|(object, of, _)| *object == uuid && *of == application);
-        entries.any(|(_, _, entry)| {
-            let identity = serde_json::from_str::<EdgeClusterIdentity>(&entry.json);
-            identity.is_ok_and(|known| known.alerts.iter().any(|alert| alert.kind == IdentityAlertKind::TokenReused))
-        })
     }
 }

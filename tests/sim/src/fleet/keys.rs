@@ -1,4 +1,4 @@
-//! krb-keys: its real state. What it asks of KDC and Kubernetes is carried out by [`crate::keys`].
+//! krb-keys: its real state. What it asks of KDC and Kubernetes is carried out by [`crate::steps::keys`].
 
 use std::any::Any;
 use std::time::Duration;

@@ -5,23 +5,22 @@ use std::collections::BTreeSet;
 use join_protocol::issuer::Phase;
 use join_protocol::terms::Role as JoinRole;
 
-use crate::model::checks::{Checks, Violation};
+use crate::invariants::reports::is_set_up;
+use crate::model::checks::Violation;
 use crate::model::joins::{JoinSite, Part};
 use crate::world::World;
 
-impl Checks {
-    /// At every moment, whatever was killed.
-    pub(crate) fn joins(world: &mut World) -> Result<(), Violation> {
-        for joins in world.joins.values_mut() {
-            if joins.checked == joins.store.changes {
-                continue;
-            }
-            joins.checked = joins.store.changes;
-            tokens_are_owned(joins)?;
-            strangers_have_nothing(joins)?;
+/// At every moment, whatever was killed.
+pub(crate) fn nothing_without_verdict(world: &mut World) -> Result<(), Violation> {
+    for joins in world.joins.values_mut() {
+        if joins.checked == joins.store.changes {
+            continue;
         }
-        Ok(())
+        joins.checked = joins.store.changes;
+        tokens_are_owned(joins)?;
+        strangers_have_nothing(joins)?;
     }
+    Ok(())
 }
 
 fn strangers_have_nothing(joins: &JoinSite) -> Result<(), Violation> {
@@ -68,7 +67,7 @@ pub(crate) fn hosts_are_in(world: &World) -> Result<(), Violation> {
             let is_it = |known: &&crate::model::script::ScriptCluster| known.uuid == cluster.uuid;
             world.script.clusters.iter().find(is_it).is_some_and(|known| !known.is_deleted)
         });
-        if !is_there || !world.is_set_up(*site) {
+        if !is_there || !is_set_up(world, *site) {
             continue;
         }
         let known = joins.store.hosts();

@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cluster_manager_contract::{ClusterDevice, SetupState};
+use cluster_manager_contract::SetupState;
 use edge_monitor_contract::{MonitoredNodeDevice, NodeState};
 use edge_sync_contract::{DeploymentDevice, DeploymentState, SyncDevice};
 use sparkplug::edge_node::EdgeNode;
 use sparkplug::{DeviceId, EdgeNodeDescriptor, TypedMetrics};
 use uuid::Uuid;
 
-use crate::fleet::COUNTER;
+use crate::fleet::agent::COUNTER;
+use crate::fleet::operator::Operator;
+use crate::invariants::reports::{cluster_devices, node_of};
 use crate::model::broker::matches;
 use crate::model::checks::Violation;
 use crate::model::endpoint::{Machine, Side};
@@ -20,7 +22,6 @@ use crate::model::replica::{Values, values};
 use crate::model::role::Role;
 use crate::model::script::Fate;
 use crate::model::truth::Truth;
-use crate::operator::Operator;
 use crate::world::World;
 
 type Findings = Result<(), Violation>;
@@ -46,14 +47,6 @@ pub fn unsettled(world: &World) -> Option<Violation> {
 
 fn unless(holds: bool, invariant: &'static str, detail: impl FnOnce() -> String) -> Findings {
     if holds { Ok(()) } else { Err(Violation::new(invariant, detail())) }
-}
-
-fn node_of<'a>(world: &'a World, role: &Role) -> Option<&'a EdgeNode> {
-    let process = &world.processes[&world.process_of(role)?];
-    match &process.endpoints.get(&Side::Node)?.machine {
-        Machine::Node(node) => Some(node),
-        Machine::Host(_) => None,
-    }
 }
 
 fn everything_runs(world: &World) -> Findings {
@@ -101,15 +94,6 @@ fn answers_are_kept(world: &World) -> Findings {
     })
 }
 
-fn cluster_devices(world: &World) -> BTreeMap<Uuid, ClusterDevice> {
-    let Some(node) = node_of(world, &Role::ClusterManager) else { return BTreeMap::new() };
-    let devices = node.devices().filter_map(|id| {
-        let device = ClusterDevice::from_metrics(&node.metrics(Some(id))?).ok()?;
-        Some((device.uuid, device))
-    });
-    devices.collect()
-}
-
 fn clusters_are_set_up_or_gone(world: &World) -> Findings {
     let Some(snapshot) = store(world) else { return Ok(()) };
     let truth = Truth::of(&snapshot);
@@ -154,14 +138,6 @@ fn clusters_are_set_up_or_gone(world: &World) -> Findings {
         })?;
     }
     Ok(())
-}
-
-impl World {
-    /// The cluster manager says that a cluster is ready.
-    pub(crate) fn is_set_up(&self, site: ClusterId) -> bool {
-        let device = self.clusters.get(&site).and_then(|cluster| cluster_devices(self).remove(&cluster.uuid));
-        device.is_some_and(|device| device.setup.state == SetupState::Ready)
-    }
 }
 
 fn deployments_are_applied_or_refused(world: &World) -> Findings {

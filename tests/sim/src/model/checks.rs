@@ -1,6 +1,6 @@
 //! What the checks remember of what happened. Names are those of the architecture's invariants.
 //!
-//! Whoever does something says so here; what can be judged at once is judged here, everything else after the step.
+//! Each step says here what it did. What can be judged at once is judged here, everything else after the step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -1,7 +1,7 @@
 //! Kerberos keys of a cluster: a KDC, and the Secrets and resources of its namespace.
 //!
-//! krb-keys itself is real ([`crate::fleet`]).
-//! What it looks at and does is carried out on this model, later, and perhaps after the process that asked is gone (`keying.rs`).
+//! krb-keys itself is real ([`crate::fleet::keys`]).
+//! What it looks at and does is carried out on this model, later, and perhaps after the process that asked is gone ([`crate::steps::keys`]).
 //! A key is a number: two places have the same key if they have the same number.
 //!
 //! krb-keys runs once, as its Deployment says (`Recreate`), so there is no second instance of it.

@@ -1,7 +1,8 @@
 //! The organisation of every run, and the groups of its clusters.
 
 use configdb_schema::Organisation;
-use sparkplug::GroupId;
+use sparkplug::host::HostConfig;
+use sparkplug::{GroupId, HostId};
 
 /// The organisation of every run.
 #[must_use]
@@ -13,4 +14,9 @@ pub fn organisation() -> Organisation {
 #[must_use]
 pub fn group(cluster_name: &str) -> GroupId {
     GroupId::new(format!("ACME-{cluster_name}")).expect("cluster names of a run are group ids")
+}
+
+/// A Host Application of that name.
+pub(crate) fn host(name: &str) -> HostConfig {
+    HostConfig::of_contracts(Some(HostId::new(name).expect("host names of a run are host ids")))
 }

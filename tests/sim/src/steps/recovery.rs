@@ -9,13 +9,13 @@ use serde_json::json;
 use sparkplug::replication::Point;
 use uuid::Uuid;
 
+use crate::fleet::operator::Operator;
 use crate::model::happening::Happening;
 use crate::model::ids::ClusterId;
 use crate::model::role::Role;
 use crate::model::script::Fate;
 use crate::model::transition::{Recovery, Transition};
 use crate::model::truth::Truth;
-use crate::operator::Operator;
 use crate::world::{World, trace};
 
 impl World {
@@ -33,7 +33,7 @@ impl World {
                 self.replace_store(|disk| disk.restore(lost));
             }
             Recovery::Replace => {
-                let store = crate::run::fresh_store().copy(Uuid::from_u128(self.random.wide()));
+                let store = crate::fleet::config_db::fresh_store().copy(Uuid::from_u128(self.random.wide()));
                 self.replace_store(|disk| disk.replace_store(store));
             }
             Recovery::Review => self.strays().into_iter().for_each(|site| self.decide(site)),

@@ -105,16 +105,6 @@ impl World {
         }
     }
 
-    /// How wrong the wall clock of a machine is: the same for all processes on it.
-    pub(crate) fn skew_of_machine(&mut self, site: Option<ClusterId>) -> i64 {
-        let neighbour = self.processes.values().find(|process| site.is_some() && process.role.cluster() == site);
-        if let Some(neighbour) = neighbour {
-            return neighbour.skew;
-        }
-        let skew = i64::try_from(self.random.below(self.skew_max.saturating_mul(2).max(1))).unwrap_or_default();
-        skew - i64::try_from(self.skew_max).unwrap_or_default()
-    }
-
     fn some_running(&mut self) -> Option<ProcessId> {
         let running: Vec<ProcessId> =
             self.processes.iter().filter(|(_, process)| process.program.is_some()).map(|(id, _)| *id).collect();
@@ -156,7 +146,7 @@ impl World {
         trace!(self, "   {role}");
         let disk = if role == Role::ConfigDb {
             self.checks.had_two_stores = true;
-            Disk::with_store(crate::run::fresh_store().copy(Uuid::from_u128(self.random.wide())))
+            Disk::with_store(crate::fleet::config_db::fresh_store().copy(Uuid::from_u128(self.random.wide())))
         } else if let Some(first) = self.process_of(&role).filter(|_| role == Role::Identity) {
             // With other keys than ConfigDB names, it would do nothing.
             self.processes[&first].disk.clone()

@@ -14,9 +14,8 @@ use crate::model::happening::Happening;
 use crate::model::ids::{ClusterId, ProcessId};
 use crate::model::kubernetes::Cluster;
 use crate::model::network::Weather;
-use crate::model::program::Input;
 use crate::model::role::Role;
-use crate::model::script::{OperatorWrite, ScriptCluster, ScriptDeployment};
+use crate::model::script::{ScriptCluster, ScriptDeployment};
 use crate::model::transition::{Fault, Joining, Keying, Recovery, Transition};
 use crate::world::{World, trace};
 
@@ -234,18 +233,6 @@ impl World {
         }
     }
 
-    pub(crate) fn request_id(&mut self) -> String {
-        self.script.requests += 1;
-        format!("op-{}", self.script.requests)
-    }
-
-    pub(crate) fn ask(&mut self, request: WriteRequest) {
-        let Some(id) = self.process_of(&Role::Operator) else { return };
-        let life = self.processes[&id].life;
-        trace!(self, "operator asks {request:?}");
-        self.after(Duration::ZERO, Happening::Input(id, life, Box::new(Input::Person(OperatorWrite(request)))));
-    }
-
     fn on_some_site(&mut self, act: impl FnOnce(&mut Self, ClusterId)) {
         let sites: Vec<ClusterId> = self.clusters.keys().copied().collect();
         if let Some(site) = self.random.pick(&sites).copied() {
@@ -284,14 +271,6 @@ impl World {
         self.put_cluster(uuid, name);
         let later = self.random.millis(1_000..30_000);
         self.after(later, Happening::Transition(Transition::Bootstrap(uuid)));
-    }
-
-    /// Writes a cluster; yields the id of the request.
-    pub(crate) fn put_cluster(&mut self, uuid: Uuid, name: &str) -> String {
-        let request = WriteRequest::put(self.request_id(), uuid).create_object(class::EDGE_CLUSTER, None).by("people");
-        let id = request.id.clone();
-        self.ask(request.entry("EdgeCluster", json!({"name": name, "namespace": crate::model::kubernetes::NAMESPACE})));
-        id
     }
 
     fn delete_cluster(&mut self) {

@@ -1,4 +1,4 @@
-//! People: a program that writes to ConfigDB for them, and the script of what they have made so far.
+//! People: a program that writes to ConfigDB for them.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -8,8 +8,7 @@ use configdb_contract::{ConfigReplica, Writer, WriterConfig, WriterOutput, confi
 use sparkplug::Now;
 use sparkplug::host::{HostConfig, HostRequest};
 
-use crate::fleet::host;
-use crate::model::names::organisation;
+use crate::model::names::{host, organisation};
 use crate::model::program::{Action, Boot, Input, Program};
 use crate::model::script::{Fate, OperatorWrite};
 

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::model::happening::Happening;
 use crate::model::ids::{ClusterId, ProcessId};
 use crate::model::kubernetes::{
-    Carried, Cluster, Object, Work, annotation, deployment, kinds, known_has, refused_all, unreachable,
+    Carried, Cluster, Object, Work, annotation, deployment, known_has, refused_all, unreachable,
 };
 use crate::model::mutation::Mutation;
 use crate::model::program::Input;
@@ -27,7 +27,7 @@ impl World {
         let (life, Some(cluster)) = (process.life, process.role.cluster()) else { return };
         match effect {
             Effect::Birth(metrics) => {
-                let config = crate::fleet::sync_node_config(&self.clusters[&cluster].name, self.random.number());
+                let config = crate::fleet::sync::sync_node_config(&self.clusters[&cluster].name, self.random.number());
                 self.start_node(id, config, metrics);
             }
             Effect::Node(update) => self.execute_node(id, update),
@@ -142,88 +142,6 @@ impl World {
             let news = || Input::Monitor(MonitorEvent::AgentConfigs(watch.clone()));
             self.notify(cluster, &Role::Monitor(cluster), news);
         }
-    }
-
-    /// News for every process that watches as that role.
-    pub(crate) fn notify(&mut self, cluster: ClusterId, role: &Role, news: impl Fn() -> Input) {
-        for id in self.processes_of(role) {
-            self.notify_process(cluster, id, news());
-        }
-    }
-
-    /// News for a watcher, in order with all other news of the cluster.
-    pub(crate) fn notify_process(&mut self, cluster: ClusterId, id: ProcessId, input: Input) {
-        let lag = self.random.millis(1..80);
-        let life = self.processes[&id].life;
-        let Some(known) = self.clusters.get_mut(&cluster) else { return };
-        known.news_at = known.news_at.max(self.mono + lag);
-        let at = known.news_at;
-        self.at(at, Happening::Input(id, life, Box::new(input)));
-    }
-
-    /// A process begins to watch: complete lists first.
-    pub fn watch_kubernetes(&mut self, id: ProcessId) {
-        let Some(role) = self.processes.get(&id).map(|process| process.role.clone()) else { return };
-        let Some(cluster) = role.cluster() else { return };
-        let Some(known) = self.clusters.get(&cluster) else { return };
-        match role {
-            Role::Sync(_) => {
-                let hosts =
-                    known.nodes.iter().map(|(node, host)| ObservedNode { node: node.clone(), host: host.clone() });
-                let mut news = vec![Event::Nodes(Observation::Listed(hosts.collect()))];
-                news.extend(kinds().into_iter().map(|kind| {
-                    let listed = known.list(&kind);
-                    Event::Objects(kind, Observation::Listed(listed))
-                }));
-                for event in news {
-                    self.notify_process(cluster, id, Input::Sync(event));
-                }
-            }
-            Role::Monitor(_) => {
-                let configs = known.objects.iter().filter(|(key, _)| key.name.starts_with(AGENT_CONFIG_PREFIX));
-                let configs = configs.map(|(key, object)| {
-                    let revision = annotation(&object.body, REVISION_ANNOTATION).map(str::to_owned);
-                    (key.name.clone(), AgentConfig { revision })
-                });
-                let news = [
-                    MonitorEvent::Nodes(Watch::Listed(known.sparkplug_nodes.clone())),
-                    MonitorEvent::Secrets(Watch::Listed(known.secrets.clone())),
-                    MonitorEvent::AgentConfigs(Watch::Listed(configs.collect())),
-                ];
-                for event in news {
-                    self.notify_process(cluster, id, Input::Monitor(event));
-                }
-            }
-            Role::Join(..) => self.watch_joins(cluster, id),
-            Role::Keys(_) => self.watch_keys(cluster),
-            _ => {}
-        }
-    }
-
-    /// All watches of a cluster are interrupted and list again.
-    pub fn relist(&mut self, cluster: ClusterId) {
-        let joins = (0..crate::model::joins::REPLICAS).map(|replica| Role::Join(cluster, replica));
-        for role in [Role::Sync(cluster), Role::Monitor(cluster)].into_iter().chain(joins) {
-            for id in self.processes_of(&role) {
-                if self.processes[&id].program.is_some() {
-                    self.watch_kubernetes(id);
-                }
-            }
-        }
-    }
-
-    /// The API server does not answer for some time; watches fail and list again afterwards.
-    pub fn kubernetes_outage(&mut self, cluster: ClusterId, length: Duration) {
-        let until = self.mono + length;
-        let Some(known) = self.clusters.get_mut(&cluster) else { return };
-        known.down_until = Some(until);
-        let failed = || Input::Sync(Event::Nodes(Observation::Failed(unreachable())));
-        self.notify(cluster, &Role::Sync(cluster), failed);
-        for kind in kinds() {
-            let failed = || Input::Sync(Event::Objects(kind.clone(), Observation::Failed(unreachable())));
-            self.notify(cluster, &Role::Sync(cluster), failed);
-        }
-        self.at(until, Happening::Transition(crate::model::transition::Transition::Relist(cluster)));
     }
 
     /// Someone deletes an object by hand.

@@ -1,6 +1,4 @@
-//! Hosts that join a cluster: what its join service keeps in Kubernetes, its replicas, and machines that may be in, and such that may not.
-//!
-//! Who may be in has an even chance against the same broker, network and crashes as everything else. What a run checks is in [`crate::invariants`].
+//! What happens around hosts that join: an operator signs policies, machines start, and the Kubernetes API works for the join service.
 
 use std::time::Duration;
 
@@ -18,7 +16,7 @@ use crate::model::ids::{ClusterId, ProcessId};
 use crate::model::joins::{JoinSite, JoinWork, PARTS, Part, REPLICAS, join_group, machine};
 use crate::model::mutation::Mutation;
 use crate::model::names::group;
-use crate::model::program::{Action, Input};
+use crate::model::program::Input;
 use crate::model::role::Role;
 use crate::model::transition::{Enrolling, Joining, Transition};
 use crate::world::{World, trace};
@@ -127,7 +125,7 @@ impl World {
             }
             Effect::StepDown => self.end_sessions(id, true),
             Effect::Node(update) => self.execute_node(id, update),
-            Effect::Host(request) => self.execute(id, Action::Host(request)),
+            Effect::Host(request) => self.execute_host(id, request),
             Effect::Ready { .. } => {}
         }
     }

@@ -1,4 +1,5 @@
-//! What happens around Kerberos keys: what krb-keys asks for is done, people change what they want, and things break. The model of KDC and Secrets is in [`crate::keys`].
+//! What happens around Kerberos keys: what krb-keys asks for is done, people change what they want, and things break.
+//! The model of KDC and Secrets is in [`crate::model::keys`].
 
 use std::collections::BTreeMap;
 

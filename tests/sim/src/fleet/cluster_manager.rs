@@ -1,0 +1,138 @@
+//! The cluster manager: its real state.
+
+use std::any::Any;
+use std::time::Duration;
+
+use access::rate::Rate;
+use cluster_manager::event::{
+    CopyAction, CopyOutcome, CopyResult, CopyWork, Effect as ManagerEffect, Event as ManagerEvent,
+};
+use cluster_manager::git_address::GitAddress;
+use cluster_manager::state::{ClusterManager, PersistedRepositories, Settings as ManagerSettings};
+use sparkplug::Now;
+use sparkplug::edge_node::EdgeNodeConfig;
+use sparkplug::host::HostConfig;
+
+use crate::fleet::enrolment::seal_login;
+use crate::model::git::Git;
+use crate::model::names::organisation;
+use crate::model::program::{Action, Boot, Input, Program};
+
+pub(crate) fn boot(git: &Git, seed: u64, now: Now) -> Boot {
+    let organisation = organisation();
+    let address = GitAddress { own: "http://git.example:8480".to_owned(), external: None };
+    let settings = ManagerSettings {
+        version: "sim".to_owned(),
+        cluster: cluster_manager::cluster_repo::Settings {
+            organisation: organisation.to_string(),
+            git: address.clone(),
+            mqtt_servers: vec!["mqtt://broker.example:1883".to_owned()],
+            mqtt_secret: None,
+            quarantine: None,
+            realm: None,
+        },
+        deployment: cluster_manager::render::Settings {
+            git: address,
+            base_values: serde_json::Map::new(),
+            manifests_bytes_max: 200 * 1024,
+        },
+        away: Duration::from_secs(30),
+        flux_away: Duration::from_secs(600),
+        rate: Rate::per_minute(300),
+        retry: (Duration::from_secs(1), Duration::from_secs(60)),
+        realm: None,
+        charts_commit: Some(format!("{:040x}", 1)),
+        charts: None,
+        charts_written: false,
+        scripts_url: "http://api.example:8483".to_owned(),
+        git_key: String::new(),
+        is_git_fixed: true,
+        organisation: organisation.clone(),
+    };
+    let left = PersistedRepositories { clusters: git.left(), shared: Vec::new() };
+    let mut state = ClusterManager::new(settings, left, seed, now);
+    let node = cluster_manager::adapters::sparkplug::own_descriptor(&organisation).expect("ACME is a name");
+    let host = cluster_manager::adapters::sparkplug::host_config(&organisation).expect("ACME is a name");
+    let config = EdgeNodeConfig { seed, ..cluster_manager::adapters::sparkplug::node_config(node) };
+    let node = (config, state.node_metrics());
+    let actions = manager_actions(&mut state, now);
+    Boot { program: Box::new(state), node: Some(node), host: Some(HostConfig { seed: seed ^ 1, ..host }), actions }
+}
+
+/// What the disk answers where no copy is wanted.
+fn no_copy(action: CopyAction) -> Option<CopyOutcome> {
+    match action {
+        CopyAction::Look => Some(CopyOutcome::Looked(Ok(None))),
+        CopyAction::Pack { .. } => Some(CopyOutcome::Packed(Ok(None))),
+        CopyAction::Part { .. } | CopyAction::DropPack(_) => None,
+    }
+}
+
+fn manager_actions(state: &mut ClusterManager, now: Now) -> Vec<Action> {
+    let mut effects = Vec::new();
+    loop {
+        let next = state.poll_effects();
+        if next.is_empty() {
+            break;
+        }
+        for effect in next {
+            match effect {
+                ManagerEffect::SealLogin { cluster, key } => {
+                    state.on_event(ManagerEvent::LoginSealed(seal_login(cluster, key)), now);
+                }
+                // There is no git server here that could have copies.
+                ManagerEffect::Copy(CopyWork { repository, action }) => {
+                    let outcome = no_copy(action);
+                    let result = outcome.map(|outcome| ManagerEvent::Copy(CopyResult { repository, outcome }));
+                    result.into_iter().for_each(|event| state.on_event(event, now));
+                }
+                other => effects.push(other),
+            }
+        }
+    }
+    effects
+        .into_iter()
+        .filter_map(|effect| match effect {
+            ManagerEffect::Host(request) => Some(Action::Host(request)),
+            ManagerEffect::Node(update) => Some(Action::Node(update)),
+            ManagerEffect::Git(work) => Some(Action::Git(work)),
+            // No one keeps records here.
+            ManagerEffect::Record(_) => None,
+            // No one fetches a script here.
+            ManagerEffect::BootstrapGrant { .. } | ManagerEffect::Script(_) => None,
+            ManagerEffect::SealLogin { .. } => unreachable!("it is sealed before"),
+            ManagerEffect::Copy(_) => unreachable!("it is answered before"),
+            ManagerEffect::Push(_) => unreachable!("no git server receives a push"),
+            // This site has no KDC.
+            ManagerEffect::Principals(_) => None,
+            ManagerEffect::Shared(_) => unreachable!("that of the charts is the only shared repository"),
+            ManagerEffect::Answer(answer) => Some(Action::Answer(answer)),
+            ManagerEffect::Secret(_) => unreachable!("no one writes secrets"),
+        })
+        .collect()
+}
+
+impl Program for ClusterManager {
+    fn on_input(&mut self, input: Input, now: Now) -> Vec<Action> {
+        let event = match input {
+            Input::Timer => ManagerEvent::DeadlineReached,
+            Input::Node(event) => ManagerEvent::Node(event),
+            Input::Host(event) => ManagerEvent::Host(event),
+            Input::Git(result) => ManagerEvent::Git(result),
+            Input::Asked(asked) => ManagerEvent::Asked(asked),
+            Input::Sync(_) | Input::Monitor(_) | Input::Join(_) | Input::Keys(_) | Input::Person(_) => {
+                return Vec::new();
+            }
+        };
+        self.on_event(event, now);
+        manager_actions(self, now)
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        Self::next_deadline(self)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
