@@ -6,8 +6,8 @@
 //!                           then read on (pings!)      note their node    session up
 //! ```
 //! A pause lets TCP slow the server down, which helps against a burst. A longer overload must not let the link die, so reading continues, first into the room between
-//! one and two limits, then into the void: whose messages were dropped is noted and reported to the machine as [`TransportEvent::Lost`] once there is room, so that the replica
-//! turns stale and asks for rebirth. STATE messages are dropped last, because nothing would repeat them.
+//! one and two limits; after that, messages are dropped. Whose messages were dropped is noted, and reported to the machine as [`TransportEvent::Lost`] once there is room.
+//! So the replica turns stale and asks for rebirth. STATE messages are dropped last, because nothing would repeat them.
 //!
 //! [`TransportEvent::Lost`]: sparkplug::session::TransportEvent::Lost
 

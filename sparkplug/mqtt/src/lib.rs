@@ -105,8 +105,8 @@ pub enum SpawnError {
 
 /// Starts an Edge Node that is born with `metrics` (and `bdSeq` and `Node Control/Rebirth`) as soon as it can.
 ///
-/// The number of servers, the store, the dialect (if set there), whether births describe metrics, and the bdSeq in `config` are taken from `mqtt` and `bd_seq`; a seed of 0 is replaced by a random one, and an empty
-/// instance or host of its speaker by a random UUID and the name of this machine. To be called inside a tokio runtime. Reads the
+/// The number of servers, the store, the dialect (if set there), whether births describe metrics, and the bdSeq in `config` are taken from `mqtt` and `bd_seq`.
+/// A seed of 0 is replaced by a random one, and an empty instance or host of its speaker by a random UUID and the name of this machine. To be called inside a tokio runtime. Reads the
 /// bdSeq and the certificate files, so it may block on the disk for a moment.
 ///
 /// # Errors

@@ -47,10 +47,10 @@ pub struct HostOutlook {
 /// What `wanted` would say of each host that has shown itself to the join service of a cluster; by their names.
 #[must_use]
 pub fn simulate(fleet: &Fleet, cluster: Uuid, wanted: &AttestationPolicy) -> Vec<HostOutlook> {
-    let in_force: Option<AttestationPolicy> = fleet.config.document(cluster).ok().flatten();
+    let active: Option<AttestationPolicy> = fleet.config.document(cluster).ok().flatten();
     let name = fleet.cluster_entries().find(|(uuid, _)| *uuid == cluster).map(|(_, entry)| entry.name);
     let hosts = name.map(|name| fleet.joining_hosts(Some(&name))).unwrap_or_default();
-    hosts.iter().map(|host| outlook(host, wanted, in_force.as_ref())).collect()
+    hosts.iter().map(|host| outlook(host, wanted, active.as_ref())).collect()
 }
 
 fn outlook(host: &JoiningHostRow, wanted: &AttestationPolicy, in_force: Option<&AttestationPolicy>) -> HostOutlook {

@@ -55,8 +55,13 @@ pub(crate) fn presence(said: &Said) -> Result<Presence, KdcError> {
     }
 }
 
-/// Fields of the line in the answer to `getprinc -terse`: name, expiry, last change of the keys, password expiry, longest life, modified by, modified at, attributes, key version, version of the
-/// master key, policy, longest renewable life, last success, last failure, failures, number of keys; and of each key its form, version, encryption type and kind of salt.
+/// Fields of the line in the answer to `getprinc -terse`. There are sixteen of the principal, and then four of each key.
+///
+/// 1. name, expiry, last change of the keys, password expiry
+/// 2. longest life, modified by, modified at, attributes
+/// 3. key version, version of the master key, policy, longest renewable life
+/// 4. last success, last failure, failures, number of keys
+/// 5. of each key: form, version, encryption type, kind of salt
 fn fields(said: &Said) -> Option<Vec<&str>> {
     Some(said.out.lines().find(|line| line.starts_with('"'))?.split('\t').collect())
 }

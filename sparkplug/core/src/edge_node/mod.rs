@@ -94,8 +94,9 @@ pub struct EdgeNodeConfig {
 }
 
 impl EdgeNodeConfig {
-    /// Defaults for everything but the name: the strict dialect, descriptions in births, no primary host, no aliases, 256 KiB messages, bursts of 200 births with 20 ms pauses, rebirth at most once a second, reconnect
-    /// after 0.5 s to 30 s, no heartbeat, no compression, no store, no look at other processes.
+    /// Defaults for everything but the name: the strict dialect, descriptions in births, no primary host, no aliases, 256 KiB messages.
+    /// Births come in bursts of 200 with 20 ms pauses, rebirth at most once a second, reconnect after 0.5 s to 30 s.
+    /// There is no heartbeat, no compression, no store, and no look at other processes.
     #[must_use]
     pub fn new(descriptor: EdgeNodeDescriptor) -> Self {
         Self {

@@ -1,5 +1,5 @@
-//! STATE of the Primary Host as an Edge Node sees it: one timestamp a server, kept over reconnects, so that an old retained message is
-//! recognised and a server whose host has another clock or history is not judged by it.
+//! STATE of the Primary Host as an Edge Node sees it: one timestamp a server, kept over reconnects.
+//! So an old retained message is recognised, and a server whose host has another clock or history is not judged by it.
 
 use crate::state::HostState;
 

@@ -2,7 +2,7 @@
 //!
 //! Two processes that publish as the same Edge Node make every host swing between two states, and of two stores each acknowledges what the other never sees. The standard has no
 //! means against that: a server lets both in. So a node with a [`Speaker`] names its process in each NBIRTH and subscribes to the NBIRTH and NDEATH of its own id. Who receives the
-//! birth of another process compares the claims of both, which both sides see alike: the lower one says NDEATH and ends ([`NodeEvent::Displaced`]), the higher one is born again, so
+//! birth of another process compares the claims of both, which both sides see alike. The lower one says NDEATH and ends ([`NodeEvent::Displaced`]). The higher one is born again, so
 //! that the other one learns of it and every host is left with the births of the one that continues.
 //!
 //! No clock decides between a process that has spoken for a while and one that has just come: a process is established when [`OBJECTION_TIME`] has passed since its first births of

@@ -3,9 +3,10 @@
 //! A replica is alive only between a birth and the death of the same bdSeq; nothing but a birth revives it. A gap in `seq`, data before birth, an unknown alias or an
 //! unreadable payload make it stale and lead to one rebirth request at a time, jittered and bounded.
 //!
-//! A limit of the standard: because every NBIRTH has `seq` 0, the loss of a whole set of births goes unnoticed if as many messages were lost as the host
-//! would need to have missed for its count to fit (a node without devices that is reborn before it sent any data, say), until a message names something
-//! unknown or the count differs. An application that depends on completeness counts what it received.
+//! A limit of the standard: every NBIRTH has `seq` 0.
+//! So the loss of a whole set of births goes unnoticed if as many messages were lost as the host would need to have missed for its count to fit.
+//! An example is a node without devices that is reborn before it sent any data.
+//! The host notices it when a message names something unknown, or when the count differs. An application that depends on completeness counts what it received.
 
 mod asking;
 mod due;
@@ -78,8 +79,8 @@ pub struct HostConfig {
     /// Rebirth requests per second over all nodes, at most. Groups take turns.
     pub rebirths_per_second_max: u32,
     /// Nodes, devices per node and metrics per node or device that are kept; what is beyond is refused with [`HostEvent::Rejected`]. Where there is no room for another node,
-    /// the group with the most nodes gives one up for a group with fewer, or for an expected node: one that was never born, else one that is not alive, else any that the application does not
-    /// expect. An application that had it alive receives [`HostEvent::NodeStale`].
+    /// the group with the most nodes gives one up for a group with fewer, or for an expected node.
+    /// It gives up one that was never born, else one that is not alive, else any that the application does not expect. An application that had it alive receives [`HostEvent::NodeStale`].
     pub nodes_max: usize,
     /// How long a node is kept that was never born and that the application does not expect. A node that sends again later is new.
     pub unborn_kept: Duration,

@@ -1,5 +1,6 @@
-//! Compressed payloads, a convention of Eclipse Tahu that the standard does not know: the payload `uuid` is [`COMPRESSED`], `body` is the compressed bytes of the
-//! whole payload that is meant, and a String metric `algorithm` says how; without it the algorithm is DEFLATE (with the header of zlib, RFC 1950).
+//! Compressed payloads, a convention of Eclipse Tahu that the standard does not know.
+//! The payload `uuid` is [`COMPRESSED`], and `body` is the compressed bytes of the whole payload that is meant.
+//! A String metric `algorithm` says how; without it the algorithm is DEFLATE (with the header of zlib, RFC 1950).
 //!
 //! Senders differ in what else they write: Tahu's Java repeats `seq` outside, its JavaScript neither `seq` nor `timestamp`. So `seq` and
 //! `timestamp` are taken from outside if they stand there, else from inside; everything else is taken from inside, and other metrics outside are ignored.

@@ -7,8 +7,9 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 /// Ports from here up to those that the system gives to a process that asks for any.
 const FIRST: u16 = 20_000;
 
-/// A free port. It lies outside the range from which the system serves connections and listeners that ask for any port, and all test processes of the machine count
-/// through that range together, so that a server that is killed finds its port again. Where the range is too small, any port that was free a moment ago.
+/// A free port, outside the range from which the system serves connections and listeners that ask for any port.
+/// All test processes of the machine count through the rest together, so that a server that is killed finds its port again.
+/// Where the rest is too small, it is any port that was free a moment ago.
 pub fn free() -> SocketAddr {
     counted().unwrap_or_else(|_| {
         let any = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());

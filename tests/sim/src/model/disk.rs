@@ -1,7 +1,7 @@
 //! What survives a process: shared with its program, so that a commit inside a turn is durable whatever happens after.
 //!
-//! The disk of ConfigDB remembers every state that its store ever had, so that any of them can come back, and which state follows which: so a check needs no word of the code
-//! under test to know whether one state contains another.
+//! The disk of ConfigDB remembers every state that its store ever had, so that any of them can come back, and which state follows which.
+//! So a check needs no word of the code under test to know whether one state contains another.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
