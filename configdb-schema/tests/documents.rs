@@ -91,6 +91,10 @@ fn deployments_name_a_chart_in_old_or_present_form() {
     assert_eq!(deployment.chart_templates().len(), 1);
     let old: EdgeDeployment = accepted(&json!({"cluster": B, "name": "x", "charts": [A, B]}));
     assert_eq!(old.chart_templates().len(), 2);
+    let at = "2026-11-25T08:00:00.123Z";
+    let asked: EdgeDeployment =
+        accepted(&json!({"cluster": B, "name": "x", "chart": A, "suspend": true, "reconcileRequestedAt": at}));
+    assert!(asked.suspend && asked.reconcile_requested_at.as_deref() == Some(at));
     for bad in [
         json!({"cluster": B, "name": "x"}),
         json!({"cluster": B, "chart": A}),
@@ -100,6 +104,8 @@ fn deployments_name_a_chart_in_old_or_present_form() {
         json!({"cluster": B, "name": "x", "chart": A, "hostname": null}),
         json!({"cluster": B, "name": "x", "charts": []}),
         json!({"cluster": B, "name": "x", "chart": A, "values": "a: 1"}),
+        json!({"cluster": B, "name": "x", "chart": A, "suspend": "yes"}),
+        json!({"cluster": B, "name": "x", "chart": A, "reconcileRequestedAt": "now"}),
     ] {
         refused(&application::EDGE_DEPLOYMENT, &bad);
     }
@@ -341,12 +347,15 @@ fn acknowledgements_say_who_looks_after_which_alert() {
     let known: AlertAcknowledgements = accepted(&good);
     assert_eq!((known.alerts[key].since, known.alerts[key].reason.as_deref()), (Some(5), None));
     assert_eq!(accepted::<AlertAcknowledgements>(&json!({})), AlertAcknowledgements::default());
+    let silenced = json!({"alerts": {key: {"by": "ada", "at": at, "until": at}}});
+    assert_eq!(accepted::<AlertAcknowledgements>(&silenced).alerts[key].until.as_deref(), Some(at));
     let long = "x".repeat(1_001);
     for bad in [
         json!({"alerts": {key: {"by": "ada"}}}),
         json!({"alerts": {key: {"by": "ada", "at": "today"}}}),
         json!({"alerts": {key: {"by": "ada", "at": at, "note": long}}}),
-        json!({"alerts": {key: {"by": "ada", "at": at, "until": at}}}),
+        json!({"alerts": {key: {"by": "ada", "at": at, "until": "tomorrow"}}}),
+        json!({"alerts": {key: {"by": "ada", "at": at, "silent": true}}}),
         json!({"alerts": {"x".repeat(1_025): {"by": "ada", "at": at}}}),
         json!({"silences": {}}),
     ] {

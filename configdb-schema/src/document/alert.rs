@@ -30,6 +30,9 @@ pub struct AlertAcknowledgement {
     /// The first [`AlertAcknowledgement::REASON_CHARS`] characters of its reason, if `since` is not known: one of another reason is another alert.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Until when the alert is silenced, RFC 3339: it counts until then, also where the alert ends and becomes active again, and not after.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
 }
 
 impl AlertAcknowledgement {
@@ -37,4 +40,6 @@ impl AlertAcknowledgement {
     pub const REASON_CHARS: usize = 1_000;
     /// Longest `note`, in characters.
     pub const NOTE_CHARS: usize = 1_000;
+    /// Longest time for which an alert is silenced, in seconds.
+    pub const SILENCE_SECONDS: u64 = 30 * 24 * 3_600;
 }

@@ -24,6 +24,12 @@ pub struct EdgeDeployment {
     /// Values that go over those of the chart template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<JsonObject>,
+    /// Flux changes nothing of its releases until it is resumed; what runs goes on.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub suspend: bool,
+    /// When Flux was last asked to reconcile it at once, RFC 3339: another time asks again.
+    #[serde(default, rename = "reconcileRequestedAt", skip_serializing_if = "Option::is_none")]
+    pub reconcile_requested_at: Option<String>,
     /// When it was made, ISO 8601.
     #[serde(default, rename = "createdAt", skip_serializing_if = "Option::is_none")]
     pub created_at: Option<String>,

@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod apply;
+pub mod check;
 pub mod context;
 pub mod joining;
 pub mod past;
@@ -19,6 +20,7 @@ use crate::options::{CONTEXT_VARIABLE, Options, Reading, ReadingSource};
 use crate::watch::WatchArguments;
 use access::{AuditCommand, TokenCommand};
 use apply::{ApplyArguments, DiffArguments};
+use check::CheckArguments;
 use context::{ContextCommand, LoginArguments};
 use joining::{HostCommand, PolicyCommand, TrustCommand};
 use past::{AtArguments, EventsArguments};
@@ -64,6 +66,8 @@ pub enum Command {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
+    /// Check broker, TLS, rights, message size, clocks, services, git server and console, and say what to do: exit code 1 if anything has failed
+    Check(CheckArguments),
     /// Show rollouts of chart templates, hold and resume them, and let them continue without a cluster
     #[command(subcommand)]
     Rollout(RolloutCommand),
@@ -206,6 +210,14 @@ pub enum ClusterCommand {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
+    /// Ask Flux to reconcile all deployments of an edge cluster now; those that are suspended are left out
+    Reconcile {
+        /// Name or UUID
+        cluster: String,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
     /// Delete an edge cluster; its tear-down runs in order, and what stays on its Kubernetes is printed with the command that removes it
     Delete {
         /// Name or UUID
@@ -334,6 +346,39 @@ pub enum DeploymentCommand {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
+    /// Suspend a deployment: Flux changes nothing of it until it is resumed, and what runs goes on
+    Suspend {
+        /// UUID, or CLUSTER/NAME
+        deployment: String,
+        /// Wait until the edge reports it suspended
+        #[arg(long)]
+        wait: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Resume a deployment that is suspended
+    Resume {
+        /// UUID, or CLUSTER/NAME
+        deployment: String,
+        /// Wait until the edge reports it applied and ready
+        #[arg(long)]
+        wait: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Ask Flux to reconcile a deployment now, and not at its next interval
+    Reconcile {
+        /// UUID, or CLUSTER/NAME
+        deployment: String,
+        /// Wait until the edge reports it applied and ready
+        #[arg(long)]
+        wait: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
     /// Delete a deployment
     Delete {
         /// UUID, or CLUSTER/NAME
@@ -428,9 +473,26 @@ pub enum AlertCommand {
         /// What you do about it
         #[arg(long, conflicts_with = "withdraw")]
         note: Option<String>,
-        /// Take it back: no user looks after them
+        /// Take it back, also a silence: no user looks after them
         #[arg(long)]
         withdraw: bool,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Silence alerts for a time, also where they end meanwhile and become active again; `ack --withdraw` ends it before
+    Silence {
+        /// What they are about: CLUSTER or CLUSTER/NODE, or the node of a central service
+        about: String,
+        /// How long, for example 2h or 7d; 30d at most
+        #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
+        time: std::time::Duration,
+        /// Only this alert, such as Offline
+        #[arg(long)]
+        alert: Option<String>,
+        /// Why
+        #[arg(long)]
+        note: Option<String>,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
@@ -516,6 +578,9 @@ pub enum ConfigCommand {
         /// Only members of this class (name or UUID)
         #[arg(long)]
         class: Option<String>,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        source: ReadingSource,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,

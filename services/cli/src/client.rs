@@ -1,7 +1,7 @@
 //! One Host Application session of the command line: connects, waits until what a command needs is replicated, writes, and waits for results. The
 //! only module of the commands that knows the driver; what the replicas mean is [`fleet_view`]'s.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
@@ -12,6 +12,7 @@ use configdb_schema::Document;
 use configdb_schema::address::{self, ClusterName, Organisation};
 use edge_sync_contract::SyncReplica;
 use join_service_contract::JoinReplica;
+use serde::Serialize;
 use service_runtime::exit;
 use sparkplug::host::{HostConfig, HostEvent, HostRequest};
 use sparkplug::session::QoS;
@@ -33,6 +34,9 @@ const MONITORS_WAIT: Duration = Duration::from_secs(2);
 
 /// How long a look at the whole waits for a central service that may be away.
 const SERVICE_WAIT: Duration = Duration::from_secs(5);
+
+/// Metric of a birth that says the version of its program.
+const VERSION: &str = "Properties/Version";
 
 /// Parts of a transaction that are handed to the writer at once, of as many as it takes.
 const STAGED_AT_ONCE: usize = 10_000;
@@ -62,6 +66,27 @@ pub struct Client {
     expected: BTreeSet<EdgeNodeDescriptor>,
     rejected: Option<String>,
     scope: Scope,
+    /// Births that were received, by their nodes.
+    pub births: BTreeMap<EdgeNodeDescriptor, Birth>,
+    connected_at: Instant,
+}
+
+/// What a birth says beside the state of its node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Birth {
+    /// Version of the program; None: it does not say.
+    pub version: Option<String>,
+    /// How far the sender's clock was ahead when it was received, ms; negative: it was behind, or the birth waited on its way.
+    pub skew_ms: i64,
+}
+
+impl Birth {
+    fn new(metrics: &[Metric], timestamp: u64, wall: u64) -> Self {
+        let version = metrics.iter().find(|metric| &*metric.name == VERSION);
+        let version = version.and_then(|metric| metric.value.as_ref()?.as_str()).map(str::to_owned);
+        let ms = |time: u64| i64::try_from(time).unwrap_or(i64::MAX);
+        Self { version, skew_ms: ms(timestamp).saturating_sub(ms(wall)) }
+    }
 }
 
 /// The `[mqtt]` table that the connection options stand for.
@@ -172,8 +197,11 @@ impl Client {
             expected: BTreeSet::new(),
             rejected: None,
             scope,
+            births: BTreeMap::new(),
+            connected_at: Instant::now(),
         };
         client.connect().await?;
+        client.connected_at = Instant::now();
         Ok(client)
     }
 
@@ -394,6 +422,10 @@ impl Client {
             self.rejected = Some(format!("last unusable message, on {topic}: {reason}"));
         }
         let now = self.clock.now();
+        self.fleet.set_time(now.wall);
+        if let HostEvent::NodeBirth { node, timestamp, metrics, .. } = event {
+            self.births.insert(node.clone(), Birth::new(metrics, *timestamp, now.wall));
+        }
         for change in self.fleet.on_event(event) {
             self.writer.on_change(&change, now);
         }
@@ -500,6 +532,12 @@ impl Client {
                 () = self.clock.sleep_until(self.writer.next_deadline()) => self.writer.handle_timeout(self.clock.now()),
             }
         }
+    }
+
+    /// How long after `begin` the session was there, ms.
+    #[must_use]
+    pub fn connected_in(&self, begin: Instant) -> u128 {
+        self.connected_at.saturating_duration_since(begin).as_millis()
     }
 
     /// Wall clock, UTC ms.

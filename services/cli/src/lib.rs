@@ -60,6 +60,7 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
         Command::Audit(command) => command::audit::run(command),
         Command::Acl(command) => command::acl::run(command).await,
         Command::Status { watch, source, options } => command::status::run(watch, &source, &options).await,
+        Command::Check(arguments) => command::check::run(&arguments).await,
         Command::Apply(arguments) => command::apply::apply(&arguments).await,
         Command::Diff(arguments) => command::apply::diff(&arguments).await,
         Command::Rollout(command) => command::chart_rollout::run(command).await,

@@ -320,6 +320,12 @@ pub async fn table(api: &ConsoleApi, name: &str) -> anyhow::Result<Vec<Value>> {
     console::table(api, name).await
 }
 
+/// A row of the console cannot be read.
+#[must_use]
+pub fn of_another_version(address: &str) -> anyhow::Error {
+    console::of_another_version(address)
+}
+
 /// An entry of an object of ConfigDB, as the console has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
@@ -376,7 +382,7 @@ pub async fn follow(
 ///
 /// # Errors
 /// With [`exit::USAGE`] where only a console is to be read, and none is named.
-fn console_of(source: &ReadingSource) -> anyhow::Result<Option<&str>> {
+pub fn console_of(source: &ReadingSource) -> anyhow::Result<Option<&str>> {
     match (source.from, source.console.as_deref()) {
         (Some(Source::Broker), _) => Ok(None),
         (Some(Source::Console), None) => {

@@ -109,15 +109,18 @@ pub fn alerts(rows: &[AlertRow], now: u64) -> Table {
             &row.since.map_or_else(String::new, |since| output::age(since, now)),
             &row.reason,
             &row.monitor,
-            &row.acknowledged.as_ref().map_or_else(String::new, acknowledged),
+            &row.acknowledged.as_ref().map_or_else(String::new, |known| acknowledged(known, now)),
         ]);
     }
     table
 }
 
-fn acknowledged(known: &Acknowledged) -> String {
+fn acknowledged(known: &Acknowledged, now: u64) -> String {
     let note = known.note.as_ref().map_or_else(String::new, |note| format!(": {note}"));
-    format!("{}{note}", known.by)
+    match known.until {
+        Some(until) => format!("silenced for {} by {}{note}", output::age(now, until), known.by),
+        None => format!("{}{note}", known.by),
+    }
 }
 
 /// Hosts on their way in as a table, ages counted from `now` (UTC ms).

@@ -58,6 +58,8 @@ pub enum Wanted {
         host: Option<Option<String>>,
         /// Helm values.
         values: Option<JsonObject>,
+        /// Flux changes nothing of it until it is resumed.
+        suspend: Option<bool>,
     },
     /// An entry of an object that there is.
     Entry {
@@ -200,9 +202,9 @@ impl<A: Fn() -> Author> Planner<'_, A> {
                 ];
                 self.cluster(name, fields, *wave)
             }
-            Wanted::Deployment { cluster, name, chart, host, values } => {
+            Wanted::Deployment { cluster, name, chart, host, values, suspend } => {
                 let chart = chart.as_ref().map(|chart| look_up::chart(self.fleet, chart)).transpose()?;
-                self.deployment(cluster, name, chart, host.as_ref(), values.as_ref())
+                self.deployment((cluster, name), chart, host.as_ref(), values.as_ref(), *suspend)
             }
             Wanted::Entry { object, application, value } => {
                 let uuid = look_up::object(self.fleet, object)?;
@@ -245,11 +247,11 @@ impl<A: Fn() -> Author> Planner<'_, A> {
 
     fn deployment(
         &self,
-        cluster: &str,
-        name: &str,
+        (cluster, name): (&str, &str),
         chart: Option<Uuid>,
         host: Option<&Option<String>>,
         values: Option<&JsonObject>,
+        suspend: Option<bool>,
     ) -> anyhow::Result<Change> {
         let by_uuid = || self.clusters.iter().find(|(_, uuid)| Uuid::try_parse(cluster).ok() == Some(**uuid));
         let found = self.clusters.get_key_value(cluster).or_else(by_uuid);
@@ -262,7 +264,12 @@ impl<A: Fn() -> Author> Planner<'_, A> {
             let (host, values) = (host.cloned().flatten(), values.cloned());
             let wanted = NewDeployment { cluster: *cluster, name: name.to_owned(), chart, host, values };
             let request = requests::put_deployment(self.fleet, wanted, self.wall, (self.author)()).map_err(of_request);
-            return Ok(self.compared("deployment", title.clone(), request.context(title)?, true));
+            let mut request = request.with_context(|| title.clone())?;
+            let entry = request.entries.get_mut(EdgeDeployment::slug()).and_then(Option::as_mut);
+            if let (Some(true), Some(Value::Object(entry))) = (suspend, entry) {
+                entry.insert("suspend".to_owned(), json!(true));
+            }
+            return Ok(self.compared("deployment", title, request, true));
         };
         let mut after = self.value(uuid, EdgeDeployment::slug()).unwrap_or_default();
         if let Some(object) = after.as_object_mut() {
@@ -280,6 +287,11 @@ impl<A: Fn() -> Author> Planner<'_, A> {
             }
             if let Some(values) = values {
                 object.insert("values".to_owned(), json!(values));
+            }
+            match suspend {
+                Some(true) => drop(object.insert("suspend".to_owned(), json!(true))),
+                Some(false) => drop(object.remove("suspend")),
+                None => {}
             }
         }
         let request = self.put(uuid, [(EdgeDeployment::slug(), after)]);

@@ -21,6 +21,9 @@ use crate::template::{self, Context, TemplateError};
 /// Annotation of an agent's ConfigMap: ETag of the configuration.
 pub const CONFIG_REVISION: &str = "factoryplus.app.amrc.co.uk/config-revision";
 
+/// Annotation by which Flux is asked to reconcile at once; any value that it has not seen does.
+const RECONCILE_REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
+
 /// Label: the deployment that a manifest belongs to.
 pub const UUID_LABEL: &str = "factoryplus.app.amrc.co.uk/uuid";
 
@@ -139,12 +142,19 @@ pub fn deployment(input: Input<'_>, catalog: &Catalog, settings: &Settings) -> R
         let template = catalog.chart(*chart)?;
         let source = input.deployment.source.or(template.source);
         if let Some(source) = source {
-            push(&mut manifests, git_repository(source, Some(input.uuid), catalog, &settings.git, input.pins)?)?;
+            let mut repository = git_repository(source, Some(input.uuid), catalog, &settings.git, input.pins)?;
+            request_reconcile(&mut repository, input.deployment);
+            push(&mut manifests, repository)?;
         }
         let values = values(input, *chart, template, settings)?;
         let repository = git_repository_name(source, Some(input.uuid));
         let release = Release { uuid: input.uuid, template, repository, values };
-        push(&mut manifests, release.manifest(catalog)?)?;
+        let mut release = release.manifest(catalog)?;
+        request_reconcile(&mut release, input.deployment);
+        if let (true, Some(Value::Object(spec))) = (input.deployment.suspend, release.get_mut("spec")) {
+            spec.insert("suspend".to_owned(), Value::from(true));
+        }
+        push(&mut manifests, release)?;
     }
     if manifests.is_empty() {
         return Err(RenderError::NoChart);
@@ -231,6 +241,16 @@ pub fn git_repository(
         stay_at(&mut manifest, pin);
     }
     Ok(manifest)
+}
+
+/// Asks Flux to reconcile an object once for each time at which an operator asks for it.
+fn request_reconcile(manifest: &mut Value, deployment: &EdgeDeployment) {
+    let Some(requested_at) = &deployment.reconcile_requested_at else { return };
+    let Some(Value::Object(metadata)) = manifest.get_mut("metadata") else { return };
+    let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+    if let Value::Object(annotations) = annotations {
+        annotations.insert(RECONCILE_REQUESTED_AT.to_owned(), Value::from(requested_at.as_str()));
+    }
 }
 
 /// Makes a GitRepository stay at a place, wherever its template lets it be.

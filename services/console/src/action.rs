@@ -1,5 +1,7 @@
 //! What people can do with the fleet here: read from a request, judged by its operation, and turned into requests to ConfigDB. Pure.
 
+use std::time::Duration;
+
 use access::{Grant, Operation, Principal};
 use configdb_contract::names::HISTORY_LIMIT_MAX;
 use configdb_contract::{ReplayRequest, WriteRequest};
@@ -18,13 +20,16 @@ use uuid::Uuid;
 const NAMESPACE: &str = "fplus-edge";
 
 /// Every action by name, with what it is for access rules.
-pub const ACTIONS: [(&str, Operation); 16] = [
+pub const ACTIONS: [(&str, Operation); 19] = [
     ("cluster.create", Operation::CreateCluster),
     ("cluster.delete", Operation::DeleteCluster),
     ("cluster.bootstrap", Operation::BootstrapLine),
     ("cluster.wave", Operation::SetWave),
+    ("cluster.reconcile", Operation::ReconcileDeployment),
     ("deployment.create", Operation::CreateDeployment),
     ("deployment.move", Operation::MoveDeployment),
+    ("deployment.suspend", Operation::SuspendDeployment),
+    ("deployment.reconcile", Operation::ReconcileDeployment),
     ("deployment.delete", Operation::DeleteDeployment),
     ("host.move", Operation::MoveDeployment),
     ("rollout.hold", Operation::HoldRollout),
@@ -52,6 +57,12 @@ pub enum Action {
     CreateDeployment(WantedDeployment),
     /// Bind a deployment to a host.
     MoveDeployment(DeploymentMove),
+    /// Suspend a deployment, or resume it.
+    SuspendDeployment(DeploymentToSuspend),
+    /// Ask Flux to reconcile a deployment at once.
+    ReconcileDeployment(DeploymentToReconcile),
+    /// Ask Flux to reconcile all deployments of a cluster at once.
+    ReconcileCluster(ClusterToReconcile),
     /// Delete a deployment.
     DeleteDeployment(DeploymentToDelete),
     /// Bind all deployments of a host to another one.
@@ -133,6 +144,30 @@ pub struct DeploymentMove {
     host: Option<String>,
 }
 
+/// `deployment.suspend`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeploymentToSuspend {
+    deployment: Uuid,
+    /// It is resumed.
+    #[serde(default)]
+    withdraw: bool,
+}
+
+/// `deployment.reconcile`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeploymentToReconcile {
+    deployment: Uuid,
+}
+
+/// `cluster.reconcile`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterToReconcile {
+    cluster: Uuid,
+}
+
 /// `deployment.delete`
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -187,6 +222,8 @@ pub struct AlertToAcknowledge {
     alert: String,
     /// What they do about it.
     note: Option<String>,
+    /// Seconds for which it is silenced; None: it is acknowledged until it ends.
+    silence_s: Option<u64>,
     /// No user looks after it any more.
     #[serde(default)]
     withdraw: bool,
@@ -297,6 +334,9 @@ impl Action {
             "cluster.wave" => Self::SetWave(read(body)?),
             "deployment.create" => Self::CreateDeployment(read(body)?),
             "deployment.move" => Self::MoveDeployment(read(body)?),
+            "cluster.reconcile" => Self::ReconcileCluster(read(body)?),
+            "deployment.suspend" => Self::SuspendDeployment(read(body)?),
+            "deployment.reconcile" => Self::ReconcileDeployment(read(body)?),
             "deployment.delete" => Self::DeleteDeployment(read(body)?),
             "host.move" => Self::MoveHost(read(body)?),
             "rollout.hold" => Self::HoldRollout(read(body)?),
@@ -321,6 +361,8 @@ impl Action {
             Self::SetWave(_) => Operation::SetWave,
             Self::CreateDeployment(_) => Operation::CreateDeployment,
             Self::MoveDeployment(_) | Self::MoveHost(_) => Operation::MoveDeployment,
+            Self::SuspendDeployment(_) => Operation::SuspendDeployment,
+            Self::ReconcileDeployment(_) | Self::ReconcileCluster(_) => Operation::ReconcileDeployment,
             Self::DeleteDeployment(_) => Operation::DeleteDeployment,
             Self::HoldRollout(_) => Operation::HoldRollout,
             Self::FreeRollout(_) => Operation::FreeRollout,
@@ -342,6 +384,9 @@ impl Action {
             Self::SetWave(_) => "cluster.wave",
             Self::CreateDeployment(_) => "deployment.create",
             Self::MoveDeployment(_) => "deployment.move",
+            Self::SuspendDeployment(_) => "deployment.suspend",
+            Self::ReconcileDeployment(_) => "deployment.reconcile",
+            Self::ReconcileCluster(_) => "cluster.reconcile",
             Self::DeleteDeployment(_) => "deployment.delete",
             Self::MoveHost(_) => "host.move",
             Self::HoldRollout(_) => "rollout.hold",
@@ -370,6 +415,9 @@ impl Action {
             Self::SetWave(of) => Some(of.cluster),
             Self::CreateDeployment(of) => Some(of.cluster),
             Self::MoveDeployment(of) => of_deployment(of.deployment),
+            Self::SuspendDeployment(of) => of_deployment(of.deployment),
+            Self::ReconcileDeployment(of) => of_deployment(of.deployment),
+            Self::ReconcileCluster(of) => Some(of.cluster),
             Self::DeleteDeployment(of) => of_deployment(of.deployment),
             Self::MoveHost(of) => Some(of.cluster),
             Self::AcknowledgeAlert(of) => {
@@ -398,6 +446,10 @@ impl Action {
             Self::MoveDeployment(of) => {
                 format!("{} to {}", fleet.name_of(of.deployment), of.host.as_deref().unwrap_or("no host"))
             }
+            Self::SuspendDeployment(of) if of.withdraw => format!("{} resumed", fleet.name_of(of.deployment)),
+            Self::SuspendDeployment(of) => fleet.name_of(of.deployment),
+            Self::ReconcileDeployment(of) => fleet.name_of(of.deployment),
+            Self::ReconcileCluster(of) => fleet.name_of(of.cluster),
             Self::DeleteDeployment(of) => fleet.name_of(of.deployment),
             Self::MoveHost(of) => {
                 let to = of.to.as_deref().unwrap_or("no host");
@@ -410,7 +462,10 @@ impl Action {
                 format!("rollout of {} {how} {}", fleet.name_of(of.template), fleet.name_of(of.cluster))
             }
             Self::AcknowledgeAlert(of) if of.withdraw => format!("{} withdrawn", of.alert),
-            Self::AcknowledgeAlert(of) => of.alert.clone(),
+            Self::AcknowledgeAlert(of) => match of.silence_s {
+                Some(seconds) => format!("{} silenced for {seconds} s", of.alert),
+                None => of.alert.clone(),
+            },
             Self::Rebirth(of) => of.node.clone(),
             Self::CreateObject(of) => format!("object {} of class {}", of.name, of.class),
             Self::ReadHistory(of) => format!("history of {}", fleet.name_of(of.object)),
@@ -442,6 +497,16 @@ impl Action {
             Self::CreateDeployment(of) => one(create_deployment(fleet, of, wall, author(0))?),
             Self::MoveDeployment(of) => {
                 one(requests::move_deployment(fleet, of.deployment, of.host.as_deref(), author(0))?)
+            }
+            Self::SuspendDeployment(of) => {
+                one(requests::suspend_deployment(fleet, of.deployment, !of.withdraw, author(0))?)
+            }
+            Self::ReconcileDeployment(of) => {
+                one(requests::reconcile_deployment(fleet, of.deployment, wall, author(0))?)
+            }
+            Self::ReconcileCluster(of) => {
+                known_cluster(fleet, of.cluster)?;
+                requests::reconcile_cluster(fleet, of.cluster, wall, author).map(Plan::Writes)
             }
             Self::DeleteDeployment(of) => {
                 if fleet.config.entry(of.deployment, EdgeDeployment::slug()).is_none() {
@@ -512,7 +577,10 @@ fn acknowledge_alert(
     let alert = alert(fleet, &of.alert)?;
     match of.withdraw {
         true => requests::withdraw_acknowledgements(fleet, &[&alert], wall, author),
-        false => requests::acknowledge_alerts(fleet, &[&alert], of.note.as_deref(), wall, author),
+        false => {
+            let silence = of.silence_s.map(Duration::from_secs);
+            requests::acknowledge_alerts(fleet, &[&alert], of.note.as_deref(), silence, wall, author)
+        }
     }
 }
 

@@ -420,6 +420,10 @@ impl State {
         }
         self.expected.extend(expected);
         self.explorer.handle_time(now.wall);
+        self.fleet.set_time(now.wall);
+        if self.has_silence_ended(now) {
+            self.mark(|name, _| matches!(name, TableName::Alerts | TableName::Fleet));
+        }
         self.mark(|name, _| matches!(name, TableName::Nodes | TableName::Console));
         let complete = self.is_complete();
         let node = ConsoleNode { viewers: self.viewers, complete, version: self.settings.version.clone() };
@@ -428,6 +432,13 @@ impl State {
             self.effects.push(Effect::Node(NodeUpdate::Set { device: None, metrics }));
             self.node = node;
         }
+    }
+
+    /// Whether an alert is shown as silenced that is not any more.
+    fn has_silence_ended(&self, now: Now) -> bool {
+        let shown = self.slots.get(&TableName::Alerts).and_then(|slot| slot.published.as_ref());
+        let until = |row: &serde_json::Value| row.pointer("/acknowledged/until").and_then(serde_json::Value::as_u64);
+        shown.is_some_and(|shown| shown.rows.values().filter_map(until).any(|until| until <= now.wall))
     }
 
     /// What is missing before the tables are complete; an explorer expects nothing.

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use edge_sync_contract::{Digest, Entries};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -123,8 +122,16 @@ pub struct Condition {
     pub last_transition_time: Option<Time>,
 }
 
+/// The part of an object's specification that is looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
+pub struct ObjectSpec {
+    /// Of an object of Flux: nothing is done about it until it is resumed.
+    pub suspend: Option<bool>,
+}
+
 /// An object as the API server sends it, reduced while reading to what Sync looks at: values of a chart never stay in memory.
-pub type WatchedObject = kube::core::Object<Option<IgnoredAny>, ObjectStatus>;
+pub type WatchedObject = kube::core::Object<Option<ObjectSpec>, ObjectStatus>;
 
 /// Flux' verdict on an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -164,6 +171,8 @@ pub struct ObservedObject {
     pub deleting: bool,
     /// Its Ready condition, if it has one.
     pub readiness: Option<Readiness>,
+    /// Flux does nothing about it until it is resumed.
+    pub is_suspended: bool,
 }
 
 impl ObservedObject {
@@ -193,6 +202,7 @@ impl ObservedObject {
             entries: annotation(ANNOTATION_ENTRIES).and_then(|text| Entries::from_text(text).ok()),
             deleting: meta.deletion_timestamp.is_some(),
             readiness: object.status.as_ref().and_then(|status| readiness(meta, status)),
+            is_suspended: object.spec.as_ref().is_some_and(|spec| spec.suspend == Some(true)),
         })
     }
 
@@ -346,6 +356,15 @@ mod tests {
                 "conditions": [{"type": "Released", "status": "False"}, {"type": "Ready", "status": status, "message": "m"}]});
             let readiness = read(object).unwrap().readiness.unwrap();
             assert_eq!((readiness.ready, readiness.message.as_deref()), (ready, Some("m")), "{status} {observed:?}");
+        }
+    }
+
+    #[test]
+    fn an_object_that_flux_leaves_alone_is_read_as_such() {
+        for (suspend, is_suspended) in [(json!(true), true), (json!(false), false), (Value::Null, false)] {
+            let mut object = marked();
+            object["spec"]["suspend"] = suspend.clone();
+            assert_eq!(read(object).unwrap().is_suspended, is_suspended, "{suspend}");
         }
     }
 

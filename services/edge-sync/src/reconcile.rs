@@ -150,6 +150,7 @@ mod tests {
             entries: None,
             deleting: false,
             readiness: None,
+            is_suspended: false,
         }
     }
 

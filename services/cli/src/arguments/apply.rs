@@ -21,6 +21,9 @@ pub struct ApplyArguments {
     /// Write it although edges delete something that --prune does not: a deployment that gets another chart
     #[arg(long)]
     pub allow_delete: bool,
+    /// Wait until edges report what was written: deployments applied and ready, suspended, or gone, and clusters set up
+    #[arg(long, conflicts_with = "dry_run")]
+    pub wait: bool,
     #[command(flatten)]
     #[expect(missing_docs, reason = "options are documented where they are defined")]
     pub options: Options,

@@ -109,6 +109,41 @@ pub async fn run(arguments: &AclCheckArguments) -> anyhow::Result<()> {
     Err(exit::with_code(exit::FAILURE, error))
 }
 
+/// Tries what one user may and may not do, who connects so and receives everything: how much was tried, and what is not as the table says.
+///
+/// # Errors
+/// With [`exit::UNAVAILABLE`] if it cannot connect.
+pub(super) async fn own(site: &Site, principal: &Principal, mqtt: &MqttConfig) -> anyhow::Result<(usize, Vec<String>)> {
+    let mqtt = MqttConfig { client_id_prefix: "sparkfleet-check".to_owned(), ..mqtt.clone() };
+    let probes: Vec<Probe> =
+        probes(site, principal).into_iter().filter(|probe| probe.action == Action::Publish).collect();
+    let all = "spBv1.0/#".to_owned();
+    let unavailable = |reason: String| exit::with_code(exit::UNAVAILABLE, anyhow!("{reason}"));
+    let mut witness = online(&mqtt, &all).await.map_err(unavailable)?;
+    let client = Client { user: site.user(principal), mqtt, filter: all, probes };
+    let found = tried(std::slice::from_ref(&client), &mut witness).await;
+    witness.stop().await;
+    let texts = found.into_iter().map(|(_, one)| format!("{} {}: {}", one.action, one.topic, one.found));
+    Ok((client.probes.len(), texts.collect()))
+}
+
+/// Whether a message of so many bytes arrives, of a user who may command in this group.
+///
+/// # Errors
+/// Why there is no session.
+pub(super) async fn takes(mqtt: &MqttConfig, group: &str, bytes: usize) -> Result<bool, String> {
+    let topic = format!("spBv1.0/{group}/NCMD/{NODE}");
+    let mqtt = MqttConfig { client_id_prefix: "sparkfleet-check".to_owned(), ..mqtt.clone() };
+    let mut session = online(&mqtt, &topic).await?;
+    let mark = format!("{:bytes$}", format!("sparkfleet check {}", Uuid::new_v4()));
+    let published = session.publish(topic, Bytes::from(mark.clone())).await;
+    let must = BTreeSet::from([mark]);
+    let has_arrived =
+        published.is_ok() && !collected_within(&mut session, &must, PATIENCE, Duration::ZERO).await.is_disjoint(&must);
+    session.stop().await;
+    Ok(has_arrived)
+}
+
 fn table(rows: &[UserRow]) -> Table {
     let mut table = Table::new(&["USER", "TRIED", "RESULT"]);
     for row in rows {
@@ -306,8 +341,10 @@ async fn revoked(site: &Site, own: &MqttConfig, directory: &Path) -> anyhow::Res
     Ok(rows)
 }
 
-/// Whose certificate that is: its common name, which the server takes for the user.
-fn subject(file: &Path) -> anyhow::Result<String> {
+/// Whose certificate that is: its common name, which the server takes for the user.///
+/// # Errors
+/// With [`exit::CONFIG`] if it is no certificate.
+pub(super) fn subject(file: &Path) -> anyhow::Result<String> {
     let wrong = |error: anyhow::Error| exit::with_code(exit::CONFIG, error.context(file.display().to_string()));
     let pem = std::fs::read(file).map_err(|error| wrong(error.into()))?;
     let (_, pem) = parse_x509_pem(&pem).map_err(|_| wrong(anyhow!("is not PEM")))?;

@@ -1,5 +1,7 @@
 //! `sparkfleet alert ...`.
 
+use std::time::Duration;
+
 use anyhow::anyhow;
 use serde_json::json;
 use service_runtime::exit;
@@ -26,7 +28,11 @@ pub async fn run(command: AlertCommand) -> anyhow::Result<()> {
             Ok(())
         }
         AlertCommand::Ack { about, alert, note, withdraw, options } => {
-            let change = if withdraw { Change::Withdraw } else { Change::Acknowledge { note } };
+            let change = if withdraw { Change::Withdraw } else { Change::Acknowledge { note, silence: None } };
+            acknowledge(&about, alert.as_deref(), &change, &options).await
+        }
+        AlertCommand::Silence { about, time, alert, note, options } => {
+            let change = Change::Acknowledge { note, silence: Some(time) };
             acknowledge(&about, alert.as_deref(), &change, &options).await
         }
     }
@@ -34,7 +40,7 @@ pub async fn run(command: AlertCommand) -> anyhow::Result<()> {
 
 /// What is to be said of alerts.
 enum Change {
-    Acknowledge { note: Option<String> },
+    Acknowledge { note: Option<String>, silence: Option<Duration> },
     Withdraw,
 }
 
@@ -55,13 +61,17 @@ async fn acknowledge(about: &str, alert: Option<&str>, change: &Change, options:
     }
     let (wall, author) = (client.wall(), client::author());
     let request = match change {
-        Change::Acknowledge { note } => {
-            requests::acknowledge_alerts(&client.fleet, &chosen, note.as_deref(), wall, author)
+        Change::Acknowledge { note, silence } => {
+            requests::acknowledge_alerts(&client.fleet, &chosen, note.as_deref(), *silence, wall, author)
         }
         Change::Withdraw => requests::withdraw_acknowledgements(&client.fleet, &chosen, wall, author),
     };
     client.write(request.map_err(of_request)?).await?;
-    let verb = if matches!(change, Change::Withdraw) { "withdrawn" } else { "acknowledged" };
+    let verb = match change {
+        Change::Withdraw => "withdrawn",
+        Change::Acknowledge { silence: Some(_), .. } => "silenced",
+        Change::Acknowledge { silence: None, .. } => "acknowledged",
+    };
     let lines = || rows.iter().map(|row| format!("{verb}: {} of {}", row.alert, row.subject())).collect();
     let keys: Vec<String> = rows.iter().map(AlertRow::key).collect();
     output::print(options.presentation.output, lines, &json!({ verb: keys }))?;
@@ -96,12 +106,16 @@ mod tests {
             monitor: "ACME-Central/Monitor".to_owned(),
             acknowledged: None,
         };
-        let known = Acknowledged { by: "console/ada".to_owned(), at: None, note: Some("on it".to_owned()) };
-        let oven = AlertRow { acknowledged: Some(known), ..row(Some("Paint_Shop"), Some("Oven_1"), Some(1_000)) };
-        let rows = [oven, row(None, None, None)];
+        let known =
+            Acknowledged { by: "console/ada".to_owned(), at: None, note: Some("on it".to_owned()), until: None };
+        let silenced = Acknowledged { until: Some(3_662_000), ..known.clone() };
+        let oven =
+            |known| AlertRow { acknowledged: Some(known), ..row(Some("Paint_Shop"), Some("Oven_1"), Some(1_000)) };
+        let rows = [oven(known), oven(silenced), row(None, None, None)];
         let expected = [
             "CLUSTER     NODE    ALERT    SINCE  REASON   MONITOR               ACKNOWLEDGED",
             "Paint_Shop  Oven_1  Offline  1m01s  because  ACME-Central/Monitor  console/ada: on it",
+            "Paint_Shop  Oven_1  Offline  1m01s  because  ACME-Central/Monitor  silenced for 1h00m by console/ada: on it",
             "(central)           Offline         because  ACME-Central/Monitor",
         ];
         assert_eq!(tables::alerts(&rows, 62_000).lines(), expected);

@@ -49,6 +49,7 @@ pub async fn run(command: ClusterCommand) -> anyhow::Result<()> {
         ClusterCommand::Rollout { cluster, wave, pin, unpin, options } => {
             super::rollout::run(&cluster, super::rollout::Change { wave, pin, unpin }, &options).await
         }
+        ClusterCommand::Reconcile { cluster, options } => super::reconcile::cluster(&cluster, &options).await,
         ClusterCommand::Delete { cluster, with_deployments, wait, options } => {
             delete(&cluster, with_deployments, wait, &options).await
         }

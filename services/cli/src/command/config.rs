@@ -1,5 +1,7 @@
 //! `sparkfleet config ...`: ConfigDB as it is, entry by entry.
 
+mod objects;
+
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::path::Path;
@@ -59,8 +61,8 @@ pub async fn run(command: ConfigCommand) -> anyhow::Result<()> {
             let change = Change { value: None, patch: false, if_match, class: None };
             write(&object, application.as_deref(), change, &options).await
         }
-        ConfigCommand::List { application, class, options } => {
-            list(application.as_deref(), class.as_deref(), &options).await
+        ConfigCommand::List { application, class, source, options } => {
+            objects::list(application.as_deref(), class.as_deref(), &source, &options).await
         }
         ConfigCommand::Load { file, dry_run, allow_delete, options } => {
             load(&read(&file)?, dry_run, allow_delete, &options).await
@@ -215,36 +217,6 @@ async fn write(wanted: &str, application: Option<&str>, change: Change, options:
     output::print(options.presentation.output, || vec![line], &value)?;
     client.close().await;
     Ok(())
-}
-
-async fn list(application: Option<&str>, class: Option<&str>, options: &Options) -> anyhow::Result<()> {
-    let client = Client::open(options, Scope::Config).await?;
-    let fleet = &client.fleet;
-    let slug = application.map(|wanted| slug(fleet, wanted)).transpose()?;
-    let class = class.map(|wanted| look_up::object(fleet, wanted)).transpose()?;
-    let mut table = Table::new(&["OBJECT", "NAME", "CLASS", "ENTRIES"]);
-    let mut values = Vec::new();
-    for (uuid, known) in fleet.config.objects() {
-        let wanted = slug.as_ref().is_none_or(|slug| known.entry(slug).is_some())
-            && class.is_none_or(|class| known.is_member_of(class))
-            && known.registration.as_ref().is_none_or(|registration| !registration.deleted);
-        if !wanted {
-            continue;
-        }
-        let class = known.registration.as_ref().map(|registration| registration.class);
-        let entries: Vec<&str> = known.entries().map(|(slug, _)| slug).collect();
-        let class_name = class.map_or_else(String::new, |class| fleet.name_of(class));
-        table.row([uuid.to_string(), fleet.name_of(uuid), class_name, entries.join(",")]);
-        let described: Value = known
-            .entries()
-            .map(|(slug, entry)| (slug.to_owned(), json!({ "etag": entry.etag, "revision": entry.revision })))
-            .collect::<serde_json::Map<_, _>>()
-            .into();
-        values.push(json!({ "uuid": uuid, "name": fleet.name_of(uuid), "class": class, "entries": described }));
-    }
-    let result = output::print(options.presentation.output, || table.shown(), &json!(values));
-    client.close().await;
-    result
 }
 
 async fn load(text: &str, dry_run: bool, allow_delete: bool, options: &Options) -> anyhow::Result<()> {

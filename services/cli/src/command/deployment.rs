@@ -18,7 +18,7 @@ use crate::output::outcome;
 use crate::usage_error::{not_found, of_request, usage};
 use crate::{listing, look_up, tables};
 use fleet_view::requests::{self, NewDeployment};
-use fleet_view::{DeploymentRow, Fleet, REMOVING};
+use fleet_view::{DeploymentRow, Fleet, REMOVING, SUSPENDED};
 
 /// Carries out a deployment command.
 ///
@@ -45,6 +45,9 @@ pub async fn run(command: DeploymentCommand) -> anyhow::Result<()> {
         DeploymentCommand::Move { deployment, host, wait, options } => {
             relocate(&deployment, host, wait, &options).await
         }
+        DeploymentCommand::Suspend { deployment, wait, options } => suspend(&deployment, true, wait, &options).await,
+        DeploymentCommand::Resume { deployment, wait, options } => suspend(&deployment, false, wait, &options).await,
+        DeploymentCommand::Reconcile { deployment, wait, options } => reconcile(&deployment, wait, &options).await,
         DeploymentCommand::Delete { deployment, wait, options } => delete(&deployment, wait, &options).await,
     }
 }
@@ -84,7 +87,7 @@ async fn create(
     let before = client.fleet.config.entry(uuid, slug).map(|entry| entry.etag);
     let result = client.write(request).await?;
     let done = outcome(before, result.etags.get(slug).copied());
-    finish(client, uuid, result.revision, wait, done, options).await
+    finish(client, uuid, result.revision, wait.then_some(End::Ready), done, options).await
 }
 
 /// Refuses a host that the cluster does not have.
@@ -104,42 +107,101 @@ pub(super) fn check_host(fleet: &Fleet, cluster: &str, host: Option<&str>) -> an
 
 async fn relocate(wanted: &str, host: Option<String>, wait: bool, options: &Options) -> anyhow::Result<()> {
     let mut client = Client::open(options, Scope::Fleet).await?;
-    let row = look_up::deployment(&client.fleet, wanted)?;
+    let row = wanted_row(&client.fleet, wanted)?;
+    check_host(&client.fleet, &row.cluster, host.as_deref())?;
+    let request = requests::move_deployment(&client.fleet, row.uuid, host.as_deref(), author()).map_err(of_request)?;
+    let (revision, done) = write(&mut client, request, "moved").await?;
+    finish(client, row.uuid, revision, wait.then_some(End::Ready), done, options).await
+}
+
+/// A deployment that is wanted.
+fn wanted_row(fleet: &Fleet, wanted: &str) -> anyhow::Result<DeploymentRow> {
+    let row = look_up::deployment(fleet, wanted)?;
     if row.is_being_removed() {
         let error = anyhow!("{}/{} is being removed; create it again instead", row.cluster, row.name);
         return Err(exit::with_code(exit::REFUSED, error));
     }
-    check_host(&client.fleet, &row.cluster, host.as_deref())?;
-    let slug = configdb_schema::application::EDGE_DEPLOYMENT.slug;
-    let etag = client.fleet.config.entry(row.uuid, slug).map(|entry| entry.etag);
-    let request = requests::move_deployment(&client.fleet, row.uuid, host.as_deref(), author()).map_err(of_request)?;
-    let result = client.write(request).await?;
-    let done = if outcome(etag, result.etags.get(slug).copied()) == "unchanged" { "unchanged" } else { "moved" };
-    finish(client, row.uuid, result.revision, wait, done, options).await
+    Ok(row)
 }
 
-/// Waits until the edge reports the deployment as it is wanted now, and prints it.
+async fn suspend(wanted: &str, is_suspended: bool, wait: bool, options: &Options) -> anyhow::Result<()> {
+    let mut client = Client::open(options, Scope::Fleet).await?;
+    let row = wanted_row(&client.fleet, wanted)?;
+    let request = requests::suspend_deployment(&client.fleet, row.uuid, is_suspended, author()).map_err(of_request)?;
+    let done = if is_suspended { "suspended" } else { "resumed" };
+    let (revision, done) = write(&mut client, request, done).await?;
+    let end = if is_suspended { End::Suspended } else { End::Ready };
+    finish(client, row.uuid, revision, wait.then_some(end), done, options).await
+}
+
+async fn reconcile(wanted: &str, wait: bool, options: &Options) -> anyhow::Result<()> {
+    let mut client = Client::open(options, Scope::Fleet).await?;
+    let row = wanted_row(&client.fleet, wanted)?;
+    let request = requests::reconcile_deployment(&client.fleet, row.uuid, client.wall(), author());
+    let (revision, done) = write(&mut client, request.map_err(of_request)?, "is reconciled").await?;
+    finish(client, row.uuid, revision, wait.then_some(End::Ready), done, options).await
+}
+
+/// Writes a change of a deployment's entry: the revision, and `done`, or that nothing has changed.
+async fn write(client: &mut Client, request: WriteRequest, done: &'static str) -> anyhow::Result<(u64, &'static str)> {
+    let slug = configdb_schema::application::EDGE_DEPLOYMENT.slug;
+    let before = client.fleet.config.entry(request.object, slug).map(|entry| entry.etag);
+    let result = client.write(request).await?;
+    let is_unchanged = outcome(before, result.etags.get(slug).copied()) == "unchanged";
+    Ok((result.revision, if is_unchanged { "unchanged" } else { done }))
+}
+
+/// What is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// It is applied and ready.
+    Ready,
+    /// Its releases are suspended.
+    Suspended,
+}
+
+impl End {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Suspended => SUSPENDED,
+        }
+    }
+
+    /// Whether the edge reports that.
+    pub(super) fn is_reached(self, row: &DeploymentRow) -> bool {
+        match self {
+            Self::Ready => row.state == "applied" && row.ready == Some(true),
+            Self::Suspended => row.state == SUSPENDED,
+        }
+    }
+}
+
+/// Waits until the edge reports the deployment as it is wanted now, and prints it. `wait`: None waits for nothing.
 async fn finish(
     mut client: Client,
     uuid: Uuid,
     revision: u64,
-    wait: bool,
+    wait: Option<End>,
     done: &str,
     options: &Options,
 ) -> anyhow::Result<()> {
-    if wait {
+    if let Some(end) = wait {
         let slug = configdb_schema::application::EDGE_DEPLOYMENT.slug;
         // A write that changes nothing leaves the entry at its older revision, and the edge at the version made from it.
         let wanted = client.fleet.config.entry(uuid, slug).map_or(revision, |entry| entry.revision);
         let settled = client
             .until_or(
-                "the edge to report the deployment applied and ready",
+                match end {
+                    End::Ready => "the edge to report the deployment applied and ready",
+                    End::Suspended => "the edge to report the deployment suspended",
+                },
                 |fleet| {
                     let row = row(fleet, uuid)?;
-                    match (row.state.as_str(), row.ready) {
-                        ("refused", _) => Some(Err(row.message.unwrap_or_default())),
-                        ("applied", Some(true)) if row.version.is_some_and(|version| version >= wanted) => Some(Ok(())),
-                        _ => None,
+                    let is_reached = end.is_reached(&row) && row.version.is_some_and(|version| version >= wanted);
+                    match row.state.as_str() {
+                        "refused" => Some(Err(row.message.unwrap_or_default())),
+                        _ => is_reached.then_some(Ok(())),
                     }
                 },
                 |fleet| row(fleet, uuid).map(|row| format!("deployment {} is {}", row.name, row.described())),
@@ -148,11 +210,11 @@ async fn finish(
         settled.map_err(|reason| exit::with_code(exit::REFUSED, anyhow!("refused: {reason}")))?;
     }
     let row = row(&client.fleet, uuid);
-    let state = if wait { "ready" } else { done };
+    let state = wait.map_or(done, |end| end.as_str());
     let value = json!({ "uuid": uuid, "revision": revision, "change": done, "state": state, "deployment": row });
     let name = row.as_ref().map_or_else(|| uuid.to_string(), |row| format!("{}/{}", row.cluster, row.name));
     let name = output::visible(&name);
-    let line = if wait { format!("{name} {done}, {state}") } else { format!("{name} {done}") };
+    let line = if state == done { format!("{name} {done}") } else { format!("{name} {done}, {state}") };
     output::print(options.presentation.output, || vec![line], &value)?;
     client.close().await;
     Ok(())
@@ -226,7 +288,7 @@ async fn delete(wanted: &str, wait: bool, options: &Options) -> anyhow::Result<(
 }
 
 /// Whether the edge has reported a deployment gone. Silence is not a report, but from an edge that was never born: nothing has reached it.
-fn is_gone(fleet: &Fleet, row: &DeploymentRow) -> bool {
+pub(super) fn is_gone(fleet: &Fleet, row: &DeploymentRow) -> bool {
     let Some(cluster) = fleet.clusters().into_iter().find(|cluster| cluster.name == row.cluster) else { return true };
     match fleet.sync(&row.cluster) {
         Some(sync) => sync.is_alive() && !sync.devices().deployments.contains_key(&row.uuid),

@@ -81,7 +81,8 @@ fn an_alert_that_a_user_looks_after() {
     let rows = alert::rows(&bench.fleet, Some(NAME));
     let of_oven = rows.iter().filter(|row| row.node.as_deref() == Some("Oven")).collect::<Vec<_>>();
     let author = fleet_view::requests::Author { id: "r".to_owned(), writer: "sparkfleet-cli/ada".to_owned() };
-    let request = fleet_view::requests::acknowledge_alerts(&bench.fleet, &of_oven, Some("on my way"), 7_000, author);
+    let request =
+        fleet_view::requests::acknowledge_alerts(&bench.fleet, &of_oven, Some("on my way"), None, 7_000, author);
     let document = request.unwrap().entries.into_values().next().flatten().unwrap();
     let document: configdb_schema::document::AlertAcknowledgements = serde_json::from_value(document).unwrap();
     bench.entry(CLUSTER, &document);

@@ -11,6 +11,7 @@ pub mod audit;
 pub mod bootstrap;
 pub mod capture;
 pub mod chart_rollout;
+pub mod check;
 pub mod cluster;
 pub mod config;
 pub mod console;
@@ -31,6 +32,7 @@ pub mod policy;
 pub mod prepare;
 #[cfg(test)]
 mod printed;
+mod reconcile;
 pub mod recover;
 pub mod replay;
 pub mod rollout;

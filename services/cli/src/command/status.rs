@@ -26,11 +26,11 @@ const SERVICES: [&str; 5] = [CONFIGDB_NODE, CLUSTER_MANAGER_NODE, IDENTITY_NODE,
 
 /// A central service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct ServiceRow {
-    service: &'static str,
-    alive: bool,
+pub(super) struct ServiceRow {
+    pub(super) service: &'static str,
+    pub(super) alive: bool,
     /// None while nothing is received from it.
-    version: Option<String>,
+    pub(super) version: Option<String>,
 }
 
 impl ServiceRow {
@@ -203,7 +203,8 @@ impl Status {
     }
 }
 
-fn services(fleet: &Fleet) -> Vec<ServiceRow> {
+/// The central services that every fleet has.
+pub(super) fn services(fleet: &Fleet) -> Vec<ServiceRow> {
     let monitor = fleet.central_monitor().and_then(edge_monitor_contract::MonitorView::node);
     let versions = [
         (fleet.config.is_complete(), fleet.config.version()),

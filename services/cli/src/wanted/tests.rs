@@ -78,6 +78,25 @@ fn what_is_as_it_is_wanted_is_not_written() {
 }
 
 #[test]
+fn a_deployment_is_suspended_or_resumed_only_where_a_file_says_so() {
+    let mut bench = bench();
+    let slug = EdgeDeployment::slug();
+    let of = |bench: &Bench, suspend: &str| {
+        let text = format!("kind: Deployment\ncluster: {NAME}\nname: Oven\n{suspend}");
+        let change = planned(bench, &text, false).unwrap().remove(0);
+        change.write.map(|write| write.entries[slug].clone().unwrap())
+    };
+    let suspended = of(&bench, "suspend: true\n").unwrap();
+    assert_eq!((&suspended["suspend"], of(&bench, "suspend: false\n")), (&json!(true), None));
+    bench.entry(OVEN, &serde_json::from_value::<EdgeDeployment>(suspended).unwrap());
+    assert_eq!((of(&bench, ""), of(&bench, "suspend: true\n")), (None, None));
+    assert_eq!(of(&bench, "suspend: false\n").unwrap().get("suspend"), None);
+    let new = format!("kind: Deployment\ncluster: {NAME}\nname: New\nsuspend: true\nchart: {OVEN}\n");
+    let new = planned(&bench, &new, false).unwrap().remove(0).write.unwrap();
+    assert_eq!(new.entries[slug].as_ref().unwrap()["suspend"], true);
+}
+
+#[test]
 fn a_cluster_and_its_deployments_are_created_together_and_again_are_the_same() {
     let bench = bench();
     let chart = "00000000-0000-0000-0000-0000000000ca";

@@ -96,6 +96,23 @@ fn a_deployment_becomes_a_helm_release_with_its_values_in_layers() {
 }
 
 #[test]
+fn what_an_operator_asks_of_flux_is_in_the_manifests() {
+    let plain = rendered(json!({"chart": SECOND}), &catalog()).unwrap();
+    assert!(plain.manifests[1]["spec"].get("suspend").is_none());
+    assert!(plain.manifests.iter().all(|manifest| manifest["metadata"].get("annotations").is_none()));
+    let asked = json!({"chart": SECOND, "suspend": true, "reconcileRequestedAt": "2027-01-15T08:00:00.123Z"});
+    let asked = rendered(asked, &catalog()).unwrap();
+    assert_eq!(asked.manifests[1]["spec"]["suspend"], true);
+    for manifest in &asked.manifests {
+        let requested_at = &manifest["metadata"]["annotations"]["reconcile.fluxcd.io/requestedAt"];
+        assert_eq!(requested_at, "2027-01-15T08:00:00.123Z", "{manifest}");
+    }
+    assert_ne!(asked.digest, plain.digest);
+    let resumed = rendered(json!({"chart": SECOND, "suspend": false}), &catalog()).unwrap();
+    assert_eq!(resumed.digest, plain.digest);
+}
+
+#[test]
 fn a_floating_deployment_has_no_hostname_at_all() {
     let rendered = rendered(json!({}), &catalog()).unwrap();
     let values = rendered.manifests[0].pointer("/spec/values").unwrap().as_object().unwrap();

@@ -120,6 +120,42 @@ fn an_alert_is_of_its_cluster_and_one_of_a_central_service_or_that_is_over_of_no
 }
 
 #[test]
+fn an_alert_is_silenced_for_a_time_that_has_bounds() {
+    let mut bench = Bench::with_cluster();
+    bench.monitor(NAME, &["Oven_1"]);
+    let key = bench.fleet.alerts()[0].key();
+    let silence = |seconds: u64| plan(&bench.fleet, "alert.acknowledge", json!({ "alert": key, "silence_s": seconds }));
+    let Plan::Writes(writes) = silence(3_600).unwrap() else { panic!("writes") };
+    let record = &writes[0].entries["AlertAcknowledgements"].clone().unwrap()["alerts"][&key];
+    assert_eq!(record["until"], "2027-01-15T09:00:00Z");
+    for bad in [0, u64::MAX] {
+        assert!(silence(bad).unwrap_err().to_string().starts_with("silence: must be"), "{bad}");
+    }
+    let action = parse("alert.acknowledge", json!({ "alert": key, "silence_s": 3_600 }));
+    assert_eq!(action.target(&bench.fleet), format!("{key} silenced for 3600 s"));
+}
+
+#[test]
+fn a_deployment_is_suspended_and_resumed_and_those_of_a_cluster_are_reconciled() {
+    let mut bench = Bench::with_cluster();
+    let (oven, press) = (Uuid::from_u128(1), Uuid::from_u128(2));
+    bench.deployment(oven, "Oven", None);
+    bench.deployment(press, "Press", None);
+    let entries = |name: &str, body: Value| -> Vec<Value> {
+        assert_eq!(parse(name, body.clone()).cluster(&bench.fleet), Some(CLUSTER), "{name}");
+        let Plan::Writes(writes) = plan(&bench.fleet, name, body).unwrap() else { panic!("writes") };
+        writes.iter().map(|write| write.entries["EdgeDeployment"].clone().unwrap()).collect()
+    };
+    assert_eq!(entries("deployment.suspend", json!({ "deployment": oven })), [json!({ "suspend": true })]);
+    let resumed = entries("deployment.suspend", json!({ "deployment": oven, "withdraw": true }));
+    assert_eq!(resumed, [json!({ "suspend": null })]);
+    let asked = json!({ "reconcileRequestedAt": "2027-01-15T08:00:00Z" });
+    assert_eq!(entries("deployment.reconcile", json!({ "deployment": oven })), [asked.clone()]);
+    assert_eq!(entries("cluster.reconcile", json!({ "cluster": CLUSTER })), [asked.clone(), asked]);
+    assert!(plan(&bench.fleet, "cluster.reconcile", json!({ "cluster": Uuid::nil() })).is_err());
+}
+
+#[test]
 fn a_deployment_that_is_not_known_and_a_foreign_node_are_of_no_cluster_that_a_grant_names() {
     let bench = Bench::new();
     let moved = parse("deployment.move", json!({ "deployment": CLUSTER, "host": null }));

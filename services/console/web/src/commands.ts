@@ -45,6 +45,8 @@ export const commands = {
   deleteDeployment: (cluster: string, name: string) => command("deployment delete", [`${cluster}/${name}`], [["wait", ""]]),
   moveDeployment: (cluster: string, name: string, host: string) =>
     command("deployment move", [`${cluster}/${name}`], [["host", host || null], ["wait", ""]]),
+  suspendDeployment: (cluster: string, name: string, resume: boolean) => command(resume ? "deployment resume" : "deployment suspend", [`${cluster}/${name}`], [["wait", ""]]),
+  reconcileDeployment: (cluster: string, name: string) => command("deployment reconcile", [`${cluster}/${name}`], [["wait", ""]]),
   approveHost: (cluster: string, host: string, controlPlane = false) =>
     command("host approve", [`${cluster}/${host}`], [["control-plane", controlPlane ? "" : null], ["wait", ""]]),
   revokeHost: (cluster: string, host: string) => command("host revoke", [`${cluster}/${host}`], [["wait", ""]]),
@@ -60,6 +62,7 @@ export const commands = {
   putEntry: (object: string, application: string, etag: string | null) => command("config put", [object, application, "entry.json"], [["if-match", etag ?? "none"]]),
   deleteEntry: (object: string, application: string) => command("config delete", [object, application]),
   acknowledge: (about: string, alert: string, note: string) => command("alert ack", [about], [["alert", alert], ["note", note || null]]),
+  silence: (about: string, alert: string, time: string, note: string) => command("alert silence", [about], [["for", time], ["alert", alert], ["note", note || null]]),
   verifyRecord: () => command("audit verify", ["audit.jsonl"]),
   alerts: () => command("alert list", []),
   rollouts: () => command("rollout list", []),

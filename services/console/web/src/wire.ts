@@ -141,8 +141,8 @@ export interface AlertRow extends HealthRow {
   alert: string;
   reason: string;
   monitor: string;
-  /** Who looks after it; null: no user has said so. */
-  acknowledged: { by: string; at: number | null; note: string | null } | null;
+  /** Who looks after it; null: no user has said so. `until`: it is silenced until then (UTC ms). */
+  acknowledged: { by: string; at: number | null; note: string | null; until?: number } | null;
 }
 
 export interface ServiceRow extends Row {

@@ -125,6 +125,12 @@ impl ManagerReplica {
         self.0.node().map_or("", |node| &node.version)
     }
 
+    /// Base URL of the git server; None: it is not known.
+    #[must_use]
+    pub fn git_url(&self) -> Option<&str> {
+        self.0.node().map(|node| &*node.git_url).filter(|url| !url.is_empty())
+    }
+
     /// Whether the git server is alive; None: the manager has received nothing of it yet.
     #[must_use]
     pub fn git_alive(&self) -> Option<bool> {

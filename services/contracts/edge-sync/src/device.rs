@@ -168,6 +168,8 @@ pub struct DeploymentDevice {
     pub message: Option<String>,
     /// When the manifests were applied, UTC ms.
     pub applied_at: Option<u64>,
+    /// A release of it is suspended: Flux changes nothing of it, and judges nothing.
+    pub suspended: bool,
     /// Entries that they were made from, while they are asked for.
     pub entries: Option<Entries>,
 }
@@ -197,6 +199,9 @@ sparkplug::typed_metrics! {
         message => deployment::READY_REASON,
         /// When the manifests were applied; null before the first.
         applied_at as form::Nullable<form::DateTime> => deployment::APPLIED_AT,
+        /// A release of it is suspended: Flux changes nothing of it until it is resumed.
+        #[optional]
+        suspended => deployment::SUSPENDED,
         /// Entries of ConfigDB that the applied manifests were made from, JSON; null while no recovery asks for them.
         #[optional]
         entries as form::Nullable<form::Plain> => deployment::ENTRIES,
@@ -236,6 +241,7 @@ mod tests {
             ready: Some(false),
             message: Some("install retries exhausted".to_owned()),
             applied_at: Some(1_700_000_000_000),
+            suspended: true,
             entries: Some(Entries([("Info".to_owned(), serde_json::json!({"name": "x"}))].into())),
         }
     }
@@ -283,6 +289,7 @@ mod tests {
             "Deployment/Ready Boolean",
             "Deployment/Ready_Reason String",
             "Deployment/Applied_At DateTime",
+            "Deployment/Suspended Boolean",
             "Deployment/Entries String",
         ];
         assert_eq!(listed(DeploymentDevice::default().to_metrics()), expected);

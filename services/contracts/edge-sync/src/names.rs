@@ -122,6 +122,8 @@ pub mod deployment {
     pub const ENTRIES: &str = "Deployment/Entries";
     /// When the manifests were applied (DateTime or null).
     pub const APPLIED_AT: &str = "Deployment/Applied_At";
+    /// A release of it is suspended: Flux changes nothing of it until it is resumed (Boolean).
+    pub const SUSPENDED: &str = "Deployment/Suspended";
 }
 
 /// The Sync node of a group.

@@ -16,6 +16,9 @@ const QUIET: Duration = Duration::from_secs(600);
 /// Texts in reports are cut at this length; a message must fit into one Sparkplug message whatever Helm has to say.
 const TEXT_MAX: usize = 1024;
 
+/// Message of a deployment that is suspended.
+const SUSPENDED: &str = "suspended: Flux changes nothing of it until it is resumed";
+
 #[derive(Debug)]
 struct Refused {
     digest: Option<Digest>,
@@ -229,7 +232,10 @@ impl Deployment {
         let applied = reconcile::applied_set(observed, digest);
         let is_desired = applied.as_ref().is_some_and(|set| Some(set.digest) == digest);
         let (refused_digest, reason) = self.refusal(entry, fallen, is_desired, reason);
+        let is_suspended = observed.iter().any(|object| object.is_suspended);
         let (ready, message) = match (readiness(observed), runs) {
+            // What Flux said last is of before.
+            _ if is_suspended => (None, Some(SUSPENDED)),
             ((Some(true), _), None) => {
                 (said.and_then(|said| said.ready), said.and_then(|said| said.message.as_deref()))
             }
@@ -252,6 +258,7 @@ impl Deployment {
             ready,
             message: message.map(cut),
             applied_at: applied.and_then(|set| set.applied_at),
+            suspended: is_suspended,
             entries: None,
         };
         if let Some(said) = said.filter(|_| self.is_applying) {

@@ -686,6 +686,25 @@ fn flux_readiness_follows_the_releases_of_a_deployment() {
 }
 
 #[test]
+fn a_suspended_release_is_reported_and_flux_last_verdict_is_not() {
+    let mut bench = Bench::born();
+    let manifest = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "metadata": {"name": "a"}, "spec": {}});
+    bench.deploy(1, &[(1, &DesiredManifests::new(1, "Cell 1", vec![manifest]))]);
+    let mut object = bench.cluster.observed(&ObjectKey { kind: release(), name: "a".to_owned() }).unwrap();
+    object.readiness = Some(Readiness { ready: Some(false), message: Some("install failed".to_owned()) });
+    let mut reported = |is_suspended| {
+        object.is_suspended = is_suspended;
+        bench.run_on(Event::Objects(release(), Observation::Changed(object.clone())));
+        let device = bench.published.deployment(1).unwrap();
+        (device.suspended, device.ready, device.message.unwrap())
+    };
+    assert_eq!(reported(false), (false, Some(false), "install failed".to_owned()));
+    let (suspended, ready, message) = reported(true);
+    assert!(suspended && ready.is_none() && message.starts_with("suspended: "), "{message}");
+    assert_eq!(reported(false).1, Some(false));
+}
+
+#[test]
 fn a_deployment_is_ready_when_what_its_release_has_made_runs() {
     let mut bench = Bench::born();
     let manifest = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "metadata": {"name": "a"}, "spec": {}});

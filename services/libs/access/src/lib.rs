@@ -65,6 +65,10 @@ pub enum Operation {
     CreateDeployment,
     /// Bind a deployment to a host, or to none.
     MoveDeployment,
+    /// Suspend a deployment, or resume it.
+    SuspendDeployment,
+    /// Ask Flux to reconcile deployments at once.
+    ReconcileDeployment,
     /// Delete a deployment.
     DeleteDeployment,
     /// Choose a cluster's wave in rollouts.
@@ -107,6 +111,8 @@ impl Operation {
             Self::DeleteCluster => "delete-cluster",
             Self::CreateDeployment => "create-deployment",
             Self::MoveDeployment => "move-deployment",
+            Self::SuspendDeployment => "suspend-deployment",
+            Self::ReconcileDeployment => "reconcile-deployment",
             Self::DeleteDeployment => "delete-deployment",
             Self::SetWave => "set-wave",
             Self::HoldRollout => "hold-rollout",
@@ -130,6 +136,7 @@ impl Operation {
             Self::CreateCluster | Self::DeleteCluster | Self::SetWave => TokenScope::Operator,
             Self::HoldRollout | Self::FreeRollout => TokenScope::Operator,
             Self::CreateDeployment | Self::MoveDeployment | Self::DeleteDeployment => TokenScope::Operator,
+            Self::SuspendDeployment | Self::ReconcileDeployment => TokenScope::Operator,
             Self::AcknowledgeAlert | Self::AskRebirth | Self::ReadHistory => TokenScope::Operator,
             // Any entry: tokens and templates, too. Over the broker its access control says who may.
             Self::PutEntry | Self::DeleteEntry => TokenScope::Administrator,

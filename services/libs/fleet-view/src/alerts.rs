@@ -85,13 +85,21 @@ pub struct Acknowledged {
     pub at: Option<u64>,
     /// What they do about it.
     pub note: Option<String>,
+    /// Until when the alert is silenced, UTC ms; None: it is looked after until it ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<u64>,
 }
 
 impl From<&AlertAcknowledgement> for Acknowledged {
     fn from(known: &AlertAcknowledgement) -> Self {
-        let at = known.at.parse::<Timestamp>().ok().and_then(|at| u64::try_from(at.as_millisecond()).ok());
-        Self { by: known.by.clone(), at, note: known.note.clone() }
+        let until = known.until.as_deref().and_then(ms);
+        Self { by: known.by.clone(), at: ms(&known.at), note: known.note.clone(), until }
     }
+}
+
+/// UTC ms of an RFC 3339 time.
+fn ms(text: &str) -> Option<u64> {
+    text.parse::<Timestamp>().ok().and_then(|at| u64::try_from(at.as_millisecond()).ok())
 }
 
 impl AlertRow {
@@ -322,7 +330,11 @@ impl Fleet {
                 object.map(|object| self.acknowledgements(object)).unwrap_or_default()
             });
             let found = of_cluster.alerts.get(&row.key());
-            let is_meant = |found: &&AlertAcknowledgement| found.since == row.since && found.reason == row.sign();
+            // A silence is for a time, also where the alert ends meanwhile and becomes active again.
+            let is_meant = |found: &&AlertAcknowledgement| match &found.until {
+                Some(until) => ms(until).is_some_and(|until| until > self.wall()),
+                None => found.since == row.since && found.reason == row.sign(),
+            };
             row.acknowledged = found.filter(is_meant).map(Acknowledged::from);
         }
     }

@@ -7,7 +7,7 @@ use cluster_manager_contract::{ClusterDevice, NodeMetrics, SetupState};
 use configdb_contract::{Entry, WriteRequest, entry, names};
 use configdb_schema::address::{self, ClusterName, Organisation};
 use configdb_schema::application::{MEMBERSHIP_SLUG, REGISTRATION_SLUG};
-use configdb_schema::document::{EdgeCluster, EdgeDeployment, JsonObject, Membership, Registration};
+use configdb_schema::document::{EdgeCluster, EdgeDeployment, Membership, Registration};
 use configdb_schema::{Application, Document};
 use edge_monitor_contract::{Alert, MonitorNode, MonitoredNodeDevice, NodeState, identity};
 use edge_sync_contract::names::SyncDevice;
@@ -180,13 +180,8 @@ impl Bench {
         let entry = EdgeDeployment {
             cluster: CLUSTER,
             name: name.to_owned(),
-            chart: None,
-            charts: None,
             hostname: host.map(str::to_owned),
-            values: None,
-            created_at: None,
-            source: None,
-            extra: JsonObject::new(),
+            ..EdgeDeployment::default()
         };
         self.entry(uuid, &entry);
     }

@@ -6,7 +6,7 @@ use configdb_contract::HistoryEntry;
 use configdb_schema::Document as _;
 use configdb_schema::application::{self, CONFIG_SCHEMA, MEMBERSHIP_SLUG, REGISTRATION_SLUG};
 use configdb_schema::document::Info;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::Fleet;
@@ -28,10 +28,16 @@ pub fn objects(fleet: &Fleet) -> Table {
             "rank": registration.map(|registration| registration.rank),
             "deleted": registration.is_some_and(|registration| registration.deleted),
             "entries": object.entries().map(|(slug, _)| slug).collect::<Vec<_>>(),
+            "classes": object.membership.member_of,
+            "versions": object.entries().map(|(slug, entry)| (slug.to_owned(), version(entry))).collect::<Map<_, _>>(),
         });
         add(&mut table, uuid.to_string(), None, json);
     }
     table
+}
+
+fn version(entry: &configdb_contract::Entry) -> Value {
+    json!({ "etag": entry.etag, "revision": entry.revision })
 }
 
 /// Table `applications`, by slug: each with the JSON Schema of its entries, null where there is none that can be read.
@@ -188,6 +194,7 @@ mod tests {
             at: "2027-01-15T08:00:00Z".to_owned(),
             note: None,
             since: Some(n as u64),
+            until: None,
             reason: None,
         };
         let long = AlertAcknowledgements { alerts: (0..100).map(|n| (n.to_string(), known(n))).collect() };

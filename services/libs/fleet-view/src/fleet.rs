@@ -11,7 +11,7 @@ use configdb_schema::document::{
     AgentConfig, EdgeCluster, EdgeClusterStatus, EdgeDeployment, HelmChartTemplate, Host, Info,
 };
 use edge_monitor_contract::{MonitorReplica, MonitorView, NodeState, Presence};
-use edge_sync_contract::{DeploymentDevice, SyncDevice, SyncReplica};
+use edge_sync_contract::{DeploymentDevice, DeploymentState, SyncDevice, SyncReplica};
 use identity_contract::IdentityReplica;
 use join_service_contract::{HostState, JoinHost, JoinReplica};
 use serde::{Deserialize, Serialize};
@@ -47,6 +47,10 @@ const DISK_ALERT_CHARS_MAX: usize = 200;
 
 /// State of a deployment that no one wants any more, and that its edge has not reported gone.
 pub const REMOVING: &str = "removing";
+/// State of a deployment that an operator has suspended, and whose edge says so.
+pub const SUSPENDED: &str = "suspended";
+/// Why a deployment is not judged whose release is suspended at its edge by another writer.
+const SUSPENDED_AT_EDGE: &str = "its release is suspended at the edge, and its entry does not ask for that; `flux resume helmrelease` there resumes it";
 /// State of a deployment whose edge waits for an operator's decision.
 const HELD: &str = "held";
 /// Why a cluster is [`NOT_DESIRED`].
@@ -75,6 +79,8 @@ pub struct Fleet {
     /// Nodes whose disk has little room: what an operator has to do, and since when (UTC ms).
     pub(crate) disks: BTreeMap<EdgeNodeDescriptor, (String, u64)>,
     intents: Intents,
+    /// UTC ms, as last given.
+    wall: u64,
 }
 
 /// An edge cluster as it stands.
@@ -301,7 +307,7 @@ pub struct DeploymentRow {
     pub chart: String,
     /// Host that it is pinned to.
     pub host: Option<String>,
-    /// `refused` by the cluster manager, `sending`, `held` by the edge until an operator decides, [`REMOVING`], or what the edge says: pending, applied, refused, failed, deleting.
+    /// `refused` by the cluster manager, `sending`, `held` by the edge until an operator decides, [`REMOVING`], [`SUSPENDED`], or what the edge says: pending, applied, refused, failed, deleting.
     pub state: String,
     /// Ready as Flux says; None while it says nothing.
     pub ready: Option<bool>,
@@ -359,7 +365,18 @@ impl Fleet {
             contested: BTreeMap::new(),
             disks: BTreeMap::new(),
             intents: Intents::default(),
+            wall: 0,
         })
+    }
+
+    /// The time, UTC ms, by which silences end.
+    pub const fn set_time(&mut self, wall: u64) {
+        self.wall = wall;
+    }
+
+    /// The time as it was last given, UTC ms; 0: it never was.
+    pub(crate) const fn wall(&self) -> u64 {
+        self.wall
     }
 
     /// The organisation whose fleet it is.
@@ -761,6 +778,11 @@ impl Fleet {
         let device = cluster.and_then(|name| self.sync(name)).and_then(|sync| sync.devices().deployments.get(&uuid));
         let (state, reason) = match (refused, device) {
             (Some(reason), _) => ("refused".to_owned(), Some(reason.clone())),
+            (None, Some(device)) if device.suspended && device.state == DeploymentState::Applied => match entry.suspend
+            {
+                true => (SUSPENDED.to_owned(), device.reason.clone()),
+                false => (device.state.to_string(), Some(SUSPENDED_AT_EDGE.to_owned())),
+            },
             (None, Some(device)) => (device.state.to_string(), device.reason.clone()),
             (None, None) if cluster.is_none() => {
                 ("refused".to_owned(), Some(format!("there is no cluster {}", entry.cluster)))

@@ -4,7 +4,7 @@ use cluster_manager_contract::SetupState;
 use join_service_contract::HostState;
 use serde::Serialize;
 
-use crate::{AlertRow, ClusterRow, DeploymentRow, Fleet, JoiningHostRow, NOT_DESIRED};
+use crate::{AlertRow, ClusterRow, DeploymentRow, Fleet, JoiningHostRow, NOT_DESIRED, SUSPENDED};
 
 /// The four words, the best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
@@ -137,6 +137,7 @@ pub fn deployment(row: &DeploymentRow, alive: bool) -> Condition {
             (Some(false), _) => findings.add(Health::Attention, with_detail("applied, but not ready")),
             (None, _) => findings.add(Health::Working, with_detail("applied; Flux has not reported on it")),
         },
+        SUSPENDED => findings.add(Health::Working, "suspended: Flux changes nothing of it until it is resumed"),
         "sending" => findings.add(Health::Working, with_detail("on its way to the edge")),
         state => findings.add(Health::Working, with_detail(state)),
     }

@@ -30,5 +30,5 @@ mod fleet;
 
 pub use alerts::{Acknowledged, AlertRow};
 pub use fleet::{
-    ClusterRow, Count, DISK_ALERT, DeploymentRow, Fleet, FluxRow, HostRow, JoiningHostRow, NOT_DESIRED, REMOVING,
+    ClusterRow, Count, DISK_ALERT, DeploymentRow, Fleet, FluxRow, HostRow, JoiningHostRow, NOT_DESIRED, REMOVING, SUSPENDED,
 };

@@ -124,7 +124,7 @@ fn check_deployment_name(name: &str) -> Result<(), RequestError> {
     Ok(())
 }
 
-/// Writes a deployment's entry: that of the same name in the same cluster is replaced, and keeps when it was made. `wall`: UTC ms.
+/// Writes a deployment's entry: that of the same name in the same cluster is replaced, and keeps when it was made and whether it is suspended. `wall`: UTC ms.
 ///
 /// # Errors
 /// The cluster does not have the host, or no deployment can have the name.
@@ -137,11 +137,12 @@ pub fn put_deployment(
     let NewDeployment { cluster, name, chart, host, values } = wanted;
     check_host(fleet, cluster, host.as_deref())?;
     let existing = fleet.deployment_entries().find(|(_, entry)| entry.cluster == cluster && entry.name == name);
-    let (uuid, created_at) = match existing {
-        Some((uuid, entry)) => (uuid, entry.created_at),
+    let (uuid, before) = match existing {
+        Some((uuid, entry)) => (uuid, entry),
         None => {
             check_deployment_name(&name)?;
-            (address::v5(&["EdgeDeployment", &cluster.to_string(), &name]), moment(wall))
+            let uuid = address::v5(&["EdgeDeployment", &cluster.to_string(), &name]);
+            (uuid, EdgeDeployment { created_at: moment(wall), ..EdgeDeployment::default() })
         }
     };
     let class =
@@ -153,7 +154,9 @@ pub fn put_deployment(
         chart: Some(chart),
         hostname: host,
         values,
-        created_at,
+        suspend: before.suspend,
+        reconcile_requested_at: before.reconcile_requested_at,
+        created_at: before.created_at,
         ..EdgeDeployment::default()
     };
     let request = author.put(uuid).create_object(class, None);
@@ -170,13 +173,9 @@ pub fn move_deployment(
     host: Option<&str>,
     author: Author,
 ) -> Result<WriteRequest, RequestError> {
-    let slug = EdgeDeployment::slug();
-    let missing = || RequestError::Missing { field: "deployment", wanted: uuid.to_string() };
-    let entry: EdgeDeployment = fleet.config.document(uuid).ok().flatten().ok_or_else(missing)?;
+    let (entry, request) = patch_deployment(fleet, uuid, &json!({ "hostname": host }), author)?;
     check_host(fleet, entry.cluster, host)?;
-    let etag = fleet.config.entry(uuid, slug).map(|entry| entry.etag);
-    let request = WriteRequest::patch(author.id, uuid).by(author.writer);
-    Ok(request.entry(slug, json!({ "hostname": host })).if_match(slug, etag))
+    Ok(request)
 }
 
 /// Binds all deployments that are bound to a host of a cluster to another one, or to none. `author`: of each write, by its place.
@@ -198,6 +197,75 @@ pub fn move_host(
         return Err(RequestError::NotNow(format!("no deployment is bound to {host}")));
     }
     Ok(moves)
+}
+
+/// Suspends a deployment, so that Flux changes nothing of it, or resumes it (`suspend`: false), if its entry is still the one that is known.
+///
+/// # Errors
+/// There is no such deployment.
+pub fn suspend_deployment(
+    fleet: &Fleet,
+    uuid: Uuid,
+    suspend: bool,
+    author: Author,
+) -> Result<WriteRequest, RequestError> {
+    // A merge patch: null takes the key away, so that an entry that was resumed is as it was before.
+    let (_, request) = patch_deployment(fleet, uuid, &json!({ "suspend": suspend.then_some(true) }), author)?;
+    Ok(request)
+}
+
+/// Asks Flux to reconcile a deployment at once. `wall`: UTC ms; the same time asks once.
+///
+/// # Errors
+/// There is no such deployment, or it is suspended.
+pub fn reconcile_deployment(
+    fleet: &Fleet,
+    uuid: Uuid,
+    wall: u64,
+    author: Author,
+) -> Result<WriteRequest, RequestError> {
+    let at = i64::try_from(wall).ok().and_then(|wall| Timestamp::from_millisecond(wall).ok());
+    let at = at.ok_or_else(|| invalid("deployment", "the time is out of range"))?;
+    let patch = json!({ "reconcileRequestedAt": at.to_string() });
+    let (entry, request) = patch_deployment(fleet, uuid, &patch, author)?;
+    if entry.suspend {
+        return Err(RequestError::NotNow(format!("{} is suspended; resume it first", entry.name)));
+    }
+    Ok(request)
+}
+
+/// Asks Flux to reconcile all deployments of a cluster at once, those left out that are suspended. `author`: of each write, by its place. `wall`: UTC ms.
+///
+/// # Errors
+/// The cluster has none.
+pub fn reconcile_cluster(
+    fleet: &Fleet,
+    cluster: Uuid,
+    wall: u64,
+    author: impl Fn(usize) -> Author,
+) -> Result<Vec<WriteRequest>, RequestError> {
+    let wanted = fleet.deployment_entries().filter(|(_, entry)| entry.cluster == cluster && !entry.suspend);
+    let requests = wanted.zip(0..).map(|((uuid, _), place)| reconcile_deployment(fleet, uuid, wall, author(place)));
+    let requests = requests.collect::<Result<Vec<_>, _>>()?;
+    if requests.is_empty() {
+        let reason = format!("{} has no deployment that is not suspended", fleet.name_of(cluster));
+        return Err(RequestError::NotNow(reason));
+    }
+    Ok(requests)
+}
+
+fn patch_deployment(
+    fleet: &Fleet,
+    uuid: Uuid,
+    patch: &Value,
+    author: Author,
+) -> Result<(EdgeDeployment, WriteRequest), RequestError> {
+    let slug = EdgeDeployment::slug();
+    let missing = || RequestError::Missing { field: "deployment", wanted: uuid.to_string() };
+    let entry: EdgeDeployment = fleet.config.document(uuid).ok().flatten().ok_or_else(missing)?;
+    let etag = fleet.config.entry(uuid, slug).map(|entry| entry.etag);
+    let request = WriteRequest::patch(author.id, uuid).by(author.writer);
+    Ok((entry, request.entry(slug, patch.clone()).if_match(slug, etag)))
 }
 
 /// Deletes a deployment: its entry and its configuration go, the object stays for the history.
@@ -306,25 +374,31 @@ pub fn decide_rollout(
     request.document(&after).map_err(|error| invalid("template", error))
 }
 
-/// Says that the author looks after these alerts, with what they do about it; they are of one cluster, or of the central services. `wall`: UTC ms.
+/// Says that the author looks after these alerts, with what they do about it; they are of one cluster, or of the central services. `silence`: they are silenced for this time, also
+/// where they end meanwhile and become active again; None: until they end. `wall`: UTC ms.
 ///
 /// # Errors
-/// The cluster is not known, or the note is too long or empty.
+/// The cluster is not known, the note is too long or empty, or the time is too long or zero.
 pub fn acknowledge_alerts(
     fleet: &Fleet,
     alerts: &[&AlertRow],
     note: Option<&str>,
+    silence: Option<Duration>,
     wall: u64,
     author: Author,
 ) -> Result<WriteRequest, RequestError> {
+    let longest = AlertAcknowledgement::SILENCE_SECONDS;
+    if silence.is_some_and(|silence| !(1..=longest).contains(&silence.as_secs())) {
+        return Err(invalid("silence", format!("must be from 1 s to {} days", longest / (24 * 3_600))));
+    }
+    let until = silence.map(|silence| wall.saturating_add(silence.as_secs().saturating_mul(1_000))).and_then(moment);
     if note.is_some_and(|note| note.is_empty() || note.chars().count() > AlertAcknowledgement::NOTE_CHARS) {
         return Err(invalid("note", format!("must have 1 to {} characters", AlertAcknowledgement::NOTE_CHARS)));
     }
     let at = moment(wall).ok_or_else(|| invalid("alert", "the time is out of range"))?;
     let by = author.writer.clone();
     // A merge patch: what is not there any more has to be null.
-    let record =
-        |alert: &AlertRow| json!({ "by": by, "at": at, "note": note, "since": alert.since, "reason": alert.sign() });
+    let record = |alert: &AlertRow| json!({ "by": by, "at": at, "note": note, "since": alert.since, "reason": alert.sign(), "until": until });
     let changes = alerts.iter().map(|alert| (alert.key(), record(alert))).collect();
     write_acknowledgements(fleet, alerts, changes, wall, author)
 }
@@ -504,10 +578,10 @@ mod tests {
         let alerts = bench.fleet.alerts();
         let oven = &alerts[0];
         assert_eq!((oven.key().as_str(), oven.since), ("Paint_Shop/Oven_1/Offline/ACME-Paint_Shop/Monitor", Some(5)));
-        let request = acknowledge_alerts(&bench.fleet, &[oven], Some("on it"), WALL, author()).unwrap();
+        let request = acknowledge_alerts(&bench.fleet, &[oven], Some("on it"), None, WALL, author()).unwrap();
         assert_eq!(request.object, CLUSTER);
         let patch = request.entries[AlertAcknowledgements::slug()].clone().unwrap();
-        let record = json!({ "by": "console/token:ada", "at": "2027-01-15T08:00:00Z", "note": "on it", "since": 5, "reason": null });
+        let record = json!({ "by": "console/token:ada", "at": "2027-01-15T08:00:00Z", "note": "on it", "since": 5, "reason": null, "until": null });
         assert_eq!(patch, json!({ "alerts": { oven.key(): record } }));
         // As ConfigDB merges it.
         let acknowledgement = |since| AlertAcknowledgement {
@@ -516,6 +590,7 @@ mod tests {
             note: None,
             since,
             reason: None,
+            until: None,
         };
         let mut write = |since| {
             let alerts = [(oven.key(), acknowledgement(since)), ("over".to_owned(), acknowledgement(None))].into();
@@ -543,14 +618,81 @@ mod tests {
         bench.cluster(CLUSTER, NAME, |device| device.identity.alert = Some("a token was used again".to_owned()));
         let alerts = bench.fleet.alerts();
         let identity = alerts.iter().find(|row| row.alert == "Identity").unwrap();
-        let put = |note| acknowledge_alerts(&bench.fleet, &[identity], note, WALL, author());
+        let put = |note| acknowledge_alerts(&bench.fleet, &[identity], note, None, WALL, author());
         let entry = put(None).unwrap().entries[AlertAcknowledgements::slug()].clone().unwrap();
         assert_eq!(entry["alerts"][identity.key()]["reason"], "a token was used again");
         assert!(put(Some("")).unwrap_err().to_string().starts_with("note: "));
         assert!(put(Some(&"x".repeat(1_001))).is_err());
         let unknown = AlertRow { cluster: Some("Other".to_owned()), ..identity.clone() };
-        let error = acknowledge_alerts(&bench.fleet, &[&unknown], None, WALL, author()).unwrap_err();
+        let error = acknowledge_alerts(&bench.fleet, &[&unknown], None, None, WALL, author()).unwrap_err();
         assert_eq!(error.to_string(), "alert: there is no \"Other\"");
+    }
+
+    #[test]
+    fn a_silence_counts_for_its_time_also_where_the_alert_comes_again_and_ends_by_itself() {
+        let mut bench = Bench::with_cluster();
+        bench.monitor(NAME, &["Oven_1"]);
+        let alerts = bench.fleet.alerts();
+        let silence = |silence| {
+            let silence = Some(Duration::from_secs(silence));
+            acknowledge_alerts(&bench.fleet, &[&alerts[0]], None, silence, WALL, author())
+        };
+        let hour = silence(3_600).unwrap().entries[AlertAcknowledgements::slug()].clone().unwrap();
+        let mut record = hour["alerts"][alerts[0].key()].clone();
+        assert_eq!(record["until"], "2027-01-15T09:00:00Z");
+        for bad in [0, AlertAcknowledgement::SILENCE_SECONDS + 1] {
+            assert!(silence(bad).unwrap_err().to_string().starts_with("silence: must be"), "{bad}");
+        }
+        // It became active again since.
+        record["since"] = json!(4);
+        record.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        let record: AlertAcknowledgement = serde_json::from_value(record).unwrap();
+        bench.entry(CLUSTER, &AlertAcknowledgements { alerts: [(alerts[0].key(), record)].into() });
+        let mut until_at = |wall| {
+            bench.fleet.set_time(wall);
+            bench.fleet.alerts()[0].acknowledged.clone().and_then(|known| known.until)
+        };
+        let hour = 3_600_000;
+        assert_eq!(until_at(WALL + hour - 1), Some(WALL + hour));
+        assert_eq!(until_at(WALL + hour), None);
+    }
+
+    #[test]
+    fn a_deployment_is_suspended_resumed_and_reconciled_by_its_entry_as_it_is_known() {
+        let mut bench = Bench::with_cluster();
+        let (oven, press) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        bench.deployment(oven, "Oven", None);
+        bench.deployment(press, "Press", None);
+        let etag = bench.fleet.config.entry(oven, EdgeDeployment::slug()).map(|entry| entry.etag);
+        let patched = |request: &WriteRequest| {
+            assert_eq!(request.if_match[EdgeDeployment::slug()], etag);
+            request.entries[EdgeDeployment::slug()].clone().unwrap()
+        };
+        let suspend = |suspend| suspend_deployment(&bench.fleet, oven, suspend, author()).unwrap();
+        assert_eq!(patched(&suspend(true)), json!({ "suspend": true }));
+        assert_eq!(patched(&suspend(false)), json!({ "suspend": null }));
+        let asked = reconcile_deployment(&bench.fleet, oven, WALL + 5, author()).unwrap();
+        assert_eq!(patched(&asked), json!({ "reconcileRequestedAt": "2027-01-15T08:00:00.005Z" }));
+        let by = |place: usize| Author { id: format!("r-{place}"), writer: "x".to_owned() };
+        assert_eq!(reconcile_cluster(&bench.fleet, CLUSTER, WALL, by).unwrap().len(), 2);
+        let none = suspend_deployment(&bench.fleet, CLUSTER, true, author()).unwrap_err();
+        assert!(none.to_string().starts_with("deployment: there is no "), "{none}");
+        let mut entry: EdgeDeployment = bench.fleet.config.document(oven).unwrap().unwrap();
+        entry.suspend = true;
+        bench.entry(oven, &entry);
+        let refused = reconcile_deployment(&bench.fleet, oven, WALL, author()).unwrap_err();
+        assert_eq!(refused.to_string(), "Oven is suspended; resume it first");
+        assert_eq!(reconcile_cluster(&bench.fleet, CLUSTER, WALL, by).unwrap()[0].object, press);
+        // The same deployment is created once more, as a script does.
+        let wanted = NewDeployment {
+            cluster: CLUSTER,
+            name: "Oven".to_owned(),
+            chart: known::chart::EDGE_AGENT,
+            host: None,
+            values: None,
+        };
+        let again: EdgeDeployment = written(&put_deployment(&bench.fleet, wanted, WALL, author()).unwrap());
+        assert!(again.suspend);
     }
 
     #[test]

@@ -176,9 +176,14 @@ impl<'a> Rows<'a> {
             let wanted: Option<EdgeDeployment> = self.document(row.uuid).filter(|_| !row.is_being_removed());
             let device = self.fleet.sync(&row.cluster).and_then(|sync| sync.devices().deployments.get(&row.uuid));
             let reported = device.map(|device| {
-                json!({ "state": device.state.as_str(), "reason": device.reason, "version": device.version,
-                    "digest": device.digest.map(|digest| digest.to_string()), "ready": device.ready,
-                    "message": device.message, "applied_at": device.applied_at })
+                let mut reported = json!({ "state": device.state.as_str(), "reason": device.reason,
+                    "version": device.version, "digest": device.digest.map(|digest| digest.to_string()),
+                    "ready": device.ready, "message": device.message, "applied_at": device.applied_at });
+                // Beside `suspend` of the entry, which is there only where it is true.
+                if device.suspended {
+                    reported["suspend"] = Value::from(true);
+                }
+                reported
             });
             let revision = wanted.as_ref().and_then(|wanted| self.fleet.revision_of_deployment(row.uuid, wanted));
             let path = revision
@@ -528,7 +533,7 @@ impl Way<'_> {
             ("applied", _) if is_without_effect && self.waits().is_some() => 1,
             ("applied", _) if is_without_effect && is_acknowledged && !is_received => 2,
             ("applied", _) if self.row.ready == Some(true) => 5,
-            ("applied", _) => 4,
+            ("applied" | crate::SUSPENDED, _) => 4,
             _ => 3,
         }
     }

@@ -30,6 +30,7 @@ mod renewal;
 mod resume;
 mod sealing;
 mod site;
+mod suspension;
 #[cfg(feature = "tpm")]
 mod tpm;
 mod up;

@@ -155,17 +155,23 @@ export function SetWave({ row, close }: { row: ClusterRow; close: () => void }) 
 /** What an alert is about, as the command line names it. */
 export const alertSubject = (row: AlertRow): string => [row.cluster, row.node].filter((part) => part).join("/");
 
+/** For how long an alert can be silenced: seconds, as the command line writes it, and for people. */
+const SILENCES = [[3_600, "1h", "1 hour"], [28_800, "8h", "8 hours"], [86_400, "1d", "1 day"], [604_800, "7d", "7 days"]] as const;
+
 export function Acknowledge({ row, close }: { row: AlertRow; close: () => void }) {
   const note = useSignal("");
+  const seconds = useSignal(0);
   const known = row.acknowledged;
+  const silence = SILENCES.find(([time]) => time === seconds.value);
+  const about = `${row.alert} of ${alertSubject(row)}`;
   return (
     <FormDialog
-      title={`Look after ${row.alert} of ${alertSubject(row)}`}
-      verb="Acknowledge"
+      title={`Look after ${about}`}
+      verb={silence ? "Silence" : "Acknowledge"}
       close={close}
-      command={commands.acknowledge(alertSubject(row), row.alert, note.value)}
+      command={silence ? commands.silence(alertSubject(row), row.alert, silence[1], note.value) : commands.acknowledge(alertSubject(row), row.alert, note.value)}
       check={() => null}
-      send={() => act("alert.acknowledge", { alert: row.key, ...(note.value === "" ? {} : { note: note.value }) }, `Acknowledge ${row.alert} of ${alertSubject(row)}`)}
+      send={() => act("alert.acknowledge", { alert: row.key, ...(note.value === "" ? {} : { note: note.value }), ...(silence ? { silence_s: silence[0] } : {}) }, `${silence ? "Silence" : "Acknowledge"} ${about}`)}
     >
       {(wrong) => (
         <>
@@ -173,6 +179,14 @@ export function Acknowledge({ row, close }: { row: AlertRow; close: () => void }
           {known && <p class="note">Now <Text of={known.by} longest={60} /> looks after it{known.note && <>: <Text of={known.note} /></>}.</p>}
           <Field name="note" label="Note" hint="What you do about it." wrong={wrong}>
             {(id, hint) => <input id={id} aria-describedby={hint} autofocus autocomplete="off" maxLength={1000} value={note.value} onInput={(event) => (note.value = event.currentTarget.value)} />}
+          </Field>
+          <Field name="silence" label="For" hint="A silence also counts where the alert ends meanwhile and becomes active again." wrong={wrong}>
+            {(id, hint) => (
+              <select id={id} aria-describedby={hint} value={seconds.value} onChange={(event) => (seconds.value = Number(event.currentTarget.value))}>
+                <option value={0}>until it ends</option>
+                {SILENCES.map(([time, , title]) => <option value={time} key={time}>{title}, silenced</option>)}
+              </select>
+            )}
           </Field>
         </>
       )}

@@ -26,6 +26,8 @@ const PATHS: Record<string, string> = {
   trend: "M3 14l4-5 3 3 6-7",
   trash: "M4 6h12M8 6V3.5h4V6M5.5 6l.8 11h7.4l.8-11",
   move: "M3 10h13M12 6l4 4-4 4",
+  pause: "M7 5v10M13 5v10",
+  play: "M7 4.5v11l8.5-5.5z",
   refresh: "M16 10a6 6 0 1 1-2-4.5M16 3v3.5h-3.5",
 };
 

@@ -4,7 +4,7 @@ import type { AlertRow, ClusterRow, DeploymentRow, HostRow } from "../wire.ts";
 import type { Table } from "../store.ts";
 import { useSignal } from "@preact/signals";
 import { actNow } from "../actions.ts";
-import { visible } from "../format.ts";
+import { stamp, visible } from "../format.ts";
 import { may } from "../hooks.ts";
 import { Acknowledge, alertSubject } from "./forms.tsx";
 import { HealthMark } from "./health.tsx";
@@ -77,7 +77,7 @@ function Acknowledgement({ row }: { row: AlertRow }) {
   const about = `${row.alert} of ${alertSubject(row)}`;
   return (
     <span class="acknowledgement">
-      {known && <span title={visible(known.note ?? "")}><Text of={known.by.replace(/^console\/((token|oidc):)?/, "")} longest={30} /> <Age since={known.at} prefix="for " />{known.note && <>: <Text of={known.note} longest={60} /></>}</span>}
+      {known && <span title={visible(known.note ?? "")}><Text of={known.by.replace(/^console\/((token|oidc):)?/, "")} longest={30} /> <Age since={known.at} prefix="for " />{known.note && <>: <Text of={known.note} longest={60} /></>}{known.until !== undefined && <>, silenced until {stamp(known.until)}</>}</span>}
       {!known && may("alert.acknowledge") && <button class="quiet" aria-label={`Acknowledge ${visible(about, 80)}`} onClick={() => (asking.value = true)}>Acknowledge</button>}
       {known && may("alert.acknowledge") && <button class="quiet" aria-label={`Withdraw the acknowledgement of ${visible(about, 80)}`} onClick={() => void actNow("alert.acknowledge", { alert: row.key, withdraw: true }, `Withdraw the acknowledgement of ${about}`)}>Withdraw</button>}
       {asking.value && <Acknowledge row={row} close={() => (asking.value = false)} />}

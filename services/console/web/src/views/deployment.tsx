@@ -1,6 +1,6 @@
 // One deployment: what is wanted beside what is reported, and the way between them.
 import { useSignal } from "@preact/signals";
-import { act } from "../actions.ts";
+import { act, actNow } from "../actions.ts";
 import { commands } from "../commands.ts";
 import { Command } from "../components/copy.tsx";
 import { TypeTheName } from "../components/dialog.tsx";
@@ -44,6 +44,7 @@ export function DeploymentView() {
   const row = table.list.value.find((one) => one.cluster === cluster && (one.name === name || one.key === name));
   const above = [{ title: "Clusters", href: link(["clusters"]) }, { title: visible(cluster, 60), href: link(["cluster", cluster], { tab: "deployments" }) }];
   if (!row) return <><Head title={<Text of={name} />} above={above} /><div class="empty"><Nothing of={table}>This deployment is not known.</Nothing></div></>;
+  const suspended = row.wanted?.suspend === true;
   const close = () => (dialog.value = null);
   return (
     <Hatched of={table}>
@@ -52,6 +53,8 @@ export function DeploymentView() {
         above={above}
         actions={
           <>
+            {may("deployment.reconcile") && !suspended && <button onClick={() => void actNow("deployment.reconcile", { deployment: row.key }, `Reconcile ${row.name}`)}><Icon name="refresh" /> Reconcile</button>}
+            {may("deployment.suspend") && <button onClick={() => void actNow("deployment.suspend", { deployment: row.key, withdraw: suspended }, `${suspended ? "Resume" : "Suspend"} ${row.name}`)}><Icon name={suspended ? "play" : "pause"} /> {suspended ? "Resume" : "Suspend"}</button>}
             {may("deployment.move") && <button onClick={() => (dialog.value = "move")}><Icon name="move" /> Move</button>}
             {may("deployment.delete") && <button class="danger-quiet" onClick={() => (dialog.value = "delete")}><Icon name="trash" /> Delete</button>}
           </>
@@ -69,7 +72,7 @@ export function DeploymentView() {
       </Head>
       {(row.path ?? []).length > 0 && <Card title="From wanted to running"><IntentPath legs={row.path} /></Card>}
       <Card title="Wanted and reported"><Compared row={row} /></Card>
-      <details class="as-command"><summary>As commands</summary><Command line={commands.showDeployment(row.cluster, row.name)} /><Command line={commands.moveDeployment(row.cluster, row.name, row.host ?? "")} /><Command line={commands.deleteDeployment(row.cluster, row.name)} /></details>
+      <details class="as-command"><summary>As commands</summary><Command line={commands.showDeployment(row.cluster, row.name)} /><Command line={commands.moveDeployment(row.cluster, row.name, row.host ?? "")} /><Command line={commands.suspendDeployment(row.cluster, row.name, suspended)} /><Command line={commands.reconcileDeployment(row.cluster, row.name)} /><Command line={commands.deleteDeployment(row.cluster, row.name)} /></details>
       {dialog.value === "move" && <MoveDeployment row={row} close={close} />}
       {dialog.value === "delete" && (
         <TypeTheName

@@ -4,6 +4,7 @@ use edge_sync_contract::{DeploymentState, SyncNode};
 
 use super::*;
 use crate::bench::{Bench, CLUSTER, NAME, reported};
+use crate::health::Health;
 
 const OVEN: Uuid = Uuid::from_u128(0x0E);
 const ELSEWHERE: Uuid = Uuid::from_u128(0xD);
@@ -89,6 +90,31 @@ fn the_message_of_what_is_ready_is_not_a_trouble() {
         let row = bench.fleet.deployments().remove(0);
         assert_eq!((row.trouble(), &row.message), (shown, &message));
     }
+}
+
+#[test]
+fn a_deployment_is_suspended_when_its_edge_says_so_and_one_that_another_writer_suspended_says_that() {
+    let mut bench = Bench::with_cluster();
+    let mut reported_as = |wanted: bool, suspended: bool| {
+        let entry = configdb_schema::document::EdgeDeployment {
+            cluster: CLUSTER,
+            name: "Oven".to_owned(),
+            suspend: wanted,
+            ..Default::default()
+        };
+        bench.entry(OVEN, &entry);
+        let device = edge_sync_contract::DeploymentDevice {
+            suspended,
+            ..reported("Oven", DeploymentState::Applied, (!suspended).then_some(true))
+        };
+        bench.sync(NAME, &SyncNode::default(), &[(OVEN, device)]);
+        let row = bench.fleet.deployments().remove(0);
+        (row.state.clone(), row.reason.is_some(), crate::health::deployment(&row, true).health)
+    };
+    assert_eq!(reported_as(false, false), ("applied".to_owned(), false, Health::Good));
+    assert_eq!(reported_as(true, false), ("applied".to_owned(), false, Health::Good), "it is on its way");
+    assert_eq!(reported_as(true, true), ("suspended".to_owned(), false, Health::Working));
+    assert_eq!(reported_as(false, true), ("applied".to_owned(), true, Health::Working));
 }
 
 #[test]
