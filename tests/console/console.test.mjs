@@ -159,6 +159,13 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     await page.getByLabel("Host").selectOption("paint-shop-2");
     await page.getByRole("dialog").getByRole("button", { name: "Move" }).click();
     await page.locator(".facts").getByRole("link", { name: "paint-shop-2" }).waitFor();
+    await page.getByRole("button", { name: "Suspend" }).click();
+    await page.locator(".facts").getByText("suspended", { exact: true }).waitFor();
+    await page.getByRole("button", { name: "Reconcile" }).waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "Resume" }).click();
+    await page.locator("h1 .mark.h-good").waitFor();
+    await page.getByRole("button", { name: "Reconcile" }).click();
+    await page.locator(".notice.h-good", { hasText: "Reconcile Oven_1" }).waitFor();
     await page.getByRole("button", { name: "Delete" }).click();
     await page.getByRole("button", { name: "Delete the deployment" }).click();
     await page.getByRole("alert").getByText("The name is not the one above.").waitFor();

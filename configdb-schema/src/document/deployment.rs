@@ -24,7 +24,7 @@ pub struct EdgeDeployment {
     /// Values that go over those of the chart template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<JsonObject>,
-    /// Flux changes nothing of its releases until it is resumed; what runs goes on.
+    /// Flux changes nothing of its releases until it is resumed; what runs continues to run.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub suspend: bool,
     /// When Flux was last asked to reconcile it at once, RFC 3339: another time asks again.

@@ -346,7 +346,7 @@ pub enum DeploymentCommand {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
-    /// Suspend a deployment: Flux changes nothing of it until it is resumed, and what runs goes on
+    /// Suspend a deployment: Flux changes nothing of it until it is resumed, and what runs continues to run
     Suspend {
         /// UUID, or CLUSTER/NAME
         deployment: String,

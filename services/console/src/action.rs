@@ -482,16 +482,7 @@ impl Action {
         let author = |step: usize| Author { id: format!("{id}-{step}"), writer: writer.to_owned() };
         let one = |request| Ok(Plan::Writes(vec![request]));
         match self {
-            Self::CreateCluster(of) => {
-                let namespace = of.namespace.clone().unwrap_or_else(|| NAMESPACE.to_owned());
-                let entry = EdgeCluster { name: of.name.clone(), namespace, bare: of.bare, ..EdgeCluster::default() };
-                if fleet.cluster_entries().any(|(_, known)| known.name == of.name) {
-                    let rule = "there is a cluster of that name already".to_owned();
-                    return Err(RequestError::Invalid { field: "name", rule });
-                }
-                let request = requests::put_cluster(fleet.organisation(), &entry, None, author(0))?;
-                one(request.if_match(EdgeCluster::slug(), None))
-            }
+            Self::CreateCluster(of) => one(create_cluster(fleet, of, author(0))?),
             Self::DeleteCluster(of) => delete_cluster(fleet, of, author),
             Self::SetWave(of) => one(set_wave(fleet, of, author(0))?),
             Self::CreateDeployment(of) => one(create_deployment(fleet, of, wall, author(0))?),
@@ -522,17 +513,7 @@ impl Action {
                 let change = if of.withdraw { RolloutChange::Resume } else { RolloutChange::Hold };
                 one(requests::decide_rollout(fleet, of.template, change, of.note.as_deref(), wall, author(0))?)
             }
-            Self::FreeRollout(of) => {
-                let change = if of.withdraw { RolloutChange::WaitFor } else { RolloutChange::Pass };
-                one(requests::decide_rollout(
-                    fleet,
-                    of.template,
-                    change(of.cluster),
-                    of.note.as_deref(),
-                    wall,
-                    author(0),
-                )?)
-            }
+            Self::FreeRollout(of) => one(free_rollout(fleet, of, wall, author(0))?),
             Self::AcknowledgeAlert(of) => one(acknowledge_alert(fleet, of, wall, author(0))?),
             Self::Rebirth(of) => {
                 let (group, node) = of.node.split_once('/').unwrap_or((&of.node, ""));
@@ -559,6 +540,17 @@ impl Action {
     }
 }
 
+fn create_cluster(fleet: &Fleet, of: &NewCluster, author: Author) -> Result<WriteRequest, RequestError> {
+    let namespace = of.namespace.clone().unwrap_or_else(|| NAMESPACE.to_owned());
+    let entry = EdgeCluster { name: of.name.clone(), namespace, bare: of.bare, ..EdgeCluster::default() };
+    if fleet.cluster_entries().any(|(_, known)| known.name == of.name) {
+        let rule = "there is a cluster of that name already".to_owned();
+        return Err(RequestError::Invalid { field: "name", rule });
+    }
+    let request = requests::put_cluster(fleet.organisation(), &entry, None, author)?;
+    Ok(request.if_match(EdgeCluster::slug(), None))
+}
+
 fn missing(field: &'static str, uuid: Uuid) -> RequestError {
     RequestError::Missing { field, wanted: uuid.to_string() }
 }
@@ -582,6 +574,16 @@ fn acknowledge_alert(
             requests::acknowledge_alerts(fleet, &[&alert], of.note.as_deref(), silence, wall, author)
         }
     }
+}
+
+fn free_rollout(
+    fleet: &Fleet,
+    of: &RolloutToFree,
+    wall: u64,
+    author: Author,
+) -> Result<WriteRequest, RequestError> {
+    let change = if of.withdraw { RolloutChange::WaitFor } else { RolloutChange::Pass };
+    requests::decide_rollout(fleet, of.template, change(of.cluster), of.note.as_deref(), wall, author)
 }
 
 fn read_history(fleet: &Fleet, of: &ObjectHistory, author: Author) -> Result<ReplayRequest, RequestError> {

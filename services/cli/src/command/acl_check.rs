@@ -343,7 +343,7 @@ async fn revoked(site: &Site, own: &MqttConfig, directory: &Path) -> anyhow::Res
 
 /// Whose certificate that is: its common name, which the server takes for the user.///
 /// # Errors
-/// With [`exit::CONFIG`] if it is no certificate.
+/// With [`exit::CONFIG`] if it does not hold a certificate.
 pub(super) fn subject(file: &Path) -> anyhow::Result<String> {
     let wrong = |error: anyhow::Error| exit::with_code(exit::CONFIG, error.context(file.display().to_string()));
     let pem = std::fs::read(file).map_err(|error| wrong(error.into()))?;

@@ -219,7 +219,7 @@ async fn rights(fleet: &Fleet, connection: &Connection) -> anyhow::Result<Vec<Fi
             }
         }
         Some(_) => {
-            Finding::skipped(check, format!("{user} does not receive everything, so it cannot tell what arrives"), all)
+            Finding::skipped(check, format!("{user} does not receive everything, so it cannot see what arrives"), all)
         }
     });
     if commands {

@@ -174,6 +174,14 @@ async fn a_user_logs_in_and_reads_at_the_console_what_the_broker_has() {
     assert!(past["rows"].as_array().unwrap().iter().any(|row| of_sync(row) && is_known(row)), "{past:#}");
     let before = cli.json(&["at", &(at - 1).to_string(), "alerts"]).await;
     assert!(!before["rows"].as_array().unwrap().iter().any(is_known), "{before:#}");
+
+    let until = |row: &Value| row["acknowledged"]["until"].as_u64();
+    cli.json(&["alert", "silence", &about, "--for", "1h", "--note", "maintenance"]).await;
+    let is_silenced = |row: &Value| of_sync(row) && until(row).is_some();
+    same(cli, &["alert", "list"], |rows| rows.iter().any(is_silenced)).await;
+    // One that ends is not looked after any more, without that anyone does something.
+    cli.json(&["alert", "silence", &about, "--for", "1s"]).await;
+    same(cli, &["alert", "list"], |rows| rows.iter().any(|row| of_sync(row) && row["acknowledged"].is_null())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

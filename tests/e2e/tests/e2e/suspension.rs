@@ -28,7 +28,11 @@ async fn a_suspended_deployment_stays_as_it_is_until_it_is_resumed_whatever_is_k
     let installed = release(&site)["status"]["history"].clone();
     let suspend = ["deployment", "suspend", OVEN, "--wait"];
     let suspended = cli.json(&suspend).await;
-    assert_eq!((&suspended["state"], &suspended["change"]), (&json!("suspended"), &json!("suspended")), "{suspended:#}");
+    assert_eq!(
+        (&suspended["state"], &suspended["change"]),
+        (&json!("suspended"), &json!("suspended")),
+        "{suspended:#}"
+    );
     assert_eq!(release(&site)["spec"]["suspend"], true);
     cli.run(&["deployment", "reconcile", OVEN]).await.refused(5, "is suspended; resume it first");
 
@@ -47,7 +51,11 @@ async fn a_suspended_deployment_stays_as_it_is_until_it_is_resumed_whatever_is_k
     assert_eq!((&listed[0]["state"], &listed[0]["ready"]), (&json!("suspended"), &Value::Null), "{listed:#}");
 
     let resumed = cli.json(&["deployment", "resume", OVEN, "--wait"]).await;
-    assert_eq!((&resumed["state"], &resumed["deployment"]["state"]), (&json!("ready"), &json!("applied")), "{resumed:#}");
+    assert_eq!(
+        (&resumed["state"], &resumed["deployment"]["state"]),
+        (&json!("ready"), &json!("applied")),
+        "{resumed:#}"
+    );
     let running = release(&site);
     assert_eq!(running["spec"].get("suspend"), None);
     assert_ne!(running["status"]["history"], installed, "what was desired meanwhile is installed");
@@ -79,7 +87,9 @@ async fn a_check_says_what_works_and_what_does_not_and_its_bundle_holds_no_secre
     let file = directory.path().join("support.tar.gz").display().to_string();
     let good = cli.run(&["check", "--bundle", &file, "--output", "json"]).await;
     assert_eq!(good.code, 0, "{good:#?}");
-    for check in ["broker", "ACME-Central/ConfigDB", "ACME-Central/Git", "git server", "message size", "versions", "clocks"] {
+    for check in
+        ["broker", "ACME-Central/ConfigDB", "ACME-Central/Git", "git server", "message size", "versions", "clocks"]
+    {
         assert_eq!(found(&good, check)["outcome"], "ok", "{check}: {good:#?}");
     }
     let listed = std::process::Command::new("tar").args(["-xzOf", &file]).output().unwrap();

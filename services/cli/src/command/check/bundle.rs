@@ -11,7 +11,7 @@ use flate2::write::GzEncoder;
 use serde_json::Value;
 use service_runtime::exit;
 
-/// What stands in place of a secret.
+/// What is written in place of a secret.
 const HIDDEN: &str = "[hidden]";
 
 /// Writes the documents by their names into a new file that its owner alone can read. `wall`: UTC ms.

@@ -137,7 +137,7 @@ mod tests {
             let error = chosen(application, class).unwrap_err();
             assert_eq!(exit::code_of(&error), exit::NOT_FOUND, "{error}");
         }
-        assert!(chosen(None, Some(&CLUSTER.to_string())).unwrap().is_empty(), "{NAME} is no class");
+        assert!(chosen(None, Some(&CLUSTER.to_string())).unwrap().is_empty(), "{NAME} has no members");
     }
 
     #[test]
