@@ -45,10 +45,10 @@ pub enum Command {
     /// Print the address of the web console, and open it where there is a desktop
     Ui(UiArguments),
     /// Create, list, show and delete edge clusters
-    #[command(subcommand)]
+    #[command(subcommand, alias = "clusters")]
     Cluster(ClusterCommand),
     /// Create, list, show, move and delete deployments on edge clusters
-    #[command(subcommand)]
+    #[command(subcommand, alias = "deployments")]
     Deployment(DeploymentCommand),
     /// Bring clusters, deployments and entries to what files say, in one transaction
     Apply(ApplyArguments),
@@ -69,10 +69,10 @@ pub enum Command {
     /// Check broker, TLS, rights, message size, clocks, services, git server and console, and say what to do: exit code 1 if anything has failed
     Check(CheckArguments),
     /// Show rollouts of chart templates, hold and resume them, and let them continue without a cluster
-    #[command(subcommand)]
+    #[command(subcommand, alias = "rollouts")]
     Rollout(RolloutCommand),
     /// List active alerts of all clusters and central services
-    #[command(subcommand)]
+    #[command(subcommand, alias = "alerts")]
     Alert(AlertCommand),
     /// List what happened in the fleet, as the web console has recorded it
     Events(EventsArguments),
@@ -82,10 +82,10 @@ pub enum Command {
     #[command(subcommand)]
     Recover(RecoverCommand),
     /// List, show, approve and revoke hosts that join by attestation
-    #[command(subcommand)]
+    #[command(subcommand, alias = "hosts")]
     Host(HostCommand),
     /// Show and write the attestation policy of an edge cluster
-    #[command(subcommand)]
+    #[command(subcommand, alias = "policies")]
     Policy(PolicyCommand),
     /// Generate the fleet's signing keys
     #[command(subcommand)]
@@ -94,7 +94,7 @@ pub enum Command {
     #[command(subcommand)]
     Secret(SecretCommand),
     /// Make, list and revoke tokens for the cluster manager's HTTP API
-    #[command(subcommand)]
+    #[command(subcommand, alias = "tokens")]
     Token(TokenCommand),
     /// Check the records of writes of cluster manager and console
     #[command(subcommand)]
@@ -158,6 +158,7 @@ pub enum ClusterCommand {
         options: Options,
     },
     /// Show one edge cluster: setup, Flux, hosts, deployments, alerts
+    #[command(visible_alias = "get")]
     Show {
         /// Name or UUID
         cluster: String,
@@ -219,6 +220,7 @@ pub enum ClusterCommand {
         options: Options,
     },
     /// Delete an edge cluster; its tear-down runs in order, and what stays on its Kubernetes is printed with the command that removes it
+    #[command(visible_alias = "rm")]
     Delete {
         /// Name or UUID
         cluster: String,
@@ -314,6 +316,7 @@ pub enum DeploymentCommand {
         options: Options,
     },
     /// Show one deployment: its entry and what the edge reports of it
+    #[command(visible_alias = "get")]
     Show {
         /// UUID, or CLUSTER/NAME
         deployment: String,
@@ -380,6 +383,7 @@ pub enum DeploymentCommand {
         options: Options,
     },
     /// Delete a deployment
+    #[command(visible_alias = "rm")]
     Delete {
         /// UUID, or CLUSTER/NAME
         deployment: String,
@@ -559,6 +563,7 @@ pub enum ConfigCommand {
         options: Options,
     },
     /// Delete an entry, or a whole object
+    #[command(visible_alias = "rm")]
     Delete {
         /// Object: UUID or unique name
         object: String,
@@ -572,6 +577,7 @@ pub enum ConfigCommand {
         options: Options,
     },
     /// List objects, or the objects that have an entry of an application
+    #[command(visible_alias = "ls")]
     List {
         /// Application: slug or UUID
         application: Option<String>,

@@ -129,6 +129,7 @@ impl IssuedPurpose {
 #[derive(Debug, Clone, Subcommand)]
 pub enum PolicyCommand {
     /// Show the attestation policy of a cluster
+    #[command(visible_alias = "get")]
     Show {
         /// Cluster name or UUID
         cluster: String,
@@ -376,6 +377,7 @@ pub enum HostCommand {
         options: Options,
     },
     /// Show one host: identity, verdict, registers
+    #[command(visible_alias = "get")]
     Show {
         /// UUID of its state disk, name, or CLUSTER/NAME
         host: String,
