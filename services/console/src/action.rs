@@ -576,12 +576,7 @@ fn acknowledge_alert(
     }
 }
 
-fn free_rollout(
-    fleet: &Fleet,
-    of: &RolloutToFree,
-    wall: u64,
-    author: Author,
-) -> Result<WriteRequest, RequestError> {
+fn free_rollout(fleet: &Fleet, of: &RolloutToFree, wall: u64, author: Author) -> Result<WriteRequest, RequestError> {
     let change = if of.withdraw { RolloutChange::WaitFor } else { RolloutChange::Pass };
     requests::decide_rollout(fleet, of.template, change(of.cluster), of.note.as_deref(), wall, author)
 }
