@@ -255,11 +255,7 @@ fn deployment_entry(plant: &Plant, number: u64) -> EdgeDeployment {
         cluster: plant.cluster,
         name: format!("Agent_{}", plant.name),
         chart: Some(known::chart::EDGE_AGENT),
-        charts: None,
-        hostname: None,
         values: Some(values),
-        created_at: None,
-        source: None,
-        extra: serde_json::Map::new(),
+        ..EdgeDeployment::default()
     }
 }

@@ -43,6 +43,29 @@ fn every_command_and_every_argument_is_explained() {
 }
 
 #[test]
+fn commands_have_the_short_names_that_people_try() {
+    for line in [
+        "check",
+        "check --bundle support.tar.gz --console http://127.0.0.1:8482",
+        "cluster reconcile Paint",
+        "cluster rm Paint",
+        "clusters ls",
+        "deployments get Paint/Oven",
+        "deployment suspend Paint/Oven --wait",
+        "deployment resume Paint/Oven",
+        "deployment reconcile Paint/Oven",
+        "alert silence Paint --for 4h",
+        "apply -f site.yaml --wait",
+        "config ls EdgeCluster",
+    ] {
+        taken(line);
+    }
+    assert!(refused("deployment suspend").1.contains("<DEPLOYMENT>"));
+    assert!(refused("alert silence Paint").1.contains("--for <TIME>"));
+    assert_eq!(refused("apply -f site.yaml --wait --dry-run").0, ErrorKind::ArgumentConflict);
+}
+
+#[test]
 fn every_command_is_taken_with_its_shortest_line() {
     for line in [
         "watch",
@@ -56,18 +79,6 @@ fn every_command_is_taken_with_its_shortest_line() {
         "context rename plant works",
         "context delete plant",
         "login https://console.example",
-        "check",
-        "check --bundle support.tar.gz --console http://127.0.0.1:8482",
-        "cluster reconcile Paint",
-        "cluster rm Paint",
-        "clusters ls",
-        "deployments get Paint/Oven",
-        "deployment suspend Paint/Oven --wait",
-        "deployment resume Paint/Oven",
-        "deployment reconcile Paint/Oven",
-        "alert silence Paint --for 4h",
-        "apply -f site.yaml --wait",
-        "config ls EdgeCluster",
         "cluster create Paint",
         "cluster list",
         "cluster show Paint",

@@ -135,7 +135,8 @@ pub(super) async fn takes(mqtt: &MqttConfig, group: &str, bytes: usize) -> Resul
     let topic = format!("spBv1.0/{group}/NCMD/{NODE}");
     let mqtt = MqttConfig { client_id_prefix: "sparkfleet-check".to_owned(), ..mqtt.clone() };
     let mut session = online(&mqtt, &topic).await?;
-    let mark = format!("{:bytes$}", format!("sparkfleet check {}", Uuid::new_v4()));
+    let mut mark = format!("sparkfleet check {} ", Uuid::new_v4());
+    mark.extend(std::iter::repeat_n('x', bytes.saturating_sub(mark.len())));
     let published = session.publish(topic, Bytes::from(mark.clone())).await;
     let must = BTreeSet::from([mark]);
     let has_arrived =

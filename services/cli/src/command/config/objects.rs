@@ -78,7 +78,7 @@ fn chosen(
         .map(|wanted| {
             let live = || rows.iter().filter(|row| !row.deleted);
             let named = live().filter(|row| row.name.as_deref() == Some(wanted)).map(|row| row.key);
-            look_up::object_among(named, || live().filter_map(|row| row.name.clone()), wanted)
+            look_up::object_among("object named", named, || live().filter_map(|row| row.name.clone()), wanted)
         })
         .transpose()?;
     rows.retain(|row| {
