@@ -56,7 +56,6 @@ fn commands_have_the_short_names_that_people_try() {
         "deployment reconcile Paint/Oven",
         "alert silence Paint --for 4h",
         "apply -f site.yaml --wait",
-        "config ls EdgeCluster",
     ] {
         taken(line);
     }

@@ -30,5 +30,6 @@ mod fleet;
 
 pub use alerts::{Acknowledged, AlertRow};
 pub use fleet::{
-    ClusterRow, Count, DISK_ALERT, DeploymentRow, Fleet, FluxRow, HostRow, JoiningHostRow, NOT_DESIRED, REMOVING, SUSPENDED,
+    ClusterRow, Count, DISK_ALERT, DeploymentRow, Fleet, FluxRow, HostRow, JoiningHostRow, NOT_DESIRED, REMOVING,
+    SUSPENDED,
 };
