@@ -430,10 +430,10 @@ async fn follow_broker<L: Listed>(
     rows: impl Fn(&Fleet) -> Vec<L>,
     screen: &mut Screen<L>,
 ) -> anyhow::Result<()> {
-    if !screen.show(rows(&client.fleet), client.wall())? || !is_followed {
-        return Ok(());
-    }
-    let shutdown = Shutdown::on_signals()?;
+    // Before the first rows are shown: who has seen them may end the command at once.
+    let shutdown = is_followed.then(Shutdown::on_signals).transpose()?;
+    let is_read = screen.show(rows(&client.fleet), client.wall())?;
+    let Some(shutdown) = shutdown.filter(|_| is_read) else { return Ok(()) };
     let mut was_current = true;
     loop {
         tokio::select! {
