@@ -197,6 +197,7 @@ fn any_wanted() -> impl Strategy<Value = Vec<Wanted>> {
             chart,
             host,
             values,
+            suspend: None,
         });
         clusters.chain(deployments).collect()
     })
