@@ -323,14 +323,7 @@ fn validate<'a>(
                 config.name, spec.name
             ));
         }
-        Some(_) => {
-            if let Some(other) = facts.name_taken_by {
-                return Err(format!(
-                    "name {:?} is taken by cluster {other}, which runs under it; delete one of the two: sparkfleet cluster delete {}",
-                    config.name, facts.cluster
-                ));
-            }
-        }
+        Some(_) => {}
         None => {
             ClusterName::new(&*config.name).map_err(|rule| rule.to_string())?;
             if let Some(other) = facts.name_taken_by {

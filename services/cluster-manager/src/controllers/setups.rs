@@ -229,19 +229,16 @@ impl SetupsController {
         })
     }
 
-    /// Which other cluster has the right to a name: the one whose edge runs under it, else the one that is set up under it, else the one whose configuration is older.
-    /// Of two that are set up under it, as after a restore of ConfigDB to a state before one was deleted and the other took its name, the one that was not refused.
+    /// Which other cluster has the right to a name: the one that is set up under it, else the one whose configuration is older.
     fn name_taken_by(&self, fleet: &FleetView, uuid: Uuid, name: &str) -> Option<Uuid> {
         let rank = |claimant: &Uuid| {
             let record = fleet.config().entry(*claimant, EdgeClusterSetup::slug());
             let record = record.and_then(|entry| entry.parse::<EdgeClusterSetup>().ok());
             let record = record.or_else(|| self.orphan(*claimant).cloned());
-            let is_refused = record.as_ref().is_some_and(|record| record.error.is_some());
             let is_set_up = record.and_then(|record| record.spec).is_some_and(|spec| spec.name == name);
-            let runs = fleet.sync_of(*claimant, name).is_some();
             let revision =
                 fleet.config().entry(*claimant, EdgeCluster::slug()).map_or(u64::MAX, |entry| entry.revision);
-            (!runs, !is_set_up, is_refused, revision, *claimant)
+            (!is_set_up, revision, *claimant)
         };
         let first = fleet.claimants(name).into_iter().min_by_key(rank)?;
         (first != uuid).then_some(first)

@@ -155,51 +155,6 @@ fn a_name_belongs_to_what_runs_and_not_to_what_an_edge_that_holds_was_sent() {
 }
 
 #[test]
-fn a_name_belongs_to_the_cluster_that_runs_and_not_to_one_that_came_back_with_an_older_store() {
-    const FORMER: Uuid = Uuid::from_u128(1);
-    // A cluster that was deleted after the backup, so that another one could take its name.
-    let mut before = World::new(Kill::Never);
-    before.put_cluster(FORMER, "Paint_Shop");
-    before.settle();
-    assert_eq!(before.devices[&FORMER].setup.state, SetupState::Ready);
-
-    let mut world = judging();
-    world.restart_db(before.db, 2);
-    world.settle();
-    assert_eq!(world.at_edge(), [DEPLOYMENT], "the edge is not of the cluster that came back");
-    world.put_cluster(CLUSTER, "Paint_Shop");
-    world.put_deployment(DEPLOYMENT, "Robot_Cell_3");
-    world.decide(1);
-    world.settle();
-    let former = |world: &World| {
-        let setup = &world.devices[&FORMER].setup;
-        (setup.state, setup.reason.as_deref().is_some_and(|reason| reason.contains("is taken by cluster")))
-    };
-    assert_eq!((world.state(), former(&world)), (SetupState::Ready, (SetupState::Refused, true)));
-    assert_eq!((world.at_edge(), world.edges["Paint_Shop"].removals), (vec![DEPLOYMENT], 0));
-    assert!(world.device().desired.agreed);
-
-    // A manager that was started while the edge is away knows it by what it recorded.
-    let edges = std::mem::take(&mut world.edges);
-    world.start();
-    world.settle();
-    assert_eq!((world.state(), former(&world)), (SetupState::Ready, (SetupState::Refused, true)));
-    world.edges = edges;
-    let birth = world.edges.get_mut("Paint_Shop").unwrap().birth();
-    world.feed(birth);
-    world.settle();
-    assert_eq!((world.at_edge(), world.edges["Paint_Shop"].removals), (vec![DEPLOYMENT], 0));
-
-    // Its operator deletes the one that came back; nothing happens to the one that runs.
-    world.delete(FORMER, "EdgeCluster");
-    world.run(Duration::from_secs(600));
-    assert!(!world.devices.contains_key(&FORMER), "{:?}", world.devices[&FORMER].setup);
-    assert_eq!((world.state(), world.at_edge()), (SetupState::Ready, vec![DEPLOYMENT]));
-    assert_eq!(world.edges["Paint_Shop"].removals, 0);
-    assert_eq!(world.disk.open, [(CLUSTER, "cluster/Paint_Shop".to_owned())].into());
-}
-
-#[test]
 fn a_sync_that_dies_while_its_cluster_is_unknown_is_not_alive_when_the_cluster_is_known_again() {
     let mut world = judging();
     let first = world.db.clone();
