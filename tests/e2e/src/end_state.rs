@@ -13,8 +13,9 @@ use crate::wire::Reader;
 
 /// Metrics that hold a time, a revision or a version, the digest of an index, which is made over versions, a commit, which is made over times, or is drawn at random,
 /// as keys and seals are. What the index holds is compared.
-const METRICS_LEFT_OUT: [&str; 25] = [
+const METRICS_LEFT_OUT: [&str; 26] = [
     "bdSeq",
+    "Disk/Available",
     "Config/Revision",
     "Config/Store",
     "Request/Result",
