@@ -184,6 +184,8 @@ pub struct Facts<'a> {
     pub wanted: Option<Result<WantedRepository, String>>,
     /// What its repository is.
     pub repository: Repository,
+    /// Where clusters read it, that is there.
+    pub is_served: bool,
     /// What its principals are.
     pub principals: Principals,
     /// It has a certificate that Identity has not revoked.
@@ -283,6 +285,9 @@ fn set_up(facts: &Facts<'_>, config: &Result<EdgeCluster, String>, record: Optio
     let ready = record.is_some_and(|record| is_set_up_for(record, config, facts.pins));
     let reason = match (&facts.repository, &facts.principals) {
         (Repository::Failed(reason), _) | (_, Principals::Failed(reason)) => Some(reason.clone()),
+        _ if action.is_none() && !ready && !facts.is_served => {
+            Some("the git server does not have its repository yet".to_owned())
+        }
         _ => None,
     };
     let state = if ready { SetupState::Ready } else { SetupState::SettingUp };
@@ -401,6 +406,10 @@ fn next_step(
     }
     let is_held = facts.repository == Repository::Held;
     if record.self_link.as_ref() != Some(&wanted.self_link) && !is_held {
+        // Flux that is pointed there before would fetch what is there still, and look again only at its interval.
+        if !facts.is_served {
+            return None;
+        }
         let mut next = at(record, SetupStep::Repository);
         next.self_link = Some(wanted.self_link.clone());
         return Some(record_only(facts, &next));

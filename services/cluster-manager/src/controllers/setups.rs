@@ -72,6 +72,8 @@ pub struct Surroundings {
     pub wanted: Option<Result<WantedRepository, String>>,
     /// What its repository is.
     pub repository: Repository,
+    /// Where clusters read it, that is there.
+    pub is_served: bool,
     /// What its principals are.
     pub principals: Principals,
     /// It is known where clusters reach the git server.
@@ -204,7 +206,7 @@ impl SetupsController {
             Some(AccountObject { is_account: object.is_member_of(known::class::EDGE_SERVICE_ACCOUNT), name })
         };
         let configured = entries.config.as_ref().and_then(|config| config.as_ref().ok());
-        let Surroundings { account_removals, wanted, repository, principals, is_git_known } = surroundings;
+        let Surroundings { account_removals, wanted, repository, is_served, principals, is_git_known } = surroundings;
         setup::decide(&Facts {
             cluster: uuid,
             organisation: fleet.organisation(),
@@ -223,6 +225,7 @@ impl SetupsController {
             is_git_known,
             wanted,
             repository,
+            is_served,
             principals,
             has_certificate: entries.identity.has_certificate(),
             edge: fleet.edge_left(uuid, name, now),

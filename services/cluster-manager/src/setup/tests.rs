@@ -53,6 +53,7 @@ fn ready(organisation: &Organisation) -> Facts<'_> {
         account_removals: Vec::new(),
         pins: &NO_PINS,
         is_git_known: true,
+        is_served: true,
         name_taken_by: None,
         wanted: Some(Ok(WantedRepository { self_link: "link".to_owned() })),
         repository: Repository::Written,
@@ -248,6 +249,26 @@ fn a_repository_that_is_held_is_neither_written_nor_recorded() {
     // What does not concern the repository continues.
     facts.principals = Principals::Behind;
     assert_eq!(decide(&facts).action, Some(Action::AllowPrincipals(true)));
+}
+
+#[test]
+fn where_a_repository_is_read_is_recorded_when_it_is_there() {
+    let organisation = organisation();
+    let mut facts = ready(&organisation);
+    facts.is_served = false;
+    let decision = |state, reason: Option<&str>| {
+        let reason = reason.map(str::to_owned);
+        Decision { state: Some(state), step: SetupStep::Ready, reason, action: None }
+    };
+    assert_eq!(decide(&facts), decision(SetupState::Ready, None), "a commit that is on its way changes nothing");
+    facts.wanted = Some(Ok(WantedRepository { self_link: "another".to_owned() }));
+    assert_eq!(decide(&facts), decision(SetupState::Ready, None));
+    let never = EdgeClusterSetup { self_link: None, ready: None, ..record() };
+    facts.record = Some(Ok(never));
+    let reason = "the git server does not have its repository yet";
+    assert_eq!(decide(&facts), decision(SetupState::SettingUp, Some(reason)));
+    facts.is_served = true;
+    assert_eq!(writes(&decide(&facts)).len(), 1);
 }
 
 #[test]

@@ -52,6 +52,7 @@ impl ClusterManager {
             account_removals: self.accounts.removals(&self.fleet, uuid),
             wanted: self.repositories.wanted(uuid),
             repository: repository.clone(),
+            is_served: self.is_served(uuid, self.repositories.commit(uuid)),
             principals: self.principals.state(uuid, now),
             is_git_known,
         };
@@ -139,17 +140,20 @@ impl ClusterManager {
         let Some(cluster) = self.clusters.get(&uuid) else { return };
         let charts = self.shared.commit(known::repository::HELM_CHARTS);
         let repository = self.repositories.commit(uuid);
-        let is_served =
-            |repository, commit: Option<&str>| commit.is_none_or(|commit| self.fleet.is_served(repository, commit));
-        let is_ours = self.settings.cluster.git.external.is_none();
-        let are_written = is_served(uuid, repository) && is_served(known::repository::HELM_CHARTS, charts);
-        let others = self.other_sources(uuid).filter(|_| are_written || !is_ours);
+        let are_served = self.is_served(uuid, repository) && self.is_served(known::repository::HELM_CHARTS, charts);
+        let others = self.other_sources(uuid).filter(|_| are_served);
         // Flux that is asked before the copy has the commit fetches the one before, and looks again only at its interval.
         let (repository, others) = others.map_or_else(|| (None, Others::default()), |others| (repository, others));
         let commits = Commits { repository, charts, others };
         let node = cluster.expecting.as_ref();
         let command = self.flux_sources.reconcile(&self.fleet, (uuid, name), node, commits, now);
         self.effects.extend(command);
+    }
+
+    /// Whether clusters can fetch this commit; the site's own server is not asked.
+    fn is_served(&self, repository: Uuid, commit: Option<&str>) -> bool {
+        self.settings.cluster.git.external.is_some()
+            || commit.is_none_or(|commit| self.fleet.is_served(repository, commit))
     }
 
     /// Commits of the shared repositories beside the charts that the cluster, or a deployment on it, is rendered from. None: the git server does not have one of them yet.
@@ -163,7 +167,7 @@ impl ClusterManager {
             .take(OTHERS_MAX);
         let mut others = Others::default();
         for (object, commit) in commits {
-            if !self.fleet.is_served(object, commit) {
+            if !self.is_served(object, Some(commit)) {
                 return None;
             }
             if let Ok(commit) = commit.parse() {
