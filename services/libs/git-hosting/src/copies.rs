@@ -60,19 +60,7 @@ pub enum Applied {
 /// # Errors
 /// It cannot be read.
 pub fn refs(directory: &Path) -> Result<Refs, RepositoryError> {
-    fn read(repository: &gix::Repository) -> Result<Refs, String> {
-        let platform = repository.references().map_err(|error| error.to_string())?;
-        let all = platform.all().map_err(|error| error.to_string())?;
-        let mut refs = Refs::new();
-        for reference in all {
-            let reference = reference.map_err(|error| error.to_string())?;
-            if let Some(id) = reference.target().try_id() {
-                refs.insert(reference.name().as_bstr().to_string(), id.to_string());
-            }
-        }
-        Ok(refs)
-    }
-    read(&repositories::open(directory)?).map_err(RepositoryError::git("read", directory))
+    repositories::refs(directory, &["refs/"])
 }
 
 /// Takes the objects of a pack into a copy. `builds_on`: they may build on those that the copy has.

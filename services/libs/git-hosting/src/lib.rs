@@ -8,6 +8,7 @@
 //! | [`gatekeeper`] | what has to be decided elsewhere: which users may read and push |
 //! | [`push`] | pushes, and the hook that judges what they change |
 //! | [`report`] | what git answers to a push, as a refusal |
+//! | `pkt_line` | lines of git's protocol |
 //! | [`originals`] | which refs and objects a copy in another process lacks, and pushes that were received there |
 //! | [`places`] | how many requests are served at the same time, for all and for each client |
 //! | [`copies`] | repositories whose commits are made elsewhere: packs and references that are taken over |
@@ -30,6 +31,7 @@ pub mod gatekeeper;
 pub mod http;
 pub mod originals;
 pub mod passwords;
+mod pkt_line;
 pub mod places;
 pub mod pulls;
 pub mod push;

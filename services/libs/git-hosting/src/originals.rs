@@ -14,9 +14,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::client;
 use crate::gatekeeper::Gatekeeper;
+use crate::pkt_line;
 use crate::places::Place;
 use crate::pulls::{LOCAL_MAX, chain};
 use crate::push::{Allowed, Receiver};
+use crate::repositories::{self, Refs};
 
 /// Most bytes of a pack that is made.
 pub const PACK_BYTES_MAX: u64 = 256 * 1024 * 1024;
@@ -55,21 +57,9 @@ pub type RefChanges = BTreeMap<String, (String, String)>;
 /// The branches and tags of the repository in `directory`, each with its object, hexadecimal; of an annotated tag that of the tag. Blocks.
 ///
 /// # Errors
-/// What the library says, for people.
-pub fn refs(directory: &Path) -> Result<BTreeMap<String, String>, String> {
-    let unreadable = |error: &dyn std::fmt::Display| format!("{}: refs cannot be read ({error})", directory.display());
-    let repository = gix::open_opts(directory, gix::open::Options::isolated()).map_err(|error| unreadable(&error))?;
-    let platform = repository.references().map_err(|error| unreadable(&error))?;
-    let mut refs = BTreeMap::new();
-    for prefix in SERVED {
-        for reference in platform.prefixed(prefix).map_err(|error| unreadable(&error))? {
-            let reference = reference.map_err(|error| unreadable(&error))?;
-            if let Some(object) = reference.try_id() {
-                refs.insert(reference.name().as_bstr().to_string(), object.to_string());
-            }
-        }
-    }
-    Ok(refs)
+/// What is wrong with the repository, for people.
+pub fn refs(directory: &Path) -> Result<Refs, String> {
+    repositories::refs(directory, &SERVED).map_err(|error| chain(&error))
 }
 
 /// Packs into file `into` what a copy needs that shall have these refs and has all that is reachable from `has`, as far as `has` is known here. None: it lacks nothing.
@@ -140,7 +130,7 @@ async fn write_pack(directory: &Path, wanted: &str, into: &Path) -> Result<Packe
             file.write_all(&buffer[..length]).await?;
         }
         file.flush().await?;
-        Ok(Packed { digest: hexadecimal(context.finish().as_ref()), bytes })
+        Ok(Packed { digest: hex::encode(context.finish().as_ref()), bytes })
     };
     let complaint = async {
         let mut text = Vec::new();
@@ -219,8 +209,7 @@ fn request(changes: &RefChanges) -> Vec<u8> {
     let mut request = Vec::new();
     for (index, (name, (before, after))) in changes.iter().enumerate() {
         let capabilities = if index == 0 { "\0report-status side-band-64k atomic object-format=sha1" } else { "" };
-        let line = format!("{before} {after} {name}{capabilities}\n");
-        request.extend(format!("{:04x}{line}", line.len() + 4).into_bytes());
+        pkt_line::push(&mut request, format!("{before} {after} {name}{capabilities}\n").as_bytes());
     }
     request.extend(b"0000");
     request
@@ -259,31 +248,9 @@ fn outcome(answer: &[u8]) -> Taken {
     Taken::Refused(if reason.is_empty() { "git gave no reason".to_owned() } else { reason })
 }
 
-/// The contents of git's lines, each of which begins with its length in four hexadecimal digits.
-fn lines(mut bytes: &[u8]) -> Vec<&[u8]> {
-    let mut lines = Vec::new();
-    while let Some((length, rest)) = bytes.split_at_checked(4) {
-        let length = std::str::from_utf8(length).ok().and_then(|digits| usize::from_str_radix(digits, 16).ok());
-        match length {
-            Some(0..=3) => bytes = rest,
-            Some(length) => match rest.split_at_checked(length - 4) {
-                Some((line, rest)) => {
-                    lines.push(line);
-                    bytes = rest;
-                }
-                None => break,
-            },
-            None => break,
-        }
-    }
-    lines
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+/// The contents of git's lines, as far as they are such.
+fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    pkt_line::lines(bytes).map_while(Result::ok).flatten()
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 //!
 //! The format is git's: lines with their length in front (gitprotocol-common), in bands if the client asked for these (gitprotocol-pack, "Report Status").
 
+use crate::pkt_line;
+
 /// Most bytes of a line that are sent: a client without large bands takes 1,000.
 const LINE_BYTES_MAX: usize = 990;
 
@@ -25,11 +27,11 @@ pub fn refuse(answer: &[u8], reason: &str) -> Option<Vec<u8>> {
             None => refused.extend(b"0000"),
             Some((_, Some(name))) => {
                 let name = name.strip_suffix(b"\n").unwrap_or(name);
-                push_line(&mut refused, &[b"ng ", name, b" ", reason.as_bytes(), b"\n"].concat());
+                pkt_line::push(&mut refused, &[b"ng ", name, b" ", reason.as_bytes(), b"\n"].concat());
             }
             // What is said of a reference that is accepted.
             Some((line, None)) if line.starts_with(b"option ") => {}
-            Some((line, None)) => push_line(&mut refused, line),
+            Some((line, None)) => pkt_line::push(&mut refused, line),
         }
     }
     if !is_banded {
@@ -37,39 +39,21 @@ pub fn refuse(answer: &[u8], reason: &str) -> Option<Vec<u8>> {
     }
     let mut whole = Vec::new();
     for message in outer.iter().flatten().filter(|line| line.first() == Some(&2)) {
-        push_line(&mut whole, message);
+        pkt_line::push(&mut whole, message);
     }
     let said = format!("Refused: {reason}\n");
     for (band, bytes) in [(2, said.as_bytes()), (1, &refused)] {
         for part in bytes.chunks(LINE_BYTES_MAX) {
-            push_line(&mut whole, &[&[band], part].concat());
+            pkt_line::push(&mut whole, &[&[band], part].concat());
         }
     }
     whole.extend(b"0000");
     Some(whole)
 }
 
-fn push_line(to: &mut Vec<u8>, line: &[u8]) {
-    to.extend(format!("{:04x}", line.len() + 4).into_bytes());
-    to.extend(line);
-}
-
 /// The lines; None among them is a flush. None: it is something else.
-fn lines(mut bytes: &[u8]) -> Option<Vec<Option<&[u8]>>> {
-    let mut lines = Vec::new();
-    while !bytes.is_empty() {
-        let (length, rest) = bytes.split_at_checked(4)?;
-        let length = usize::from_str_radix(std::str::from_utf8(length).ok()?, 16).ok()?;
-        if length < 4 {
-            lines.push(None);
-            bytes = rest;
-            continue;
-        }
-        let (line, rest) = rest.split_at_checked(length - 4)?;
-        lines.push(Some(line));
-        bytes = rest;
-    }
-    Some(lines)
+fn lines(bytes: &[u8]) -> Option<Vec<Option<&[u8]>>> {
+    pkt_line::lines(bytes).collect::<Result<_, _>>().ok()
 }
 
 #[cfg(test)]
@@ -78,7 +62,7 @@ mod tests {
 
     fn line(text: &[u8]) -> Vec<u8> {
         let mut line = Vec::new();
-        push_line(&mut line, text);
+        pkt_line::push(&mut line, text);
         line
     }
 

@@ -440,6 +440,28 @@ pub(crate) fn open(directory: &Path) -> Result<gix::Repository, RepositoryError>
     gix::open_opts(directory, gix::open::Options::isolated()).map_err(RepositoryError::git("opened", directory))
 }
 
+/// The references of a repository whose full names begin with one of these, such as `refs/heads/`. Blocks.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn refs(directory: &Path, prefixes: &[&str]) -> Result<Refs, RepositoryError> {
+    let repository = open(directory)?;
+    let read = || {
+        let platform = repository.references().map_err(|error| error.to_string())?;
+        let mut refs = Refs::new();
+        for prefix in prefixes {
+            for reference in platform.prefixed(*prefix).map_err(|error| error.to_string())? {
+                let reference = reference.map_err(|error| error.to_string())?;
+                if let Some(id) = reference.target().try_id() {
+                    refs.insert(reference.name().as_bstr().to_string(), id.to_string());
+                }
+            }
+        }
+        Ok::<_, String>(refs)
+    };
+    read().map_err(RepositoryError::git("read", directory))
+}
+
 /// Commit of branch `main`, if there is one.
 fn tip(repository: &gix::Repository) -> Result<Option<ObjectId>, String> {
     match repository.try_find_reference(BRANCH).map_err(|e| e.to_string())? {

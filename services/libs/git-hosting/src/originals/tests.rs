@@ -161,7 +161,7 @@ async fn a_copy_is_filled_by_a_pack_and_follows_by_smaller_ones() {
     let (file, packed) = site.pack(&[]).await.unwrap();
     let bytes = std::fs::read(&file).unwrap();
     assert_eq!(packed.bytes, bytes.len() as u64);
-    assert_eq!(packed.digest, hexadecimal(aws_lc_rs::digest::digest(&SHA256, &bytes).as_ref()));
+    assert_eq!(packed.digest, hex::encode(aws_lc_rs::digest::digest(&SHA256, &bytes).as_ref()));
     assert!(index(&copy, &file));
     ok(&copy, &["update-ref", MAIN, &first]);
     ok(&copy, &["fsck", "--strict", "--connectivity-only"]);
