@@ -184,6 +184,12 @@ impl World {
         self.queue.pop_first().map(|(_, what)| what)
     }
 
+    /// The processes at a cluster's edge.
+    pub fn processes_at(&self, site: ClusterId) -> Vec<ProcessId> {
+        let at_site = self.processes.iter().filter(|(_, process)| process.role.cluster() == Some(site));
+        at_site.map(|(id, _)| *id).collect()
+    }
+
     /// A process that starts at once.
     pub fn add_process(&mut self, role: Role, disk: Disk) -> ProcessId {
         self.next_process += 1;

@@ -627,6 +627,15 @@ impl World {
         }
     }
 
+    /// The Sync of an edge passes commits to Flux; an edge that is not there yet is born so.
+    fn follow_sources(&mut self, cluster: Uuid, name: &str) {
+        let mut edge = self.edges.remove(name).unwrap_or_else(|| Edge::new(cluster, name));
+        edge.node.source_version = Some(0);
+        let events = edge.birth();
+        self.edges.insert(name.to_owned(), edge);
+        self.feed(events);
+    }
+
     fn put(&mut self, object: Uuid, slug: &str, value: Value) {
         let events = self.db.put(object, slug, value);
         self.feed(events);

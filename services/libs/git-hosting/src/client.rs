@@ -342,6 +342,9 @@ impl Drop for Group {
 }
 
 #[cfg(test)]
+pub(crate) mod bare;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -81,28 +81,11 @@ pub fn is_due(directory: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
-    use std::process::{Command, Stdio};
-
     use super::*;
+    use crate::client::bare::text;
     use crate::repositories::{Kind, Place, RepositoryFiles};
 
     const CLUSTER: Uuid = Uuid::from_u128(0xC1);
-
-    fn git(directory: &Path, arguments: &[&str], input: &str) -> String {
-        let mut child = Command::new("git")
-            .args(["-c", "safe.directory=*", "--git-dir"])
-            .arg(directory)
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        let output = child.wait_with_output().unwrap();
-        assert!(output.status.success(), "{arguments:?}");
-        String::from_utf8(output.stdout).unwrap()
-    }
 
     /// A repository with a commit.
     fn repository(state_dir: &Path) -> Repositories {
@@ -124,18 +107,18 @@ mod tests {
         let directory = repositories.by_uuid(CLUSTER).unwrap().directory;
         let mut upkeep = Upkeep::default();
         upkeep.look_after(&repositories, CLUSTER).await;
-        let count = || git(&directory, &["count-objects"], "");
+        let count = || text(&directory, &["count-objects"], b"");
         let before = count();
         assert!(before.starts_with("4 objects"), "a repository of a few files is left as it is: {before}");
 
         let blobs: String = (0..2 * LOOSE_MAX).map(|n| format!("blob\ndata <<E\n{n}\nE\n")).collect();
-        git(&directory, &["-c", "fastimport.unpackLimit=100000", "fast-import", "--quiet"], &blobs);
+        text(&directory, &["-c", "fastimport.unpackLimit=100000", "fast-import", "--quiet"], blobs.as_bytes());
         assert!(is_due(&directory), "{}", count());
         upkeep.look_after(&repositories, CLUSTER).await;
         assert!(!is_due(&directory) && count().starts_with("0 objects"), "{}", count());
-        let blob = git(&directory, &["hash-object", "--stdin"], "7\n");
-        git(&directory, &["cat-file", "-e", blob.trim()], "");
-        git(&directory, &["fsck", "--strict"], "");
+        let blob = text(&directory, &["hash-object", "--stdin"], b"7\n");
+        text(&directory, &["cat-file", "-e", &blob], b"");
+        text(&directory, &["fsck", "--strict"], b"");
         assert!(directory.join("refs/heads/main").is_file(), "references stay where they are");
         assert!(upkeep.left_alone.is_empty());
     }
@@ -146,8 +129,8 @@ mod tests {
         let repositories = repository(state_dir.path());
         let directory = repositories.by_uuid(CLUSTER).unwrap().directory;
         for n in 0..=PACKS_MAX {
-            let blob = git(&directory, &["hash-object", "-w", "--stdin"], &format!("{n}\n"));
-            git(
+            let blob = text(&directory, &["hash-object", "-w", "--stdin"], format!("{n}\n").as_bytes());
+            text(
                 &directory,
                 &["pack-objects", "--quiet", "objects/pack/pack"]
                     .map(|argument| {
@@ -159,7 +142,7 @@ mod tests {
                     })
                     .each_ref()
                     .map(String::as_str),
-                &blob,
+                blob.as_bytes(),
             );
         }
         assert!(is_due(&directory));
@@ -175,6 +158,6 @@ mod tests {
         assert!(is_due(&directory), "it is not its turn");
         Upkeep::default().look_after(&repositories, CLUSTER).await;
         assert!(!is_due(&directory));
-        git(&directory, &["fsck", "--strict"], "");
+        text(&directory, &["fsck", "--strict"], b"");
     }
 }

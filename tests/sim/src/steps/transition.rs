@@ -335,13 +335,7 @@ impl World {
     }
 
     fn decommission(&mut self, site: ClusterId) {
-        let ids: Vec<ProcessId> = self
-            .processes
-            .iter()
-            .filter(|(_, process)| process.role.cluster() == Some(site))
-            .map(|(id, _)| *id)
-            .collect();
-        for id in ids {
+        for id in self.processes_at(site) {
             self.stop(id, false);
             self.processes.remove(&id);
         }
@@ -427,13 +421,7 @@ impl World {
         let until = self.mono + self.random.millis(1_000..60_000);
         let sites: Vec<ClusterId> = self.clusters.keys().copied().collect();
         let Some(site) = self.random.pick(&sites).copied() else { return };
-        let ids: Vec<ProcessId> = self
-            .processes
-            .iter()
-            .filter(|(_, process)| process.role.cluster() == Some(site))
-            .map(|(id, _)| *id)
-            .collect();
-        for id in ids {
+        for id in self.processes_at(site) {
             self.partition(id, until);
             self.at(until, Happening::Transition(Transition::Heal(id)));
         }

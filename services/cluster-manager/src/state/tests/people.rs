@@ -386,11 +386,7 @@ fn who_may_push_where() {
 #[test]
 fn a_push_is_sent_to_the_edges_at_once_and_recorded() {
     let mut world = staffed();
-    let mut edge = world.edges.remove("Paint_Shop").unwrap();
-    edge.node.source_version = Some(0);
-    let events = edge.birth();
-    world.edges.insert("Paint_Shop".to_owned(), edge);
-    world.feed(events);
+    world.follow_sources(CLUSTER, "Paint_Shop");
     world.settle();
     let Ok(Reply::Repository { who, .. }) = world.reply("operator", push(CLUSTER, false)) else { panic!("they may") };
     let pushed = |repository, shared, before: &str, after: &str| {
@@ -421,11 +417,7 @@ fn a_push_is_sent_to_the_edges_at_once_and_recorded() {
 #[test]
 fn a_commit_is_sent_to_the_edge_only_when_the_git_server_has_it() {
     let mut world = staffed();
-    let mut edge = world.edges.remove("Paint_Shop").unwrap();
-    edge.node.source_version = Some(0);
-    let events = edge.birth();
-    world.edges.insert("Paint_Shop".to_owned(), edge);
-    world.feed(events);
+    world.follow_sources(CLUSTER, "Paint_Shop");
     world.settle();
     let charts = (known::repository::HELM_CHARTS, CHARTS.to_owned());
     let serve = |world: &mut World, commit: &str| {

@@ -26,21 +26,12 @@ fn fleet(kill: Kill) -> World {
     world.put(SECOND, "EdgeClusterRollout", json!({"wave": 2}));
     world.settle();
     for (cluster, name) in NAMES {
-        bootstrap(&mut world, cluster, name);
+        world.follow_sources(cluster, name);
     }
     world.settle();
     assert_eq!((words(&world), waits(&world)), (["first"; 3].map(str::to_owned), [false; 3]));
     assert_eq!(NAMES.map(|(cluster, _)| world.devices[&cluster].rollout.unsettled.clone()), [None, None, None]);
     world
-}
-
-/// An edge whose Sync can pass commits to Flux.
-fn bootstrap(world: &mut World, cluster: Uuid, name: &str) {
-    let mut edge = Edge::new(cluster, name);
-    edge.node.source_version = Some(0);
-    let events = edge.birth();
-    world.edges.insert(name.to_owned(), edge);
-    world.feed(events);
 }
 
 /// What the repositories of the clusters hold.

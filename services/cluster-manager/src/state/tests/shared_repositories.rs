@@ -234,11 +234,7 @@ fn a_manager_that_is_killed_anywhere_comes_to_the_same_end() {
 #[test]
 fn what_is_pulled_into_the_shared_charts_is_sent_to_every_edge() {
     let mut world = running();
-    let mut edge = world.edges.remove("Paint_Shop").unwrap();
-    edge.node.source_version = Some(0);
-    let events = edge.birth();
-    world.edges.insert("Paint_Shop".to_owned(), edge);
-    world.feed(events);
+    world.follow_sources(CLUSTER, "Paint_Shop");
     world.shared.remote = Some(commit(7));
     let mut config = mirror("1h");
     config["path"] = json!("shared/helm");
@@ -254,11 +250,7 @@ fn what_is_pulled_into_another_repository_is_sent_to_the_edges_that_take_charts_
     for (cluster, name) in [(CLUSTER, "Paint_Shop"), (OTHER, "Weld_Shop")] {
         world.put_cluster(cluster, name);
         world.settle();
-        let mut edge = Edge::new(cluster, name);
-        edge.node.source_version = Some(0);
-        let events = edge.birth();
-        world.edges.insert(name.to_owned(), edge);
-        world.feed(events);
+        world.follow_sources(cluster, name);
     }
     let kind = json!({"resources": [], "template": {"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
         "metadata": {"name": "{{name}}"}, "spec": {"url": "{{url}}"}}});

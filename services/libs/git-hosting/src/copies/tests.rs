@@ -1,12 +1,11 @@
 //! Copies against the real git.
 
-use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
 use uuid::Uuid;
 
 use super::*;
+use crate::client::bare::{git, text};
 use crate::repositories::Repositories;
 
 const MAIN: &str = "refs/heads/main";
@@ -17,25 +16,6 @@ struct World {
     original: PathBuf,
     copy: PathBuf,
     scratches: Scratches,
-}
-
-fn git(directory: &Path, arguments: &[&str], input: &[u8]) -> Vec<u8> {
-    let mut child = Command::new("git")
-        .args(["-c", "safe.directory=*", "-c", "user.name=x", "-c", "user.email=x@example", "--git-dir"])
-        .arg(directory)
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(input).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{arguments:?}");
-    output.stdout
-}
-
-fn text(directory: &Path, arguments: &[&str], input: &[u8]) -> String {
-    String::from_utf8(git(directory, arguments, input)).unwrap().trim().to_owned()
 }
 
 impl World {
