@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use configdb_schema::document::JsonObject;
 use configdb_schema::{NameRule, Organisation};
-use identity_provider::issuer;
+use identity_provider::{OidcConfig, OidcError};
 use serde_json::Value;
 use service_runtime::config::{ConfigTable as _, RangeError};
 use service_runtime::config_table;
@@ -13,8 +13,6 @@ use service_runtime::health::HttpConfig;
 use service_runtime::service::ServiceConfig;
 use service_runtime::state_dir::StateDir;
 use sparkplug_mqtt::MqttConfig;
-
-use access::claims::ClaimRules;
 
 config_table! {
     /// The configuration of the cluster manager.
@@ -61,28 +59,6 @@ config_table! {
     tables {
         /// Users who are admitted because an identity provider vouches for them.
         oidc: OidcConfig;
-    }
-}
-
-config_table! {
-    /// An OpenID Connect provider.
-    pub struct OidcConfig {
-        /// Issuer identifier (https://...) of the OpenID Connect provider whose identities are admitted; absent: only tokens are.
-        issuer: Option<String>;
-        /// Audience that the provider's tokens must be for.
-        audience: String = "sparkfleet".to_owned();
-        /// PEM file of the certificate authorities for HTTPS to the provider; absent: the system's.
-        ca_file: Option<PathBuf>;
-        /// Claim, a text or a list of texts, by which the lists below give a scope.
-        claim: String = "groups".to_owned();
-        /// Values of the claim that make a viewer.
-        viewers: Vec<String>;
-        /// Values of the claim that make an operator.
-        operators: Vec<String>;
-        /// Values of the claim that make an administrator.
-        administrators: Vec<String>;
-        /// VALUE=UUID: this value of the claim counts on that cluster only; several lines name several. Others count on all.
-        clusters: Vec<String>;
     }
 }
 
@@ -226,18 +202,6 @@ impl ExternalConfig {
     }
 }
 
-impl OidcConfig {
-    /// What the provider's claims come to.
-    ///
-    /// # Errors
-    /// `clusters` does not name values and clusters.
-    pub fn rules(&self) -> Result<ClaimRules, ConfigError> {
-        let scopes = [&*self.viewers, &*self.operators, &*self.administrators];
-        let rules = ClaimRules::new(&self.claim, scopes, &self.clusters);
-        rules.map_err(|rule| ConfigError::Key { key: "api.oidc.clusters", rule })
-    }
-}
-
 /// Where a key is that the cluster manager had when it was the certificate authority, or served git; None: it had no such key. `key`: dotted.
 #[must_use]
 pub fn moved(key: &str) -> Option<String> {
@@ -268,6 +232,9 @@ pub enum ConfigError {
     /// A number that is out of range.
     #[error(transparent)]
     Range(#[from] RangeError),
+    /// A key of `api.oidc`.
+    #[error("api.oidc.{0}")]
+    Oidc(#[from] OidcError),
     /// Another key.
     #[error("{key} {rule}")]
     Key {
@@ -358,13 +325,7 @@ impl Config {
             return fault("api.cert_file", "and api.key_file go together; give both or none");
         }
         self.git.external.validate()?;
-        if self.api.oidc.issuer.as_ref().is_some_and(|issuer| !issuer::is_issuer(issuer)) {
-            return fault("api.oidc.issuer", issuer::RULE);
-        }
-        if self.api.oidc.issuer.is_some() && self.api.oidc.audience.is_empty() {
-            return fault("api.oidc.audience", "is empty; then tokens for any audience would be accepted");
-        }
-        self.api.oidc.rules()?;
+        self.api.oidc.check()?;
         self.kerberos.validate()?;
         if self.timing.retry_max_ms < self.timing.retry_first_ms {
             return fault("timing.retry_first_ms", "must be at most timing.retry_max_ms");

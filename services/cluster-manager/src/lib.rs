@@ -94,7 +94,6 @@ use adapters::git_copies::GitCopies;
 use adapters::git_pushes::PushTaker;
 use adapters::git_work;
 use adapters::git_work::Hosted;
-use adapters::http::identities::Identities;
 use adapters::http::people;
 use adapters::http::state_client::{QUESTIONS_MAX, StateClient, keep_records};
 use adapters::kdc::Realm;
@@ -105,7 +104,6 @@ use api::Asked;
 use bootstrap::FluxSource;
 use event::{CopyAction, CopyWork, Effect, Event, LoginResult, SharedAction, SharedOutcome, SharedResult, SharedWork};
 use git_address::GitAddress;
-use identity_provider::{Limits, Provider};
 use state::{ClusterManager, PersistedRepositories, PersistedRepository, Settings};
 
 pub use adapters::passwords::password_file;
@@ -204,7 +202,8 @@ pub async fn run_with_charts(
     let mut manager = ClusterManager::new(settings, persisted(&repositories), random()?, clock.now());
     let configs = (node_config(own_descriptor(&organisation)?), host_config(&organisation)?);
     let sessions = Sessions::start(configs, manager.node_metrics(), &config.mqtt, &config.state_dir, clock)?;
-    let identities = identities(&config.api.oidc)?;
+    let identities = config.api.oidc.identities().map_err(config::ConfigError::Oidc);
+    let identities = identities.map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let (questions, asked) = mpsc::channel(QUESTIONS_MAX);
     let (records, entries) = mpsc::channel(QUESTIONS_MAX);
     let desk = StateClient::new(questions, records);
@@ -320,14 +319,6 @@ struct Io {
     /// What was last reported to health about ConfigDB's replica.
     ready: Option<bool>,
     health: Health,
-}
-
-fn identities(config: &config::OidcConfig) -> anyhow::Result<Option<Identities>> {
-    let Some(issuer) = &config.issuer else { return Ok(None) };
-    let provider = Provider::new(issuer, &config.audience, config.ca_file.as_deref(), Limits::default());
-    let provider = provider.context("api.oidc.ca_file").map_err(|error| exit::with_code(exit::CONFIG, error))?;
-    let rules = config.rules().map_err(|error| exit::with_code(exit::CONFIG, error))?;
-    Ok(Some(Identities { provider, rules }))
 }
 
 fn tls(config: &config::ApiConfig) -> anyhow::Result<Option<Tls>> {

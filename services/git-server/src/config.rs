@@ -3,10 +3,9 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use access::claims::ClaimRules;
 use configdb_schema::{NameRule, Organisation};
 pub use git_hosting::http::Anonymous;
-use identity_provider::issuer;
+use identity_provider::{OidcConfig, OidcError};
 use service_runtime::config::{ConfigTable as _, RangeError};
 use service_runtime::config_table;
 use service_runtime::health::HttpConfig;
@@ -55,48 +54,14 @@ config_table! {
         requests_per_minute: u32 = 300, in 1..=u32::MAX;
     }
     tables {
-        /// Users who are admitted because an identity provider vouches for them.
+        /// Users who are admitted because an identity provider vouches for them. To push, the cluster manager needs the same in api.oidc.
         oidc: OidcConfig;
-    }
-}
-
-config_table! {
-    /// An OpenID Connect provider.
-    pub struct OidcConfig {
-        /// Issuer identifier (https://...) of the OpenID Connect provider whose identities are admitted; absent: only tokens are. To push, the cluster manager needs the same in api.oidc.
-        issuer: Option<String>;
-        /// Audience that the provider's tokens must be for.
-        audience: String = "sparkfleet".to_owned();
-        /// PEM file of the certificate authorities for HTTPS to the provider; absent: the system's.
-        ca_file: Option<PathBuf>;
-        /// Claim, a text or a list of texts, by which the lists below give a scope.
-        claim: String = "groups".to_owned();
-        /// Values of the claim that make a viewer.
-        viewers: Vec<String>;
-        /// Values of the claim that make an operator.
-        operators: Vec<String>;
-        /// Values of the claim that make an administrator.
-        administrators: Vec<String>;
-        /// VALUE=UUID: this value of the claim counts on that cluster only; several lines name several. Others count on all.
-        clusters: Vec<String>;
     }
 }
 
 impl ServiceConfig for Config {
     fn http(&self) -> &HttpConfig {
         &self.http
-    }
-}
-
-impl OidcConfig {
-    /// What the provider's claims come to.
-    ///
-    /// # Errors
-    /// `clusters` does not name values and clusters.
-    pub fn rules(&self) -> Result<ClaimRules, ConfigError> {
-        let scopes = [&*self.viewers, &*self.operators, &*self.administrators];
-        let rules = ClaimRules::new(&self.claim, scopes, &self.clusters);
-        rules.map_err(|rule| ConfigError::Key { key: "users.oidc.clusters", rule })
     }
 }
 
@@ -109,6 +74,9 @@ pub enum ConfigError {
     /// A number that is out of range.
     #[error(transparent)]
     Range(#[from] RangeError),
+    /// A key of `users.oidc`.
+    #[error("users.oidc.{0}")]
+    Oidc(#[from] OidcError),
     /// Another key.
     #[error("{key} {rule}")]
     Key {
@@ -137,14 +105,7 @@ impl Config {
         if self.retry_max_ms < self.retry_first_ms {
             return fault("retry_first_ms", "must be at most retry_max_ms");
         }
-        let oidc = &self.users.oidc;
-        if oidc.issuer.as_ref().is_some_and(|issuer| !issuer::is_issuer(issuer)) {
-            return fault("users.oidc.issuer", issuer::RULE);
-        }
-        if oidc.issuer.is_some() && oidc.audience.is_empty() {
-            return fault("users.oidc.audience", "is empty; then tokens for any audience would be accepted");
-        }
-        self.users.oidc.rules()?;
+        self.users.oidc.check()?;
         Ok(organisation)
     }
 }

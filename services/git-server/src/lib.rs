@@ -39,7 +39,6 @@ use anyhow::Context as _;
 use git_hosting::push::Hooks;
 use git_hosting::repositories::Repositories;
 use git_hosting::upkeep::Upkeep;
-use identity_provider::{Limits, Provider};
 use service_runtime::exit;
 use service_runtime::health::Health;
 use service_runtime::http::server;
@@ -59,7 +58,7 @@ use uuid::Uuid;
 pub use config::Config;
 
 use adapters::copying;
-use adapters::gatekeeper::{Identities, QUESTIONS_MAX, StateGatekeeper};
+use adapters::gatekeeper::{QUESTIONS_MAX, StateGatekeeper};
 use adapters::sparkplug::{host_config, node_config, own_descriptor};
 use adapters::store::Store;
 use event::{Asked, Effect, Event, PushRequest};
@@ -92,7 +91,8 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     .await?
     .map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let tls = tls(&config)?;
-    let identities = identities(&config.users.oidc)?;
+    let identities = config.users.oidc.identities().map_err(config::ConfigError::Oidc);
+    let identities = identities.map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let listener = TcpListener::bind(config.listen).await;
     let listener = listener.with_context(|| format!("listen: cannot listen on {}", config.listen));
     let listener = listener.map_err(|error| exit::with_code(exit::UNAVAILABLE, error))?;
@@ -158,14 +158,6 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let served = serving.await.context("HTTP server")?;
     ended?;
     served.context("HTTP server")
-}
-
-fn identities(config: &config::OidcConfig) -> anyhow::Result<Option<Identities>> {
-    let Some(issuer) = &config.issuer else { return Ok(None) };
-    let provider = Provider::new(issuer, &config.audience, config.ca_file.as_deref(), Limits::default());
-    let provider = provider.context("users.oidc.ca_file").map_err(|error| exit::with_code(exit::CONFIG, error))?;
-    let rules = config.rules().map_err(|error| exit::with_code(exit::CONFIG, error))?;
-    Ok(Some(Identities { provider, rules }))
 }
 
 fn tls(config: &Config) -> anyhow::Result<Option<Tls>> {

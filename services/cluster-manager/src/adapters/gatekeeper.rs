@@ -2,9 +2,10 @@
 
 use git_hosting::gatekeeper::{Admission, AdmissionRequest, Denial, Gatekeeper, Push};
 use git_hosting::repositories::{Kind, Open};
+use identity_provider::{Identities, IdentityFault};
 use uuid::Uuid;
 
-use super::http::identities::{self, Identities, IdentityFault};
+use super::http::identities;
 use super::http::state_client::StateClient;
 use crate::api::{Credential, Question, Refusal, Reply, RepositoryPush};
 use crate::shared_repository::{ELSEWHERE, HELM_PATH};
@@ -53,14 +54,12 @@ impl Gatekeeper for StateGatekeeper {
 
 impl StateGatekeeper {
     async fn user(&self, presented: &str) -> Result<Credential, Denial> {
-        // A wrong password of a cluster is not for the provider.
-        let is_signed = presented.bytes().filter(|byte| *byte == b'.').count() == 2;
-        let identities = self.identities.as_ref().filter(|_| is_signed);
+        let identities = self.identities.as_ref().filter(|_| Identities::is_signed(presented));
         match identities::credential(identities, presented).await {
             Ok(Credential::None) => Err(Denial::NotACredential),
             Ok(credential) => Ok(credential),
-            Err(IdentityFault::Refused(Refusal::Unauthenticated(reason))) => Err(Denial::NotAccepted(reason)),
-            Err(IdentityFault::Refused(refusal)) => Err(denial(&refusal)),
+            Err(IdentityFault::Away(reason)) => Err(Denial::NotAtPresent(reason)),
+            Err(IdentityFault::NotAccepted(reason)) => Err(Denial::NotAccepted(reason)),
             Err(IdentityFault::NoScope(reason)) => Err(Denial::Forbidden(reason)),
         }
     }

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use access::claims::{ClaimError, ClaimRules};
 use cluster_manager_contract::api_token::TokenHash;
 use git_hosting::gatekeeper::{Admission, AdmissionRequest, Denial, Gatekeeper, Push, ReceivedPush};
 use git_hosting::repositories::Kind;
-use identity_provider::{IdentityError, Provider};
+use identity_provider::{Identities, IdentityFault};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use uuid::Uuid;
 
@@ -17,15 +16,6 @@ use crate::event::{Asked, Credential, PushRequest};
 pub const QUESTIONS_MAX: usize = 64;
 
 type Answer = Result<Admission, Denial>;
-
-/// Users who are admitted because an identity provider vouches for them.
-#[derive(Debug, Clone)]
-pub struct Identities {
-    /// The provider.
-    pub provider: Provider,
-    /// What its claims come to.
-    pub rules: ClaimRules,
-}
 
 /// Asks the state. Clones are the same.
 #[derive(Debug, Clone)]
@@ -120,17 +110,12 @@ impl StateGatekeeper {
         if let Some(hash) = TokenHash::of(presented) {
             return Ok(Credential::Token(hash));
         }
-        // A wrong password of a cluster is not for the provider.
-        let is_signed = presented.bytes().filter(|byte| *byte == b'.').count() == 2;
-        let identities = self.identities.as_ref().filter(|_| is_signed);
-        let Identities { provider, rules } = identities.ok_or(Denial::NotACredential)?;
-        let claims = provider.verify(presented).await.map_err(|error| match error {
-            IdentityError::Away => Denial::NotAtPresent(error.to_string()),
-            IdentityError::Refused(_) => Denial::NotAccepted(error.to_string()),
-        })?;
-        let principal = rules.principal(&claims).map_err(|error| match error {
-            ClaimError::Subject => Denial::NotAccepted(error.to_string()),
-            ClaimError::NoScope => Denial::Forbidden(error.to_string()),
+        let identities = self.identities.as_ref().filter(|_| Identities::is_signed(presented));
+        let principal = identities.ok_or(Denial::NotACredential)?.principal(presented).await;
+        let principal = principal.map_err(|fault| match fault {
+            IdentityFault::Away(reason) => Denial::NotAtPresent(reason),
+            IdentityFault::NotAccepted(reason) => Denial::NotAccepted(reason),
+            IdentityFault::NoScope(reason) => Denial::Forbidden(reason),
         })?;
         Ok(Credential::Verified(principal))
     }

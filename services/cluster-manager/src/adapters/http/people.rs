@@ -17,11 +17,11 @@ use axum::routing::{delete, get, post, put};
 use axum::{Json, Router};
 use enrolment_protocol::bootstrap;
 use enrolment_protocol::token::{RANDOM_BYTES, Token};
+use identity_provider::Identities;
 use serde::Deserialize;
 use service_runtime::http::server;
 use sparkplug_mqtt::Clock;
 
-use super::identities::Identities;
 use super::request::{Fault, RequestContext, Server, random, unexpected, uuid};
 use super::state_client::StateClient;
 use super::{administration, openapi, sealed, secrets, shapes};

@@ -13,11 +13,12 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use git_hosting::http::bearer;
+use identity_provider::{Identities, IdentityFault};
 use sparkplug_mqtt::Clock;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::identities::{self, Identities, IdentityFault};
+use super::identities;
 use super::shapes;
 use super::state_client::StateClient;
 use crate::api::{Credential, Question, Refusal, Reply};
@@ -121,7 +122,8 @@ impl RequestContext {
     async fn credential(&self) -> Result<Credential, Fault> {
         let Some(shown) = bearer(&self.headers) else { return Ok(Credential::None) };
         identities::credential(self.server.identities.as_ref(), shown).await.map_err(|fault| match fault {
-            IdentityFault::Refused(refusal) => refusal.into(),
+            IdentityFault::Away(reason) => Refusal::NotAtPresent(reason).into(),
+            IdentityFault::NotAccepted(reason) => Refusal::Unauthenticated(reason).into(),
             IdentityFault::NoScope(reason) => Fault::Request(StatusCode::FORBIDDEN, reason),
         })
     }
