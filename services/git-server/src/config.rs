@@ -54,7 +54,7 @@ config_table! {
         requests_per_minute: u32 = 300, in 1..=u32::MAX;
     }
     tables {
-        /// Users who are admitted because an identity provider vouches for them. To push, the cluster manager needs the same in api.oidc.
+        /// Users who are admitted because an identity provider vouches for them.
         oidc: OidcConfig;
     }
 }
