@@ -406,13 +406,10 @@ fn next_step(
     }
     let is_held = facts.repository == Repository::Held;
     if record.self_link.as_ref() != Some(&wanted.self_link) && !is_held {
-        // Flux that is pointed there before would fetch what is there still, and look again only at its interval.
-        if !facts.is_served {
-            return None;
-        }
         let mut next = at(record, SetupStep::Repository);
         next.self_link = Some(wanted.self_link.clone());
-        return Some(record_only(facts, &next));
+        // Flux that is pointed there before would fetch what is there still, and look again only at its interval.
+        return facts.is_served.then(|| record_only(facts, &next));
     }
     match facts.principals {
         Principals::Off | Principals::Enabled => {}
