@@ -31,12 +31,51 @@ pub mod principals;
 pub mod setups;
 pub mod shared_repositories;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use service_runtime::backoff::Backoff;
 use sparkplug::Now;
 use sparkplug::replication::Pace;
 use uuid::Uuid;
+
+/// When each cluster or repository is looked at without an event, `Now::mono`.
+#[derive(Debug, Clone, Default)]
+pub struct Deadlines {
+    of: BTreeMap<Uuid, Duration>,
+    in_order: BTreeSet<(Duration, Uuid)>,
+}
+
+impl Deadlines {
+    /// The first of all.
+    pub fn first(&self) -> Option<Duration> {
+        self.in_order.first().map(|(at, _)| *at)
+    }
+
+    /// The one of that cluster or repository; None: it has none.
+    pub fn set(&mut self, uuid: Uuid, at: Option<Duration>) {
+        let before = match at {
+            Some(at) => self.of.insert(uuid, at),
+            None => self.of.remove(&uuid),
+        };
+        self.in_order.extend(at.map(|at| (at, uuid)));
+        if let Some(before) = before.filter(|before| Some(*before) != at) {
+            self.in_order.remove(&(before, uuid));
+        }
+    }
+
+    /// Takes one that has passed, the earliest first.
+    pub fn pop_due(&mut self, now: Now) -> Option<Uuid> {
+        let (_, uuid) = self.in_order.first().copied().filter(|(at, _)| *at <= now.mono)?;
+        self.set(uuid, None);
+        Some(uuid)
+    }
+
+    /// There are none any more.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
 
 /// How often something is tried or sent again, for any cluster.
 #[derive(Debug, Clone, Copy)]

@@ -32,7 +32,6 @@ use sparkplug::{Metric, Now, TypedMetrics};
 use uuid::Uuid;
 
 use crate::catalog;
-use crate::controllers::Pacing;
 use crate::controllers::accounts::AccountsController;
 use crate::controllers::api::{self, ApiController, ApiView, Moved, Written};
 use crate::controllers::attestation_policy::AttestationPolicyController;
@@ -46,6 +45,7 @@ use crate::controllers::logins::LoginsController;
 use crate::controllers::principals::PrincipalsController;
 use crate::controllers::setups::SetupsController;
 use crate::controllers::shared_repositories::{self, SharedRepositoriesController};
+use crate::controllers::{Deadlines, Pacing};
 use crate::devices::ClusterDevices;
 use crate::event::{CopyResult, Effect, Event, GitOutcome, Original, SharedResult};
 use crate::fleet::{Affected, FleetView};
@@ -134,7 +134,7 @@ pub struct ClusterManager {
     /// Clusters to be evaluated in this turn.
     dirty: BTreeSet<Uuid>,
     /// Deadlines of clusters, in order.
-    deadlines: BTreeSet<(Duration, Uuid)>,
+    deadlines: Deadlines,
     devices: ClusterDevices,
     left: Vec<PersistedRepository>,
     totals: NodeMetrics,
@@ -192,7 +192,7 @@ impl ClusterManager {
             repositories: ClusterRepositoriesController::new(repositories),
             requests: Requests::new(configdb, seed, now),
             dirty: BTreeSet::new(),
-            deadlines: BTreeSet::new(),
+            deadlines: Deadlines::default(),
             devices: ClusterDevices::default(),
             left: left.clusters,
             published_totals: totals.clone(),
@@ -262,8 +262,7 @@ impl ClusterManager {
             Event::DeadlineReached => {
                 self.requests.on_deadline(now);
                 self.take_writer_outputs(now);
-                while let Some(&(deadline, cluster)) = self.deadlines.first().filter(|(at, _)| *at <= now.mono) {
-                    self.deadlines.remove(&(deadline, cluster));
+                while let Some(cluster) = self.deadlines.pop_due(now) {
                     self.dirty.insert(cluster);
                 }
             }
@@ -283,7 +282,7 @@ impl ClusterManager {
     /// `Now::mono` at which [`Event::DeadlineReached`] has something to do.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
-        let cluster = self.deadlines.first().map(|(at, _)| *at);
+        let cluster = self.deadlines.first();
         let shared = self.shared.next_deadline(&self.fleet);
         let own = [self.requests.next_deadline(), shared, self.copies.next_deadline()];
         cluster.into_iter().chain(own.into_iter().flatten()).min()

@@ -16,7 +16,7 @@ use sparkplug::replication::{Desired, DesiredSender, Repetition, ReplicaChange, 
 use sparkplug::{EdgeNodeDescriptor, Now};
 use uuid::Uuid;
 
-use super::{Pacing, Wait};
+use super::{Deadlines, Pacing, Wait};
 use crate::event::{CopyAction, CopyOutcome, CopyWork, Effect, Original, PackFile};
 use crate::fleet::FleetView;
 
@@ -64,8 +64,8 @@ pub struct GitCopiesController {
     packing: BTreeSet<Uuid>,
     /// Those that wait for their turn to be packed.
     queued: BTreeSet<Uuid>,
-    /// When each is looked at again, in order.
-    deadlines: BTreeSet<(Duration, Uuid)>,
+    /// When each is looked at again.
+    deadlines: Deadlines,
 }
 
 /// One copy.
@@ -83,7 +83,6 @@ struct GitCopy {
     wait: Wait,
     /// A version that the git server has accepted and does not apply, and `Now::mono` at which it is sent once more under another.
     accepted: Option<(u64, Duration)>,
-    deadline: Option<Duration>,
 }
 
 /// What the disk has of a repository.
@@ -198,7 +197,6 @@ impl GitCopy {
             whole: false,
             wait,
             accepted: None,
-            deadline: None,
         }
     }
 
@@ -281,7 +279,7 @@ impl GitCopiesController {
             stale: BTreeSet::new(),
             packing: BTreeSet::new(),
             queued: BTreeSet::new(),
-            deadlines: BTreeSet::new(),
+            deadlines: Deadlines::default(),
         };
         open.into_iter().for_each(|repository| controller.changed(repository));
         controller
@@ -401,16 +399,12 @@ impl GitCopiesController {
 
     /// When there is something to do without an event.
     pub fn next_deadline(&self) -> Option<Duration> {
-        self.deadlines.first().map(|(at, _)| *at)
+        self.deadlines.first()
     }
 
     /// Compares each copy of which something has changed, or whose time has come. Nothing is concluded before the git server is known completely.
     pub fn reconcile(&mut self, fleet: &FleetView, around: &impl Surroundings, now: Now) -> Vec<Effect> {
-        while let Some(&(at, repository)) = self.deadlines.first().filter(|(at, _)| *at <= now.mono) {
-            self.deadlines.remove(&(at, repository));
-            if let Some(copy) = self.known.get_mut(&repository) {
-                copy.deadline = None;
-            }
+        while let Some(repository) = self.deadlines.pop_due(now) {
             self.stale.insert(repository);
         }
         let mut effects = Vec::new();
@@ -425,12 +419,8 @@ impl GitCopiesController {
     }
 
     fn set_deadline(&mut self, repository: Uuid, now: Now) {
-        let Some(copy) = self.known.get_mut(&repository) else { return };
-        let deadline = copy.next_deadline(now);
-        let before = std::mem::replace(&mut copy.deadline, deadline);
-        self.deadlines.extend(deadline.map(|at| (at, repository)));
-        if let Some(before) = before.filter(|before| Some(*before) != deadline) {
-            self.deadlines.remove(&(before, repository));
+        if let Some(copy) = self.known.get(&repository) {
+            self.deadlines.set(repository, copy.next_deadline(now));
         }
     }
 
@@ -483,10 +473,9 @@ impl GitCopiesController {
 
     /// What is neither here nor there is not known any more: a later copy begins with a look at the disk.
     fn forget_closed(&mut self, repository: Uuid) {
-        if self.copy(repository).original == Some(Disk::Closed)
-            && let Some(at) = self.known.remove(&repository).and_then(|copy| copy.deadline)
-        {
-            self.deadlines.remove(&(at, repository));
+        if self.copy(repository).original == Some(Disk::Closed) {
+            self.known.remove(&repository);
+            self.deadlines.set(repository, None);
         }
     }
 

@@ -1,7 +1,6 @@
 //! One cluster: which of its nodes are asked for their births, how its next step is carried out, and its Device. Everything here costs work for this cluster only.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use cluster_manager_contract::{BootstrapReport, ClusterDevice, JoinReport, RolloutReport, Setup, SetupState};
 use configdb_contract::WriteRequest;
@@ -44,8 +43,6 @@ pub(super) struct Cluster {
     pub expecting_keys: Option<EdgeNodeDescriptor>,
     /// What it contributes to the totals.
     pub share: Option<Share>,
-    /// When it is evaluated next.
-    pub deadline: Option<Duration>,
 }
 
 impl Cluster {
@@ -246,9 +243,7 @@ impl ClusterManager {
         self.principals.forget(uuid);
         self.accounts.forget(uuid);
         self.fleet.remove_accounts(uuid);
-        if let Some(deadline) = cluster.deadline {
-            self.deadlines.remove(&(deadline, uuid));
-        }
+        self.deadlines.set(uuid, None);
         if let Some(death) = self.devices.remove(uuid) {
             tracing::info!(cluster_id = %uuid, "cluster is gone");
             self.effects.push(death);

@@ -183,7 +183,9 @@ impl ClusterManager {
             name.filter(|_| deleting || self.deployments.blocks_others(uuid)).and_then(|name| self.fleet.away_at(name));
         let given_up = name.and_then(|name| self.fleet.give_up_at(name));
         let settles = name.and_then(|name| self.repositories.settles_at(&self.fleet, uuid, name));
-        let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
+        if !self.clusters.contains_key(&uuid) {
+            return;
+        }
         let waits = [
             self.repositories.next_deadline(uuid),
             self.deployments.next_deadline(uuid),
@@ -196,13 +198,6 @@ impl ClusterManager {
             settles,
         ];
         let waits = waits.into_iter().chain(self.setups.next_deadlines(uuid));
-        let deadline = waits.flatten().filter(|at| *at > now.mono).min();
-        let before = std::mem::replace(&mut cluster.deadline, deadline);
-        if let Some(before) = before.filter(|before| Some(*before) != deadline) {
-            self.deadlines.remove(&(before, uuid));
-        }
-        if let Some(deadline) = deadline {
-            self.deadlines.insert((deadline, uuid));
-        }
+        self.deadlines.set(uuid, waits.flatten().filter(|at| *at > now.mono).min());
     }
 }
