@@ -145,6 +145,8 @@ pub enum Recovery {
         kept: Vec<Uuid>,
         /// State of the store that was compared.
         seen: Option<Point>,
+        /// Digest of the index that the edge had accepted when it was compared.
+        accepted: Option<String>,
     },
 }
 

@@ -38,12 +38,12 @@ impl World {
             }
             Recovery::Review => self.strays().into_iter().for_each(|site| self.decide(site)),
             Recovery::Decide(site) => self.decide(site),
-            Recovery::Release { site, store, after, adopts, kept, seen } => {
+            Recovery::Release { site, store, after, adopts, kept, seen, accepted } => {
                 let is_answered = |fate: &Fate| *fate != Fate::Open;
                 let fates = self.fates();
                 let fates: Vec<Option<Fate>> = after.iter().map(|id| fates.get(id).cloned()).collect();
                 if fates.iter().any(|fate| !fate.as_ref().is_some_and(is_answered)) {
-                    let again = Recovery::Release { site, store, after, adopts, kept, seen };
+                    let again = Recovery::Release { site, store, after, adopts, kept, seen, accepted };
                     return self.after(Duration::from_secs(1), Happening::Transition(Transition::Recovery(again)));
                 }
                 // What was written back is seen before the decision, which counts for the state that has it.
@@ -58,7 +58,7 @@ impl World {
                         Happening::Transition(Transition::Recovery(Recovery::Decide(site))),
                     );
                 }
-                self.release(site, adopts, seen);
+                self.release(site, adopts, accepted, seen);
             }
         }
     }
@@ -130,8 +130,9 @@ impl World {
         let deleted = self.script.clusters.iter_mut().find(is_deleted);
         let adopts = adopts && deleted.is_none();
         deleted.into_iter().for_each(|known| known.is_deleted = false);
-        let listed: Vec<Uuid> =
-            cluster.accepted().map(|record| record.index.deployments.keys().copied().collect()).unwrap_or_default();
+        let index = cluster.accepted().map(|record| record.index);
+        let accepted = index.as_ref().map(|index| index.digest().to_string());
+        let listed: Vec<Uuid> = index.map(|index| index.deployments.into_keys().collect()).unwrap_or_default();
         let mut after = Vec::new();
         if !truth.clusters.contains_key(&uuid) {
             after.push(self.put_cluster(uuid, &name));
@@ -159,20 +160,26 @@ impl World {
             self.ask(request.by("people").entry("EdgeDeployment", json!(entry)));
         }
         let (store, seen) = (disk.identity(), truth.point);
-        let release = Recovery::Release { site, store, after, adopts, kept, seen };
+        let release = Recovery::Release { site, store, after, adopts, kept, seen, accepted };
         self.after(Duration::from_secs(3), Happening::Transition(Transition::Recovery(release)));
     }
 
-    pub(crate) fn release(&mut self, site: ClusterId, adopts: bool, seen: Option<Point>) {
+    pub(crate) fn release(&mut self, site: ClusterId, adopts: bool, accepted: Option<String>, seen: Option<Point>) {
         let Some(cluster) = self.clusters.get(&site) else { return };
         let uuid = cluster.uuid;
         let request = WriteRequest::put(self.request_id(), uuid).by("people");
-        let Some(request) = self.decided(site, adopts, request) else { return };
+        let Some(request) = self.decided(site, adopts, accepted, request) else { return };
         self.ask(WriteRequest { if_contains: seen, ..request });
     }
 
     /// The request, with the decision that a site follows the store.
-    pub(crate) fn decided(&mut self, site: ClusterId, adopts: bool, request: WriteRequest) -> Option<WriteRequest> {
+    pub(crate) fn decided(
+        &mut self,
+        site: ClusterId,
+        adopts: bool,
+        accepted: Option<String>,
+        request: WriteRequest,
+    ) -> Option<WriteRequest> {
         let disk = self.processes[&self.process_of(&Role::ConfigDb)?].disk.clone();
         let (store, cluster) = (disk.store()?, self.clusters.get(&site)?);
         let truth = Truth::of(&store.load_now());
@@ -181,8 +188,8 @@ impl World {
         let uuid = cluster.uuid;
         let decision = if adopts { "adopt" } else { "discard" };
         let mut entry = json!({"store": disk.identity(), "epoch": epoch, "decision": decision});
-        if let Some(record) = cluster.accepted() {
-            entry["accepted"] = json!(record.index.digest().to_string());
+        if let Some(accepted) = accepted {
+            entry["accepted"] = json!(accepted);
         }
         self.checks.on_decision(uuid, epoch);
         let request = request.entry("EdgeClusterRecovery", entry);

@@ -287,11 +287,12 @@ impl World {
         let request = WriteRequest::put(self.request_id(), uuid).delete("EdgeCluster").by("people");
         // As the command line does: who deletes a cluster whose edge holds what it is sent decides that it follows.
         let held = site.filter(|site| self.strays().contains(site));
-        let accepted = held.and_then(|site| self.clusters.get(&site)?.accepted());
-        for deployment in accepted.into_iter().flat_map(|record| record.index.deployments.into_keys()) {
+        let index = held.and_then(|site| self.clusters.get(&site)?.accepted()).map(|record| record.index);
+        let accepted = index.as_ref().map(|index| index.digest().to_string());
+        for deployment in index.into_iter().flat_map(|index| index.deployments.into_keys()) {
             self.checks.release(uuid, deployment);
         }
-        let decided = held.and_then(|site| self.decided(site, false, request.clone()));
+        let decided = held.and_then(|site| self.decided(site, false, accepted, request.clone()));
         self.ask(decided.unwrap_or(request));
         if let Some(site) = site.filter(|_| self.random.chance(500)) {
             let later = self.random.millis(1_000..60_000);
