@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use configdb_contract::{ObjectReplica, WriteRequest};
 use configdb_schema::document::{
-    AttestationPolicy, EdgeCluster, EdgeClusterRecovery, EdgeDeployment, RecoveryDecision,
+    AttestationPolicy, EdgeCluster, EdgeClusterRecovery, EdgeClusterSetup, EdgeDeployment, RecoveryDecision,
 };
 use configdb_schema::{Document, known};
 use edge_sync_contract::{DeploymentDevice, DeploymentState, Entries, SyncReplica};
@@ -163,6 +163,13 @@ pub fn obstacle(fleet: &Fleet, comparison: &Comparison) -> Option<String> {
         let (cluster, name) = (&comparison.cluster, &named.name);
         return Some(format!(
             "ConfigDB has another deployment with the name {name}; delete that one first: sparkfleet deployment delete {cluster}/{name}"
+        ));
+    }
+    let record = fleet.config.document::<EdgeClusterSetup>(comparison.uuid).ok().flatten();
+    if record.is_some_and(|record| record.is_deleting()) {
+        let cluster = &comparison.cluster;
+        return Some(format!(
+            "ConfigDB tears it down, which deletes what runs there, also if it is created again; sparkfleet recover discard {cluster} lets that happen"
         ));
     }
     let kept = fleet.sync(&comparison.cluster).and_then(|sync| sync.node()?.cluster_entries.clone());

@@ -112,6 +112,19 @@ fn a_cluster_that_configdb_lost_is_written_back_first_or_has_to_be_created() {
 }
 
 #[test]
+fn a_cluster_that_configdb_tears_down_is_not_adopted_also_if_it_was_created_again() {
+    let mut bench = held("Oven_1");
+    let mut record = EdgeClusterSetup::default();
+    let write = |record: &EdgeClusterSetup| WriteRequest::put("x".to_owned(), CLUSTER).document(record).unwrap();
+    bench.apply(&write(&record));
+    assert_eq!(obstacle(&bench.fleet, &compare(&bench.fleet, NAME).unwrap()), None);
+    record.mark_deleting();
+    bench.apply(&write(&record));
+    let reason = obstacle(&bench.fleet, &compare(&bench.fleet, NAME).unwrap()).unwrap();
+    assert!(reason.contains("tears it down") && reason.contains("recover discard Paint_Shop"), "{reason}");
+}
+
+#[test]
 fn what_the_edge_keeps_no_entries_of_is_an_obstacle_that_is_named() {
     let mut bench = Bench::with_cluster();
     let comparison = kept(&mut bench, None, None);

@@ -1,9 +1,9 @@
 //! What ConfigDB's database wants.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use configdb_schema::Document;
-use configdb_schema::document::{EdgeCluster, EdgeClusterRecovery, EdgeDeployment};
+use configdb_schema::document::{EdgeCluster, EdgeClusterRecovery, EdgeClusterSetup, EdgeDeployment};
 use sparkplug::replication::Point;
 use uuid::Uuid;
 
@@ -12,6 +12,8 @@ use uuid::Uuid;
 pub struct Truth {
     /// Clusters.
     pub clusters: BTreeMap<Uuid, EdgeCluster>,
+    /// Clusters that are being torn down, also if they were created again.
+    pub torn_down: BTreeSet<Uuid>,
     /// Deployments, also of clusters that do not exist.
     pub deployments: BTreeMap<Uuid, EdgeDeployment>,
     /// The highest epoch that an operator decided.
@@ -30,6 +32,9 @@ impl Truth {
                 if let Ok(cluster) = serde_json::from_str(&entry.json) {
                     truth.clusters.insert(*object, cluster);
                 }
+            } else if *application == EdgeClusterSetup::application().uuid {
+                let record = serde_json::from_str::<EdgeClusterSetup>(&entry.json);
+                truth.torn_down.extend(record.is_ok_and(|record| record.is_deleting()).then_some(*object));
             } else if *application == EdgeClusterRecovery::application().uuid {
                 let recovery = serde_json::from_str::<EdgeClusterRecovery>(&entry.json);
                 truth.epoch = truth.epoch.max(recovery.map_or(0, |recovery| recovery.epoch));

@@ -128,7 +128,8 @@ impl World {
         // An operator who deleted a cluster that is back, because it waits for its edge, wants nothing of what runs there.
         let is_deleted = |known: &&mut crate::model::script::ScriptCluster| known.uuid == uuid && known.is_deleted;
         let deleted = self.script.clusters.iter_mut().find(is_deleted);
-        let adopts = adopts && deleted.is_none();
+        // The command refuses to adopt what is torn down.
+        let adopts = adopts && deleted.is_none() && !truth.torn_down.contains(&uuid);
         deleted.into_iter().for_each(|known| known.is_deleted = false);
         let index = cluster.accepted().map(|record| record.index);
         let accepted = index.as_ref().map(|index| index.digest().to_string());
