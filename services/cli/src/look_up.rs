@@ -14,7 +14,7 @@ use crate::usage_error::{candidates, not_found, usage};
 /// The object with that UUID or that name; of several with one name the caller has to choose by UUID.
 ///
 /// # Errors
-/// With [`exit::NOT_FOUND`] when there is none, [`exit::USAGE`] when there is more than one.
+/// With [`exit::NOT_FOUND`](service_runtime::exit::NOT_FOUND) when there is none, [`exit::USAGE`](service_runtime::exit::USAGE) when there is more than one.
 pub fn object(fleet: &Fleet, wanted: &str) -> anyhow::Result<Uuid> {
     object_among("object named", fleet.named(wanted), || fleet.object_names(), wanted)
 }
@@ -56,7 +56,7 @@ pub fn object_among<N: Iterator<Item = String>>(
 /// The cluster with that UUID or name.
 ///
 /// # Errors
-/// With [`exit::NOT_FOUND`] when there is none, naming those that there are.
+/// With [`exit::NOT_FOUND`](service_runtime::exit::NOT_FOUND) when there is none, naming those that there are.
 pub fn cluster(fleet: &Fleet, wanted: &str) -> anyhow::Result<ClusterRow> {
     cluster_among(fleet.clusters(), wanted)
 }
@@ -76,7 +76,7 @@ pub fn cluster_among(mut rows: Vec<ClusterRow>, wanted: &str) -> anyhow::Result<
 /// The cluster with that UUID or name as ConfigDB has it, whichever cluster is set up under the name.
 ///
 /// # Errors
-/// With [`exit::NOT_FOUND`] when there is none, naming those that there are; with [`exit::USAGE`] when the name is that of several.
+/// With [`exit::NOT_FOUND`](service_runtime::exit::NOT_FOUND) when there is none, naming those that there are; with [`exit::USAGE`](service_runtime::exit::USAGE) when the name is that of several.
 pub fn cluster_entry(fleet: &Fleet, wanted: &str) -> anyhow::Result<(Uuid, EdgeCluster)> {
     let uuid = Uuid::try_parse(wanted).ok();
     let all: Vec<(Uuid, EdgeCluster)> = fleet.cluster_entries().collect();
@@ -95,7 +95,7 @@ pub fn cluster_entry(fleet: &Fleet, wanted: &str) -> anyhow::Result<(Uuid, EdgeC
 /// The deployment with that UUID, or `CLUSTER/NAME`, or a name that only one has; one that is being removed only where no other is meant.
 ///
 /// # Errors
-/// With [`exit::NOT_FOUND`] when there is none, [`exit::USAGE`] when there are several.
+/// With [`exit::NOT_FOUND`](service_runtime::exit::NOT_FOUND) when there is none, [`exit::USAGE`](service_runtime::exit::USAGE) when there are several.
 pub fn deployment(fleet: &Fleet, wanted: &str) -> anyhow::Result<DeploymentRow> {
     deployment_among(&fleet.deployments(), wanted)
 }
@@ -131,7 +131,7 @@ pub fn deployment_among(rows: &[DeploymentRow], wanted: &str) -> anyhow::Result<
 /// The host with that id, which is its state disk, or that name; of several with one name the caller has to choose by cluster or id.
 ///
 /// # Errors
-/// With [`exit::NOT_FOUND`] when there is none, [`exit::USAGE`] when there is more than one, naming the candidates.
+/// With [`exit::NOT_FOUND`](service_runtime::exit::NOT_FOUND) when there is none, [`exit::USAGE`](service_runtime::exit::USAGE) when there is more than one, naming the candidates.
 pub fn host(fleet: &Fleet, wanted: &str) -> anyhow::Result<JoiningHostRow> {
     host_among(&fleet.joining_hosts(None), wanted)
 }

@@ -220,10 +220,10 @@ impl FleetView {
         Some((change, main(&self.git) != before))
     }
 
-    /// Whether clusters can fetch that commit of a repository from the git server. Of a server that was never received nothing is known, and nothing waits for it.
+    /// Whether clusters can fetch that commit of a repository from the git server, as far as it was received.
     pub fn is_served(&self, repository: Uuid, commit: &str) -> bool {
         let copy = self.git.devices().repositories.get(&repository);
-        self.git.node().is_none() || copy.is_some_and(|copy| copy.commit.as_deref() == Some(commit))
+        copy.is_some_and(|copy| copy.commit.as_deref() == Some(commit))
     }
 
     /// Templates and repositories, read.

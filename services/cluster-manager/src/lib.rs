@@ -525,6 +525,7 @@ fn settings(config: &Config, organisation: configdb_schema::Organisation, git_ur
         scripts_url: String::new(),
         git_key: String::new(),
         is_git_fixed,
+        awaits_git: true,
         charts_commit: None,
         charts: None,
         charts_written: config.git.charts_dir.is_some(),

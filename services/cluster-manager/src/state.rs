@@ -71,6 +71,8 @@ pub struct Settings {
     pub git_key: String,
     /// The base URL of the git server is what the configuration says, whatever it reports itself.
     pub is_git_fixed: bool,
+    /// What a git server has is not known before it was received. Without it, as where none is simulated, all that is written counts as served until one is.
+    pub awaits_git: bool,
     /// How deployments are rendered.
     pub deployment: render::Settings,
     /// How long a Sync must be away before a tear-down no longer waits for it.

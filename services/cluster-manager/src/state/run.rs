@@ -152,8 +152,9 @@ impl ClusterManager {
 
     /// Whether clusters can fetch this commit; the site's own server is not asked.
     fn is_served(&self, repository: Uuid, commit: Option<&str>) -> bool {
-        self.settings.cluster.git.external.is_some()
-            || commit.is_none_or(|commit| self.fleet.is_served(repository, commit))
+        let is_asked = self.settings.cluster.git.external.is_none()
+            && (self.settings.awaits_git || self.fleet.git().node().is_some());
+        !is_asked || commit.is_none_or(|commit| self.fleet.is_served(repository, commit))
     }
 
     /// Commits of the shared repositories beside the charts that the cluster, or a deployment on it, is rendered from. None: the git server does not have one of them yet.

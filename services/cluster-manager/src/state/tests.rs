@@ -62,6 +62,7 @@ fn settings() -> Settings {
         scripts_url: "http://api".to_owned(),
         git_key: "KEY".to_owned(),
         is_git_fixed: true,
+        awaits_git: false,
         deployment: render::Settings { git, base_values: serde_json::Map::new(), manifests_bytes_max: 100_000 },
         away: Duration::from_secs(30),
         flux_away: Duration::from_secs(300),

@@ -25,7 +25,7 @@ use crate::topic::{MessageKind, Topic};
 /// Time in which a process that was born can learn that another one speaks for the node. A birth is repeated after [`super::EdgeNodeConfig::rebirth_interval_min`] at the latest.
 pub const OBJECTION_TIME: Duration = Duration::from_secs(3);
 
-/// Time in which the server delivers the own NBIRTH. Births that it does not deliver are repeated after this time, and then after twice as long, up to [`ECHO_TIME_MAX`].
+/// Time in which the server delivers the own NBIRTH. Births that it does not deliver are repeated after this time, and then after twice as long, up to ten minutes.
 pub const ECHO_TIME: Duration = Duration::from_secs(30);
 const ECHO_TIME_MAX: Duration = Duration::from_secs(600);
 

@@ -47,6 +47,7 @@ pub(crate) fn boot(git: &Git, seed: u64, now: Now) -> Boot {
         scripts_url: "http://api.example:8483".to_owned(),
         git_key: String::new(),
         is_git_fixed: true,
+        awaits_git: false,
         organisation: organisation.clone(),
     };
     let left = PersistedRepositories { clusters: git.left(), shared: Vec::new() };

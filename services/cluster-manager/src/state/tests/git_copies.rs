@@ -563,6 +563,28 @@ fn without_an_address_of_the_git_server_nothing_is_written_and_with_another_ever
 }
 
 #[test]
+fn a_cluster_is_ready_when_the_git_server_has_its_repository_and_not_before_that_server_is_received() {
+    let mut world = World::new(Kill::Never);
+    let settings = Settings { awaits_git: true, ..settings() };
+    world.manager = ClusterManager::new(settings, PersistedRepositories::default(), 3, world.now);
+    world.manager.on_event(Event::Host(HostEvent::Online), world.now);
+    let births = world.db.birth();
+    world.feed(births);
+    world.put_cluster(CLUSTER, "Paint_Shop");
+    world.settle();
+    assert!(!world.disk.open.is_empty(), "the repository is written");
+    assert_eq!((world.state(), world.device().git_url.clone()), (SetupState::SettingUp, None));
+    let reason = world.device().setup.reason.clone().unwrap();
+    assert_eq!(reason, "the git server does not have its repository yet");
+    world.git = Some(Git::up("http://git/"));
+    world.git_returns();
+    world.settle();
+    assert!(world.is_copied(CLUSTER));
+    assert_eq!(world.state(), SetupState::Ready);
+    assert_eq!(world.device().git_url.as_deref(), Some("http://git/git/cluster/Paint_Shop"));
+}
+
+#[test]
 fn an_address_that_is_configured_stays() {
     let mut world = copied();
     world.git().url = "http://other".to_owned();
