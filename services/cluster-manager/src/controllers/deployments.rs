@@ -585,11 +585,11 @@ impl DeploymentsController {
         commands
     }
 
-    /// Gives every deployment of a cluster its name in Kubernetes. Who runs at the edge keeps a name, then who was sent there, then who was made first: a name that changed its
+    /// Gives every deployment of a cluster its name in Kubernetes. Who runs at the edge keeps a name, then who was listed there, then who was made first: a name that changed its
     /// owner would run twice, because what is refused stays as it is at the edge.
     fn settle_names(&mut self, fleet: &FleetView, uuid: Uuid, name: &str) {
-        let reported = fleet.sync_of(uuid, name).map(|sync| sync.replica.devices().deployments.keys().copied());
-        let at_edge: BTreeSet<Uuid> = reported.into_iter().flatten().collect();
+        let nothing = BTreeMap::new();
+        let reported = fleet.sync_of(uuid, name).map_or(&nothing, |sync| &sync.replica.devices().deployments);
         let Some(edge) = self.clusters.get_mut(&uuid) else { return };
         let Some(deployments) = self.deployments.get_mut(&uuid).filter(|_| std::mem::take(&mut edge.names_stale))
         else {
@@ -601,8 +601,10 @@ impl DeploymentsController {
                 let entry = deployment.entry.as_ref().ok()?;
                 // An entry without the time of its making comes after those that have it.
                 let made = entry.created_at.clone().unwrap_or_else(|| "~".to_owned());
-                // What was sent to an edge that holds does not run there.
-                let rank = (!at_edge.contains(uuid), !edge.assigned.knows(*uuid));
+                // What is listed to an edge, which may hold or wait for the manifests, does not run there.
+                let runs = reported.get(uuid).is_some_and(|device| device.version > 0);
+                let is_listed = reported.contains_key(uuid) || edge.assigned.knows(*uuid);
+                let rank = (!runs, !is_listed);
                 Some((rank, made, *uuid, entry.name.clone()))
             })
             .collect();
