@@ -261,6 +261,16 @@ impl GitCopy {
     }
 }
 
+/// Says in the log if not all refs of a repository reach its copy.
+fn warn_of_left_out(repository: Uuid, disk: &Disk) {
+    let Disk::Open(original) = disk else { return };
+    let left_out = original.refs.len() - served(&original.refs).len();
+    if left_out > 0 {
+        let help = "delete branches or tags that are not needed";
+        tracing::warn!(%repository, left_out, help, "a repository has more refs than the {REFS_MAX} that are served");
+    }
+}
+
 /// The refs that can be sent, branch `main` before all others.
 fn served(refs: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let can_be_sent = |(name, object): &(&String, &String)| is_ref(name) && is_object(object);
@@ -353,7 +363,13 @@ impl GitCopiesController {
             CopyOutcome::Looked(result) => {
                 copy.look = if copy.look == Look::Again { Look::Due } else { Look::Fresh };
                 match result {
-                    Ok(original) => copy.original = Some(original.map_or(Disk::Closed, Disk::Open)),
+                    Ok(original) => {
+                        let original = original.map_or(Disk::Closed, Disk::Open);
+                        if copy.original.as_ref() != Some(&original) {
+                            warn_of_left_out(repository, &original);
+                        }
+                        copy.original = Some(original);
+                    }
                     Err(reason) => {
                         tracing::warn!(%repository, error = reason, "a repository cannot be read for its copy");
                         copy.look = Look::Due;
