@@ -19,6 +19,7 @@ use zeroize::Zeroizing;
 use crate::bearer::{bearer, is_private};
 use crate::input::read;
 use crate::options::ConsoleAccess;
+use crate::output::shell_argument;
 use crate::usage_error::usage;
 
 /// Largest answer: a table of a large fleet.
@@ -138,7 +139,9 @@ fn refusal(status: StatusCode, body: &[u8], base: &str) -> anyhow::Error {
         _ => exit::REFUSED,
     };
     let help = match status {
-        StatusCode::UNAUTHORIZED => format!("; `sparkfleet login {base}` makes a context with a token"),
+        StatusCode::UNAUTHORIZED => {
+            format!("; `sparkfleet login {}` makes a context with a token", shell_argument(base))
+        }
         _ => String::new(),
     };
     exit::with_code(code, anyhow!("{error}{help}"))
@@ -196,6 +199,8 @@ mod tests {
             (exit::code_of(&before), before.to_string().as_str()),
             (exit::NOT_FOUND, "the history begins at 5 (UTC ms)")
         );
+        let unknown = refusal(StatusCode::UNAUTHORIZED, br#"{"error":"sign in"}"#, "http://[::1]:8482");
+        assert_eq!(unknown.to_string(), "sign in; `sparkfleet login 'http://[::1]:8482'` makes a context with a token");
         let other = of(StatusCode::BAD_GATEWAY, "<html>");
         assert!(other.to_string().contains("is not a console; `sparkfleet up`"), "{other}");
     }

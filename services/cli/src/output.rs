@@ -6,6 +6,7 @@ pub mod page;
 use std::io::Write as _;
 
 use anyhow::anyhow;
+use enrolment_protocol::bootstrap::shell_word;
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -198,6 +199,14 @@ pub fn visible(text: &str) -> String {
     })
 }
 
+/// A text as one word of a command that is printed to be pasted into a shell: bare if that is plain, else quoted.
+#[must_use]
+pub fn shell_argument(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./:@%+,-".contains(c);
+    let text = visible(text);
+    if !text.is_empty() && text.chars().all(is_plain) { text } else { shell_word(&text) }
+}
+
 /// Lines that are [`visible`], tabs and the colours of tables aside: the last guard of a terminal against what others say.
 #[must_use]
 pub fn harmless(text: &str) -> String {
@@ -378,6 +387,26 @@ mod tests {
                 let cell: String = line.chars().skip(place).collect();
                 prop_assert_eq!(cell, visible(second));
             }
+        }
+    }
+
+    #[test]
+    fn a_name_is_one_word_of_the_command_that_is_pasted() {
+        for plain in ["press-1", "Paint_Shop/press-1", "http://127.0.0.1:8482/", "./a.tar.gz"] {
+            assert_eq!(shell_argument(plain), plain);
+        }
+        let quoted = [
+            ("", "''"),
+            ("Oven 1", "'Oven 1'"),
+            ("x; reboot", "'x; reboot'"),
+            ("$(reboot)", "'$(reboot)'"),
+            ("~", "'~'"),
+            ("it's", r"'it'\''s'"),
+            ("http://[::1]/?a&b", "'http://[::1]/?a&b'"),
+            ("a\nb", r"'a\u{a}b'"),
+        ];
+        for (text, word) in quoted {
+            assert_eq!(shell_argument(text), word);
         }
     }
 

@@ -14,6 +14,7 @@ use serde_json::Value;
 use sparkplug::replication::Point;
 use uuid::Uuid;
 
+use crate::output::shell_argument;
 use fleet_view::Fleet;
 
 /// A deployment by its name.
@@ -160,9 +161,10 @@ pub fn obstacle(fleet: &Fleet, comparison: &Comparison) -> Option<String> {
     // Under one name both would be one Edge Node.
     let twin = |named: &&Named| comparison.only_here.iter().any(|other| other.name == named.name);
     if let Some(named) = comparison.only_at_edge.iter().find(twin) {
-        let (cluster, name) = (&comparison.cluster, &named.name);
+        let name = &named.name;
+        let title = shell_argument(&format!("{}/{name}", comparison.cluster));
         return Some(format!(
-            "ConfigDB has another deployment with the name {name}; delete that one first: sparkfleet deployment delete {cluster}/{name}"
+            "ConfigDB has another deployment with the name {name}; delete that one first: sparkfleet deployment delete {title}"
         ));
     }
     let record = fleet.config.document::<EdgeClusterSetup>(comparison.uuid).ok().flatten();

@@ -245,17 +245,20 @@ async fn revoke(wanted: &str, wait: bool, signer: &SignerArguments, options: &Op
         let own_key = policy.local_unlock.as_ref().map(|_| {
             "The policy has localUnlock: a member opens its disk by its TPM as long as it reaches no join service that says so.".to_owned()
         });
-        let lines = [
-            format!("{title} revoked in {}{before}", row.cluster),
-            format!(
-                "It cannot join or open its disk again. A member still runs: drain it and delete its Node (`kubectl delete node {title}`)."
-            ),
-        ];
+        let lines = [format!("{title} revoked in {}{before}", row.cluster), after_revocation(&row)];
         lines.into_iter().chain(own_key).collect()
     };
     output::print(options.presentation.output, lines, &value)?;
     client.close().await;
     Ok(())
+}
+
+/// What is left to do at a cluster whose host was revoked. A host chooses its own name, which may read as an option.
+fn after_revocation(row: &JoiningHostRow) -> String {
+    let node = output::shell_argument(&row.title());
+    format!(
+        "It cannot join or open its disk again. A member still runs: drain it and delete its Node (`kubectl delete node -- {node}`)."
+    )
 }
 
 #[cfg(test)]

@@ -66,7 +66,12 @@ pub async fn events(arguments: &EventsArguments) -> anyhow::Result<()> {
     if let Some(file) = &arguments.export {
         let changes = export::write(&api, (since, until), file).await?;
         let value = json!({ "file": file, "changes": changes });
-        let lines = || vec![format!("{changes} changes; `sparkfleet up --replay {}` shows them", file.display())];
+        let lines = || {
+            vec![format!(
+                "{changes} changes; `sparkfleet up --replay {}` shows them",
+                output::shell_argument(&file.to_string_lossy())
+            )]
+        };
         return output::print(arguments.presentation.output, lines, &value);
     }
     let (mut events, mut before, mut gaps, mut begins) = (Vec::new(), None, Vec::new(), None);

@@ -16,7 +16,7 @@ use crate::console_api::ConsoleApi;
 use crate::listing::{self, InConsole as _};
 use crate::options::{Options, ReadingSource};
 use crate::output::page::{PACE, Page, REDRAW};
-use crate::output::{self, Table};
+use crate::output::{self, Table, shell_argument};
 use crate::tables;
 use fleet_view::{AlertRow, ClusterRow, Count, DeploymentRow, Fleet, JoiningHostRow};
 use service_runtime::shutdown::Shutdown;
@@ -247,7 +247,7 @@ fn waiting(parts: &Parts) -> Vec<String> {
     let hosts = parts.hosts.iter().filter(|row| row.state == HostState::Pending);
     waiting.extend(hosts.map(|row| {
         let name = format!("{}/{}", row.cluster, row.title());
-        format!("host {name}: waits for approval; `sparkfleet host approve {name}`")
+        format!("host {name}: waits for approval; `sparkfleet host approve {}`", shell_argument(&name))
     }));
     waiting
 }

@@ -37,6 +37,14 @@ fn what_only_runs_at_the_edge_can_be_adopted_unless_its_name_is_taken() {
 }
 
 #[test]
+fn the_command_that_deletes_a_twin_takes_its_name_as_one_word() {
+    let mut bench = held("Oven 1");
+    bench.deployment(HERE, "Oven 1", None);
+    let reason = obstacle(&bench.fleet, &compare(&bench.fleet, NAME).unwrap()).unwrap();
+    assert!(reason.ends_with("sparkfleet deployment delete 'Paint_Shop/Oven 1'"), "{reason}");
+}
+
+#[test]
 fn what_a_decision_deletes_is_named_in_the_order_of_names() {
     let mut bench = held("Oven_1");
     let (first, second) = (Uuid::from_u128(8), Uuid::from_u128(9));

@@ -86,3 +86,11 @@ fn a_control_plane_is_approved_as_one_or_not_at_all() {
     check_approval(&wants_more, &policy(&[]), true).unwrap();
     check_approval(&row(|_| {}), &policy(&[]), true).unwrap();
 }
+
+#[test]
+fn the_command_that_deletes_a_node_takes_the_name_of_the_host_as_one_name() {
+    let hint = |name: &str| after_revocation(&row(|host| name.clone_into(&mut host.name)));
+    assert!(hint("press-1").ends_with("(`kubectl delete node -- press-1`)."));
+    assert!(hint("a; reboot").ends_with("(`kubectl delete node -- 'a; reboot'`)."));
+    assert!(hint("--all").ends_with("(`kubectl delete node -- --all`)."));
+}

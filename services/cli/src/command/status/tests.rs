@@ -98,8 +98,8 @@ fn the_page_of_the_console_is_that_of_the_broker() {
         device.rollout.repository = Some("it waits for Body_Shop of wave 1".to_owned());
     });
     bench.deployment(OVEN, "Oven", None);
-    let pending = JoinHost { name: "press-1".to_owned(), state: HostState::Pending, ..JoinHost::default() };
-    bench.join(NAME, &[(Uuid::from_u128(7), pending)]);
+    let pending = |name: &str| JoinHost { name: name.to_owned(), state: HostState::Pending, ..JoinHost::default() };
+    bench.join(NAME, &[(Uuid::from_u128(7), pending("press-1")), (Uuid::from_u128(8), pending("a; reboot"))]);
     bench.monitor(NAME, &["Oven_1"]);
     let of_console = of_tables(&bench, &SERVICES.map(|service| central(service, true)));
     assert_eq!(
@@ -110,6 +110,8 @@ fn the_page_of_the_console_is_that_of_the_broker() {
     assert_eq!(Status { console: None, ..of_console.clone() }, of_broker);
     assert!(of_console.waiting.iter().any(|text| text.contains("Body_Shop of wave 1")), "{of_console:#?}");
     assert!(of_console.waiting.iter().any(|text| text.contains("host approve Paint_Shop/press-1")), "{of_console:#?}");
+    let is_quoted = |text: &String| text.ends_with("`sparkfleet host approve 'Paint_Shop/a; reboot'`");
+    assert!(of_console.waiting.iter().any(is_quoted), "{of_console:#?}");
 }
 
 #[test]
