@@ -119,6 +119,8 @@ pub enum Command {
     SimulateCluster(SimulateArguments),
     /// Run one simulated host that wants to join a cluster of `sparkfleet up`, or any other whose policy names simulated evidence
     SimulateHost(SimulateHostArguments),
+    /// Print the version of this program, also for programs: -o json
+    Version(Printing),
     /// Print the completion script of a shell
     Completions {
         /// Which shell

@@ -7,6 +7,7 @@
 //!           -> store            -> the files of ConfigDB's store
 //!           -> explore          -> the console's look at any broker
 //!           -> enrol            -> an Edge Node of the quarantine group, Secrets of this cluster
+//!           -> version          -> what this program is
 //! ```
 #![warn(unreachable_pub)]
 
@@ -15,6 +16,7 @@ pub mod enrol;
 pub mod explore;
 pub mod service;
 pub mod store;
+pub mod version;
 
 use anyhow::Context as _;
 use arguments::{Arguments, Command, ConfigCommand};
@@ -44,6 +46,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::Enrol(arguments) => enrol::run(*arguments).await,
         Command::SimulateCluster(arguments) => sparkfleet_up::simulate::run(arguments).await,
         Command::SimulateHost(arguments) => sparkfleet_up::simulate::run_host(arguments).await,
+        Command::Version(printing) => version::run(&printing),
         Command::Completions { shell } => {
             let mut command = <Arguments as clap::CommandFactory>::command();
             clap_complete::generate(shell, &mut command, "sparkfleet", &mut std::io::stdout());

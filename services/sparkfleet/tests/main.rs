@@ -4,4 +4,5 @@
 mod health;
 mod http_api;
 mod shipped;
+mod version;
 mod watch;
