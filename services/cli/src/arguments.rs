@@ -28,6 +28,30 @@ use recover::RecoverCommand;
 use replay::{ReplayArguments, WriteArguments};
 use secret::SecretCommand;
 
+/// Examples below the help of `sparkfleet cluster list`.
+const CLUSTER_LIST_EXAMPLES: &str = "\
+Examples:
+  sparkfleet cluster list -o wide          # with UUIDs and more columns
+  sparkfleet cluster list --watch          # until Ctrl-C
+  sparkfleet cluster list --from console   # needs no login at the broker
+";
+
+/// Examples below the help of `sparkfleet deployment list`.
+const DEPLOYMENT_LIST_EXAMPLES: &str = "\
+Examples:
+  sparkfleet deployment list --cluster Paint_Shop
+  sparkfleet deployment list --watch -o json   # one object a line for each change
+  sparkfleet deployment list -o name | xargs -n 1 sparkfleet deployment show
+";
+
+/// Examples below the help of `sparkfleet alert list`.
+const ALERT_LIST_EXAMPLES: &str = "\
+Examples:
+  sparkfleet alert list --cluster Paint_Shop
+  sparkfleet alert list --check   # for scripts: exit code 1 if there is any
+  sparkfleet alert list --watch   # until Ctrl-C
+";
+
 /// Every command on a fleet that runs.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -148,7 +172,7 @@ pub enum ClusterCommand {
         options: Options,
     },
     /// List edge clusters with their setup, their liveness and what Flux says of their own release
-    #[command(visible_alias = "ls")]
+    #[command(visible_alias = "ls", after_help = CLUSTER_LIST_EXAMPLES)]
     List {
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
@@ -303,7 +327,7 @@ pub enum DeploymentCommand {
         options: Options,
     },
     /// List deployments with what the edge reports of them, also those that it is still removing
-    #[command(visible_alias = "ls")]
+    #[command(visible_alias = "ls", after_help = DEPLOYMENT_LIST_EXAMPLES)]
     List {
         /// Only of this cluster (name or UUID)
         #[arg(long)]
@@ -451,7 +475,7 @@ pub enum RolloutCommand {
 #[derive(Debug, Clone, Subcommand)]
 pub enum AlertCommand {
     /// List active alerts, the oldest first
-    #[command(visible_alias = "ls")]
+    #[command(visible_alias = "ls", after_help = ALERT_LIST_EXAMPLES)]
     List {
         /// Only of this cluster (name or UUID)
         #[arg(long)]

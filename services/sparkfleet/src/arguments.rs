@@ -17,7 +17,7 @@ const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 configu
 
 /// Commission and run factory edge clusters over nothing but an MQTT broker and Sparkplug.
 #[derive(Debug, Parser)]
-#[command(name = "sparkfleet", version, after_help = EXIT_CODES, max_term_width = 110)]
+#[command(name = "sparkfleet", version, max_term_width = 110)]
 pub struct Arguments {
     /// What to do.
     #[command(subcommand)]
@@ -30,8 +30,7 @@ impl Arguments {
     pub fn described() -> clap::Command {
         let services = service::services();
         let command = services.into_iter().fold(Self::command(), |command, (service, keys)| {
-            let help = format!("{}\n{EXIT_CODES}", service::keys_help(&keys));
-            command.mut_subcommand(service, |subcommand| subcommand.after_help(help))
+            command.mut_subcommand(service, |subcommand| subcommand.after_help(service::keys_help(&keys)))
         });
         with_exit_codes(command)
     }
@@ -73,9 +72,10 @@ fn check_broker_of_up(up: &clap::ArgMatches) -> anyhow::Result<()> {
     Err(exit::with_code(exit::USAGE, error))
 }
 
-/// clap shows the text below a command's help for that command alone.
+/// Puts the exit codes below the help of a command and of all below it, after what stands there: clap shows that text for one command alone.
 fn with_exit_codes(command: clap::Command) -> clap::Command {
-    let command = if command.get_after_help().is_none() { command.after_help(EXIT_CODES) } else { command };
+    let text = command.get_after_help().map_or_else(|| EXIT_CODES.to_owned(), |own| format!("{own}\n{EXIT_CODES}"));
+    let command = command.after_help(text);
     let below: Vec<String> = command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
     below.into_iter().fold(command, |command, name| command.mut_subcommand(name, with_exit_codes))
 }

@@ -8,6 +8,14 @@ use uuid::Uuid;
 
 use crate::options::{Options, Reading, ReadingSource};
 
+/// Examples below the help of `sparkfleet host list`.
+const HOST_LIST_EXAMPLES: &str = "\
+Examples:
+  sparkfleet host list --cluster Paint_Shop
+  sparkfleet host list --watch   # until Ctrl-C
+  sparkfleet host list -o wide   # with UUIDs and more columns
+";
+
 /// `sparkfleet trust ...`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum TrustCommand {
@@ -364,7 +372,7 @@ pub struct PrepareArguments {
 #[derive(Debug, Clone, Subcommand)]
 pub enum HostCommand {
     /// List the hosts that have proven their TPM, with what became of their requests
-    #[command(visible_alias = "ls")]
+    #[command(visible_alias = "ls", after_help = HOST_LIST_EXAMPLES)]
     List {
         /// Only of this cluster (name or UUID)
         #[arg(long)]

@@ -43,6 +43,21 @@ fn every_command_and_every_argument_is_explained() {
 }
 
 #[test]
+fn the_help_of_lists_has_examples_that_are_commands_of_their_own() {
+    let fleet = Command::augment_subcommands(clap::Command::new("sparkfleet"));
+    for name in ["cluster", "host", "deployment", "alert"] {
+        let list = fleet.find_subcommand(name).and_then(|group| group.find_subcommand("list")).unwrap();
+        let text = list.get_after_help().unwrap_or_else(|| panic!("{name} list has no examples")).to_string();
+        let examples: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix("sparkfleet ")).collect();
+        assert!(examples.len() > 1, "{name} list: {text}");
+        for example in examples {
+            assert!(example.starts_with(&format!("{name} list ")), "{name} list: {example}");
+            taken(example.split(['#', '|']).next().unwrap());
+        }
+    }
+}
+
+#[test]
 fn commands_have_the_short_names_that_people_try() {
     for line in [
         "check",
