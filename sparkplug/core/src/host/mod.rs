@@ -76,7 +76,7 @@ pub struct HostConfig {
     pub rebirth_jitter: Duration,
     /// First and longest wait between two rebirth requests to the same node; between them it doubles.
     pub rebirth_interval: (Duration, Duration),
-    /// Rebirth requests per second over all nodes, at most. Groups take turns.
+    /// Rebirth requests per second over all nodes, at most. Groups take turns. A request that is up to 10 ms late does not delay the next one.
     pub rebirths_per_second_max: u32,
     /// Nodes, devices per node and metrics per node or device that are kept; what is beyond is refused with [`HostEvent::Rejected`]. Where there is no room for another node,
     /// the group with the most nodes gives one up for a group with fewer, or for an expected node.

@@ -13,6 +13,9 @@ use crate::backoff::{SplitMix64, doubled};
 /// No interval is shorter, whatever is configured: asking is never a busy loop.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
+/// A request that is so much late does not delay the next one. Timers wake a program up to some milliseconds late, which would halve a rate of a thousand a second.
+const LATE_MAX: Duration = Duration::from_millis(10);
+
 #[derive(Debug)]
 pub(super) struct RebirthQueue {
     /// Nodes by the time at which they are to be asked.
@@ -114,7 +117,8 @@ impl RebirthQueue {
         self.turn = Some(node.group);
         node.asking.last = Some(mono);
         node.asking.attempts = node.asking.attempts.saturating_add(1);
-        self.slot = self.slot.max(mono) + self.spacing.unwrap_or_default();
+        let slot = if mono <= self.slot + LATE_MAX { self.slot } else { mono };
+        self.slot = slot + self.spacing.unwrap_or_default();
         std::mem::take(&mut node.asking.reason)
     }
 

@@ -191,6 +191,12 @@ impl Bench {
         self.advance_to(end);
     }
 
+    /// The program wakes after that time, whatever was due before.
+    fn wake_after(&mut self, by: Duration) {
+        self.advance_to(self.now.mono + by);
+        self.machine.handle_timeout(self.now);
+    }
+
     fn advance_to(&mut self, mono: Duration) {
         if mono > self.now.mono {
             self.now.wall += u64::try_from((mono - self.now.mono).as_millis()).expect("short");

@@ -211,6 +211,23 @@ fn the_rate_over_all_nodes_is_bounded() {
 }
 
 #[test]
+fn a_program_that_wakes_late_asks_at_the_same_rate_and_one_that_slept_catches_nothing_up() {
+    let mut bench = Bench::online(HostConfig { rebirths_per_second_max: 1_000, ..config() });
+    let asked = |bench: &mut Bench| bench.lines().iter().filter(|l| l.contains("Rebirth=")).count();
+    for n in 0..200 {
+        bench.receive(&format!("spBv1.0/G/NDATA/n{n}"), message("NDATA", Some(3), 1, vec![], None));
+    }
+    let mut total = asked(&mut bench);
+    for _ in 0..25 {
+        bench.wake_after(Duration::from_millis(2));
+        total += asked(&mut bench);
+    }
+    assert_eq!(total, 51, "one at once, then one each millisecond");
+    bench.wake_after(Duration::from_millis(100));
+    assert_eq!(asked(&mut bench), 1);
+}
+
+#[test]
 fn a_listener_that_does_not_ask_stays_silent_but_obeys() {
     let mut bench = Bench::online(HostConfig { rebirth_requests: false, ..config() });
     bench.ndata(5, 1.0);
