@@ -279,7 +279,15 @@ async fn interrupted_in_any_step_it_continues_when_it_is_run_again() {
     let mut interrupted = 0;
     for step in 1..=7 {
         let mut child = place.shell.command(&["-s", "--", "--yes"], &[]).spawn().unwrap();
-        let group = child.id().unwrap();
+        // At Ctrl-C a terminal sends SIGINT to the whole foreground group. `kill` may fail, because the group may have ended.
+        // It runs before it is needed: a process that is started late is slower than a step.
+        let mut killer = Command::new("sh");
+        let group = format!("-{}", child.id().unwrap());
+        killer
+            .args(["-c", "read -r _; kill -s INT -- \"$1\"", "sh", &group])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut killer = killer.spawn().unwrap();
         child.stdin.take().unwrap().write_all(script.as_bytes()).await.unwrap();
         let (mut stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
         let mut output = Vec::new();
@@ -290,9 +298,8 @@ async fn interrupted_in_any_step_it_continues_when_it_is_run_again() {
             assert_ne!(read, 0, "it ended before step {step}: {}", String::from_utf8_lossy(&output));
             output.extend_from_slice(&buffer[..read]);
         }
-        // At Ctrl-C a terminal sends SIGINT to the whole foreground group. `kill` may fail, because the group may have ended.
-        let group = format!("-{group}");
-        Command::new("kill").args(["-INT", "--", &group]).stderr(Stdio::null()).status().await.unwrap();
+        killer.stdin.take().unwrap().write_all(b"\n").await.unwrap();
+        killer.wait().await.unwrap();
         let status = tokio::time::timeout(wait::PATIENCE, child.wait()).await.expect("in time").unwrap();
         let mut said = String::new();
         stderr.read_to_string(&mut said).await.unwrap();
