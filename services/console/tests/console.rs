@@ -6,6 +6,7 @@ use std::time::Duration;
 use cluster_manager_contract::NodeMetrics;
 use configdb_contract::names;
 use edge_monitor_contract::MonitorNode;
+use identity_contract::IdentityNode;
 use serde_json::Value;
 use service_runtime::health::Health;
 use service_runtime::shutdown::Shutdown;
@@ -67,6 +68,7 @@ impl Scene {
         let central = vec![
             node(&broker, "ACME-Central", "ConfigDB", config_metrics),
             node(&broker, "ACME-Central", "Cluster-Manager", NodeMetrics::default().to_metrics()),
+            node(&broker, "ACME-Central", "Identity", IdentityNode::default().to_metrics()),
             node(&broker, "ACME-Central", "Monitor", MonitorNode::default().to_metrics()),
         ];
         let state = tempfile::tempdir().unwrap();
