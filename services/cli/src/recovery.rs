@@ -84,7 +84,7 @@ impl Comparison {
 /// Whether everything that was asked for with `Recover/Entries` has been given, as far as the edge has it.
 #[must_use]
 pub fn has_given(sync: &SyncReplica) -> bool {
-    let applied = sync.devices().deployments.values().filter(|device| device.version > 0);
+    let applied = sync.devices().deployments.values().filter(|device| device.runs());
     let own = sync.node().is_some_and(|node| node.cluster_entries.is_some());
     own && sync.is_complete() && applied.clone().count() == applied.filter(|device| device.entries.is_some()).count()
 }

@@ -182,7 +182,7 @@ fn rendered(
 fn kept(device: Option<&DeploymentDevice>, before: Option<DesiredDeployment>) -> Option<DesiredDeployment> {
     let applied = device.and_then(|device| {
         let digest = device.digest?;
-        (device.version > 0).then_some(DesiredDeployment { version: device.version, digest })
+        device.runs().then_some(DesiredDeployment { version: device.version, digest })
     });
     match (before, applied) {
         // A version never falls: what was listed last stays listed.

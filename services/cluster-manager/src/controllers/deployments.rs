@@ -601,8 +601,7 @@ impl DeploymentsController {
                 let entry = deployment.entry.as_ref().ok()?;
                 // An entry without the time of its making comes after those that have it.
                 let made = entry.created_at.clone().unwrap_or_else(|| "~".to_owned());
-                // What is listed to an edge, which may hold or wait for the manifests, does not run there.
-                let runs = reported.get(uuid).is_some_and(|device| device.version > 0);
+                let runs = reported.get(uuid).is_some_and(DeploymentDevice::runs);
                 let is_listed = reported.contains_key(uuid) || edge.assigned.knows(*uuid);
                 let rank = (!runs, !is_listed);
                 Some((rank, made, *uuid, entry.name.clone()))

@@ -215,6 +215,12 @@ impl DeploymentDevice {
         self.state == DeploymentState::Applied && self.digest == Some(digest)
     }
 
+    /// Whether any of its manifests were applied. An edge also reports what it was only listed, as long as it holds or waits for the manifests.
+    #[must_use]
+    pub const fn runs(&self) -> bool {
+        self.version > 0
+    }
+
     /// What makes the device known, or brings it up to date.
     #[must_use]
     pub fn to_update(&self, device: DeviceId) -> NodeUpdate {
