@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use git_hosting::repositories;
-use git_server_contract::desired::{REFS_MAX, is_object, is_ref};
+use git_server_contract::desired::{REF_BYTES_MAX, REFS_MAX, is_object, is_ref};
 use git_server_contract::pack::PART_BYTES_MAX;
 use git_server_contract::{DesiredRepository, GitDevice, Kind, Place, RepositoryCopy};
 use sparkplug::replication::{Desired, DesiredSender, Repetition, ReplicaChange, Report};
@@ -264,20 +264,26 @@ impl GitCopy {
 /// Says in the log if not all refs of a repository reach its copy.
 fn warn_of_left_out(repository: Uuid, disk: &Disk) {
     let Disk::Open(original) = disk else { return };
-    let left_out = original.refs.len() - served(&original.refs).len();
+    let left_out = original.refs.len() - can_be_sent(&original.refs).count();
     if left_out > 0 {
-        let help = "delete branches or tags that are not needed";
-        tracing::warn!(%repository, left_out, help, "a repository has more refs than the {REFS_MAX} that are served");
+        let help = "delete branches and tags that are not needed";
+        tracing::warn!(
+            %repository, left_out, help,
+            "not all refs of a repository are served: at most {REFS_MAX}, with names of at most {REF_BYTES_MAX} bytes"
+        );
     }
 }
 
 /// The refs that can be sent, branch `main` before all others.
-fn served(refs: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let can_be_sent = |(name, object): &(&String, &String)| is_ref(name) && is_object(object);
+fn can_be_sent(refs: &BTreeMap<String, String>) -> impl Iterator<Item = (&String, &String)> {
+    let is_valid = |(name, object): &(&String, &String)| is_ref(name) && is_object(object);
     let main = refs.get_key_value(MAIN).into_iter();
     let others = refs.iter().filter(|(name, _)| *name != MAIN);
-    let sent = main.chain(others).filter(can_be_sent).take(REFS_MAX);
-    sent.map(|(name, object)| (name.clone(), object.clone())).collect()
+    main.chain(others).filter(is_valid).take(REFS_MAX)
+}
+
+fn served(refs: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    can_be_sent(refs).map(|(name, object)| (name.clone(), object.clone())).collect()
 }
 
 impl GitCopiesController {
