@@ -57,6 +57,7 @@ applications! {
     API_TOKEN API_TOKEN "ApiToken" "API token" "api-token.json";
     ALERT_ACKNOWLEDGEMENTS ALERT_ACKNOWLEDGEMENTS "AlertAcknowledgements" "Alert acknowledgements" "alert-acknowledgements.json";
     EDGE_ACCOUNT EDGE_ACCOUNT "EdgeAccount" "Edge account" "edge-account.json";
+    SEALED_SECRET SEALED_SECRET "SealedSecret" "Sealed secret" "sealed-secret.json";
 }
 
 /// JSON Schema of the computed registration of an object; it is never written as an entry.

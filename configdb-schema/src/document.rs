@@ -11,6 +11,7 @@ mod deployment;
 mod identity;
 mod object;
 mod rollout;
+mod secret;
 mod template;
 
 use serde::Serialize;
@@ -35,6 +36,7 @@ pub use identity::{
 };
 pub use object::{Contact, Info, Membership, Registration, SparkplugAddress};
 pub use rollout::{ChartRollout, RolloutDecision, RolloutWithout};
+pub use secret::{SealedSecret, SealedValue, SealingScope};
 pub use template::{
     BootstrapScript, FluxItem, FluxTemplate, GitAuth, GitConfig, GitPull, HelmChartTemplate, K8sTemplate, ResourceKind,
 };
@@ -87,6 +89,7 @@ documents! {
     ApiToken API_TOKEN;
     AlertAcknowledgements ALERT_ACKNOWLEDGEMENTS;
     EdgeAccount EDGE_ACCOUNT;
+    SealedSecret SEALED_SECRET;
 }
 
 fn is_false(b: &bool) -> bool {

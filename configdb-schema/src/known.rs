@@ -65,6 +65,7 @@ pub mod application {
         API_TOKEN "8940397a-6f43-4911-9883-1248400c5cce" "API token",
         ALERT_ACKNOWLEDGEMENTS "e13b8da8-636f-4a27-9cc5-20eb46ca8686" "Alert acknowledgements",
         EDGE_ACCOUNT "7ce9220e-754f-496b-901d-ced0156aa2af" "Edge account",
+        SEALED_SECRET "2623eb6d-3f9d-47a1-b881-bc3093bc2e84" "Sealed secret",
     }
 
     /// Connection configuration; no entry of it is read here.
@@ -146,6 +147,7 @@ pub mod class {
         EDGE_SERVICE_ACCOUNT "97756c9a-38e6-4238-b78c-3df6f227a6c9" rank 1, "Edge service account";
         EDGE_GROUP "9ba0de4b-056f-4b5e-b966-2d5d85d07767" rank 2, "Edge group";
         EDGE_DEPLOYMENT "e6f6a6e6-f6b2-422a-bc86-2dcb417a362a" rank 1, "Edge deployment";
+        SEALED_SECRET "194a26d6-5f64-4057-b482-e1f1cc1891e2" rank 1, "Sealed secrets";
         UNS_BRIDGE "178506d2-af52-4c79-8e5d-4958ae7ddfa9" rank 1 below EDGE_DEPLOYMENT, "UNS bridge";
         EDGE_CONNECTION "f371cbfc-de3e-11ef-b361-7b31622bc42f" rank 1, "Edge connection";
         EDGE_DRIVER "3874e06c-de4a-11ef-a68c-0f1c2d4d555c" rank 1, "Edge driver";

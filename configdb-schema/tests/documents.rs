@@ -6,7 +6,7 @@ use configdb_schema::document::{
     AgentConfig, AlertAcknowledgements, ApiToken, AttestationPolicy, BootstrapScript, ChartRollout, Document,
     EdgeAccount, EdgeCluster, EdgeClusterEnrolment, EdgeClusterIdentity, EdgeClusterRecovery, EdgeClusterRollout,
     EdgeClusterSetup, EdgeClusterStatus, EdgeDeployment, EvidenceVariant, FluxItem, FluxTemplate, GitConfig,
-    HelmChartTemplate, Info, K8sTemplate, Registration, SparkplugAddress, TokenScope,
+    HelmChartTemplate, Info, K8sTemplate, Registration, SealedSecret, SealingScope, SparkplugAddress, TokenScope,
 };
 use configdb_schema::{APPLICATIONS, Application, application, defaults};
 use serde_json::{Value, json};
@@ -452,6 +452,37 @@ fn accounts_name_their_cluster_and_principal_and_are_closed() {
         json!({"cluster": A, "principal": "p@A", "managed": true, "groups": ["x"]}),
     ] {
         refused(&application::EDGE_ACCOUNT, &bad);
+    }
+}
+
+#[test]
+fn sealed_secrets_hold_ciphertext_under_names_of_kubernetes_and_are_closed() {
+    let at = "2027-01-15T08:00:00.000Z";
+    let secret = |changes: Value| {
+        let mut secret = json!({"cluster": A, "namespace": "fplus-edge", "name": "press-login",
+            "keys": {"password": {"value": "AAAA", "sealedFor": "0f".repeat(32), "at": at}, "old": {"at": at}}});
+        secret.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+        secret
+    };
+    let read: SealedSecret = accepted(&secret(json!({})));
+    assert_eq!(
+        (read.scope, read.secret_type.as_str(), read.keys["old"].value.as_ref()),
+        (SealingScope::Strict, "Opaque", None)
+    );
+    accepted::<SealedSecret>(&secret(json!({"scope": "cluster-wide", "type": "kubernetes.io/tls", "keys": {}})));
+    for bad in [
+        json!({"namespace": "a/b"}),
+        json!({"name": "../x"}),
+        json!({"scope": "wide"}),
+        json!({"type": "a b"}),
+        json!({"value": "plain"}),
+        json!({"keys": {"a/b": {"at": at}}}),
+        json!({"keys": {"a": {"value": "plain text", "at": at}}}),
+        json!({"keys": {"a": {"value": "AAAA"}}}),
+        json!({"keys": {"a": {"value": "AAAA", "at": "2027-01-15T08:00:00Z"}}}),
+        json!({"keys": {"a": {"value": "AAAA", "at": at, "sealedFor": "f1"}}}),
+    ] {
+        refused(&application::SEALED_SECRET, &secret(bad));
     }
 }
 

@@ -1,7 +1,7 @@
 // What people do with the console, in a browser: against `sparkfleet up`, and (site.test.mjs) against separate processes on Mosquitto.
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
-import { readFile, mkdir, writeFile } from "node:fs/promises";
+import { readFile, mkdir } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { after, before, describe, test } from "node:test";
@@ -296,16 +296,22 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     await page.getByRole("alert").getByText("The name must be").waitFor();
     await page.getByLabel("Name of the Secret").fill("press-login");
     await page.getByRole("button", { name: "Seal" }).click();
-    const command = page.locator("[data-sealed]").getByLabel("Command");
-    const text = await command.innerText();
+    await page.locator("[data-sealed]").getByText("An operator who has signed in puts it").waitFor();
     assert.equal(await page.getByLabel("Value").inputValue(), "", "the value is not left in the page");
     assert.deepEqual(requests.filter((one) => one.includes("sesame")), []);
-    await writeFile(join(factory.folder, "auth.txt"), `Authorization: Bearer ${tokens.operator}\n`, { mode: 0o600 });
-    await factory.shell(text, { SPARKFLEET_API_URL: factory.api });
-    const key = (await factory.rows("clusters")).find((row) => row.name === "Body_Shop").key;
-    const listed = await fetch(`${factory.api}/v1/cluster/${key}/secrets`, { headers: { authorization: `Bearer ${tokens.operator}` } });
-    const { secrets } = await listed.json();
-    assert.ok(JSON.stringify(secrets).includes("press-login"), JSON.stringify(secrets));
+    await signIn(page, tokens.operator);
+    await page.getByRole("button", { name: "Put into the repository" }).click();
+    await page.locator(".notice.h-good", { hasText: "Put password of fplus-edge/press-login" }).waitFor();
+    const stored = page.getByRole("table", { name: "Secrets" }).getByRole("row", { name: /fplus-edge\/press-login password this namespace and name/ });
+    await stored.waitFor();
+    assert.deepEqual(requests.filter((one) => one.includes("sesame")), []);
+    const row = (await factory.rows("secrets")).find((row) => row.name === "press-login");
+    assert.deepEqual([row.cluster, row.keys[0].state], ["Body_Shop", "written"]);
+    await stored.getByRole("button", { name: "Delete press-login" }).click();
+    await page.getByRole("dialog").getByRole("textbox").fill("press-login");
+    await page.getByRole("dialog").getByRole("button", { name: "Delete the Secret" }).click();
+    await page.locator(".notice.h-good", { hasText: "Delete fplus-edge/press-login" }).waitFor();
+    await stored.waitFor({ state: "detached" });
     await page.close_checked();
   });
 

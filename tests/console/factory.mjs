@@ -112,9 +112,8 @@ export class Factory {
   async start() {
     this.folder = await mkdtemp(join(tmpdir(), "sparkfleet-console-"));
     const any = "127.0.0.1:0";
-    this.spawn(["up", "--plain", "--data-dir", ".sparkfleet", "--listen", any, "--git", any, "--api", any, "--http", any, "--console-listen", any]);
+    this.spawn(["up", "--plain", "--data-dir", ".sparkfleet", "--listen", any, "--git", any, "--bootstrap", any, "--http", any, "--console-listen", any]);
     this.url = await this.until("the console's address", () => ADDRESS.exec(this.#output)?.[1]);
-    this.api = await this.until("the address of the API", () => /API (http:\/\/127\.0\.0\.1:\d+)/.exec(this.#output)?.[1]);
     this.brokerPort = Number(await this.until("the broker's address", () => /mqtt:\/\/127\.0\.0\.1:(\d+)/.exec(this.#output)?.[1]));
   }
 
@@ -124,7 +123,7 @@ export class Factory {
     const any = "127.0.0.1:0";
     const before = this.#output.length;
     const own = ["--organisation", "SITE", "--broker", `mqtt://127.0.0.1:${relayPort}`, "--data-dir", "site"];
-    this.spawn(["up", "--plain", ...own, "--git", any, "--api", any, "--http", any, "--console-listen", any]);
+    this.spawn(["up", "--plain", ...own, "--git", any, "--bootstrap", any, "--http", any, "--console-listen", any]);
     return this.until("the second console's address", () => ADDRESS.exec(this.#output.slice(before))?.[1]);
   }
 

@@ -14,15 +14,15 @@ export class Site extends Factory {
   async start() {
     this.folder = await mkdtemp(join(tmpdir(), "sparkfleet-site-"));
     const address = async () => `127.0.0.1:${await freePort()}`;
-    [this.brokerPort, this.git, this.manager, this.web] = [await freePort(), await address(), await address(), await address()];
-    [this.url, this.api] = [`http://${this.web}`, `http://${this.manager}`];
+    [this.brokerPort, this.git, this.web] = [await freePort(), await address(), await address()];
+    this.url = `http://${this.web}`;
     const lines = ["user root", `listener ${this.brokerPort} 127.0.0.1`, "persistence false", "max_queued_messages 0", "allow_anonymous true", "log_dest stderr"];
     await writeFile(join(this.folder, "mosquitto.conf"), `${lines.join("\n")}\n`);
     await this.startBroker();
     const none = "";
     const services = {
       configdb: none,
-      "cluster-manager": `[api]\nlisten = "${this.manager}"\n[timing]\nretry_first_ms = 200\nretry_max_ms = 2000\naway_s = 5\n`,
+      "cluster-manager": `[timing]\nretry_first_ms = 200\nretry_max_ms = 2000\naway_s = 5\n`,
       identity: none,
       "git-server": none,
       "edge-monitor": none,

@@ -117,7 +117,7 @@ pub enum Command {
     /// Seal secrets so that only one edge cluster can open them; put them into its repository, list and delete them
     #[command(subcommand)]
     Secret(SecretCommand),
-    /// Make, list and revoke tokens for the cluster manager's HTTP API
+    /// Make, list and revoke tokens for the web console and for git
     #[command(subcommand, alias = "tokens")]
     Token(TokenCommand),
     /// Check the records of writes of cluster manager and console

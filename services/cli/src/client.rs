@@ -46,6 +46,8 @@ const STAGED_AT_ONCE: usize = 10_000;
 pub enum Scope {
     /// ConfigDB only.
     Config,
+    /// ConfigDB and cluster manager.
+    Managed,
     /// ConfigDB, cluster manager and every join service.
     Joining,
     /// ConfigDB, cluster manager, Identity, every Sync, every join service and every monitor.
@@ -121,6 +123,8 @@ pub fn filters(organisation: &Organisation, scope: Scope) -> Vec<(String, QoS)> 
     let mut topics = node(&central, address::CONFIGDB_NODE).to_vec();
     if scope != Scope::Config {
         topics.extend(node(&central, address::CLUSTER_MANAGER_NODE));
+    }
+    if scope == Scope::Joining || scope == Scope::Fleet {
         topics.extend(node("+", address::JOIN_NODE));
     }
     if scope == Scope::Fleet {
@@ -143,6 +147,8 @@ impl Client {
         if scope != Scope::Config {
             client.expect(client.fleet.manager.node().clone()).await?;
             client.until("the cluster manager to be born", |fleet| fleet.manager.is_complete().then_some(())).await?;
+        }
+        if scope == Scope::Joining || scope == Scope::Fleet {
             client.receive_joins(scope).await?;
         }
         if scope == Scope::Fleet {

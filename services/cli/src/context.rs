@@ -52,13 +52,13 @@ pub struct Context {
     /// Address of the web console.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub console: Option<String>,
-    /// Address of the cluster manager's HTTP API.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Address of an HTTP API that the cluster manager had; it is read, and not kept.
+    #[serde(default, skip_serializing)]
     pub api: Option<String>,
-    /// File with a token for console and API.
+    /// File with a token for the console.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_file: Option<String>,
-    /// PEM file of the authorities to trust, for https of console and API.
+    /// PEM file of the authorities to trust, for https of the console.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http_ca_file: Option<String>,
 }
@@ -66,7 +66,7 @@ pub struct Context {
 impl Context {
     /// Every setting by name.
     #[must_use]
-    pub fn settings(&self) -> [(&'static str, &Option<String>); 13] {
+    pub fn settings(&self) -> [(&'static str, &Option<String>); 12] {
         [
             ("broker", &self.broker),
             ("protocol", &self.protocol),
@@ -78,7 +78,6 @@ impl Context {
             ("key_file", &self.key_file),
             ("host_id", &self.host_id),
             ("console", &self.console),
-            ("api", &self.api),
             ("token_file", &self.token_file),
             ("http_ca_file", &self.http_ca_file),
         ]
@@ -97,7 +96,6 @@ impl Context {
             "key_file" => &mut self.key_file,
             "host_id" => &mut self.host_id,
             "console" => &mut self.console,
-            "api" => &mut self.api,
             "token_file" => &mut self.token_file,
             "http_ca_file" => &mut self.http_ca_file,
             _ => return None,
@@ -108,8 +106,8 @@ impl Context {
 /// Options that a setting is the default of, by id. Commands have those that they need.
 fn options_of(setting: &str) -> &[&str] {
     match setting {
-        "token_file" => &["console_token_file", "api_token_file"],
-        "http_ca_file" => &["console_ca_file", "api_ca_file"],
+        "token_file" => &["console_token_file"],
+        "http_ca_file" => &["console_ca_file"],
         "broker" => &["broker"],
         "protocol" => &["protocol"],
         "organisation" => &["organisation"],
@@ -120,7 +118,6 @@ fn options_of(setting: &str) -> &[&str] {
         "key_file" => &["key_file"],
         "host_id" => &["host_id"],
         "console" => &["console"],
-        "api" => &["api"],
         _ => &[],
     }
 }

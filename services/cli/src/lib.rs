@@ -5,7 +5,6 @@
 //!           -> command/config -> one_object             -> a listener, for what one object of ConfigDB has
 //!           -> command/apply -> wanted                  -> what files want of the fleet, as writes
 //!           -> listing -> console_api                   -> the console's tables, where a command that reads is to ask it
-//!           -> command/secret -> http_api               -> the cluster manager's HTTP API
 //!           -> command/past -> console_api              -> the console's HTTP API: what happened, and what was there at a time
 //!           -> command/acl                              -> broker_acl: access control for MQTT servers
 //!           -> watch                                    -> a listener that prints every message
@@ -21,7 +20,6 @@ pub mod client;
 pub mod command;
 pub mod console_api;
 pub mod context;
-pub mod http_api;
 pub mod input;
 pub mod listing;
 pub mod load;

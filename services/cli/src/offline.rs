@@ -334,23 +334,22 @@ async fn a_value_is_sealed_for_a_certificate_without_a_broker() {
 }
 
 #[tokio::test]
-async fn the_api_is_not_asked_with_a_token_that_is_none_or_over_an_open_network() {
+async fn a_secret_with_a_bad_name_is_refused_before_anything_is_read_or_asked() {
     let directory = tempfile::tempdir().unwrap();
     let dir = directory.path();
-    write(dir, "token", "sfp_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\n");
-    write(dir, "json", "{\"token\": \"x\"}");
-    for (more, code, part) in [
-        ("--token-file @/none", exit::CONFIG, "cannot read"),
-        ("--token-file @/json", exit::CONFIG, "must hold a token and nothing else"),
-        ("--token-file @/token --url m.example", exit::USAGE, "--url"),
-        ("--token-file @/token --url http://m.example:8480", exit::USAGE, "--allow-http"),
-        ("--token-file @/token --url https://user@m.example", exit::USAGE, "nothing of a user"),
-        ("--token-file @/token --ca-file @/none", exit::CONFIG, "--ca-file"),
-        ("--token-file @/token --url http://127.0.0.1:1", exit::UNAVAILABLE, "cannot reach http://127.0.0.1:1"),
+    write(dir, "value", "correct horse");
+    for line in [
+        "secret put Paint Press password --file @/value",
+        "secret put Paint press pass/word --file @/value",
+        "secret put Paint press password --namespace A_B --file @/value",
+        "secret delete Paint press ../x",
+        "secret delete Paint Press a",
+        "secret delete Paint press a --namespace A_B",
     ] {
-        let (ended, error) = ended(&format!("secret list Paint {more}"), dir).await;
-        assert_eq!(ended, code, "{more}: {error}");
-        assert!(error.contains(part), "{more}: {error}");
-        assert!(!error.contains("sfp_"), "{more}: {error}");
+        let (ended, error) = ended(line, dir).await;
+        assert_eq!(ended, exit::USAGE, "{line}: {error}");
+        assert!(error.contains("must be") && !error.contains("correct horse"), "{line}: {error}");
     }
+    let (code, error) = ended("secret put Paint press password --file @/value --broker mqtt://127.0.0.1:1", dir).await;
+    assert!(code == exit::UNAVAILABLE && !error.contains("correct horse"), "{code}: {error}");
 }

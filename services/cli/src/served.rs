@@ -52,11 +52,6 @@ impl Served {
         self.asked.lock().unwrap().clone()
     }
 
-    /// Their methods and paths with queries.
-    pub(crate) fn targets(&self) -> Vec<String> {
-        self.asked().iter().map(|request| request.split(' ').take(2).collect::<Vec<_>>().join(" ")).collect()
-    }
-
     /// Their paths with queries.
     pub(crate) fn paths(&self) -> Vec<String> {
         self.asked().iter().map(|request| request.split(' ').nth(1).unwrap_or_default().to_owned()).collect()

@@ -3,13 +3,15 @@
 //! ```text
 //! README.md, by-hand/.gitkeep   first commit only; the operator's from then on, like everything that is not listed here
 //! edo/cluster/<file>            each file of the Flux template; replaced as a whole
+//! edo/secrets/<ns>/<name>.yaml  sealed secrets, brought in key by key ([`crate::secrets`])
 //! ```
 //!
 //! YAML is written so that a reader of YAML 1.1 (Flux, kubectl) understands the same as we do. This module must not know git.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use configdb_schema::document::{EdgeCluster, GitRef, JsonObject};
+use configdb_schema::document::{EdgeCluster, GitRef, JsonObject, SealedSecret};
 use configdb_schema::known;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -123,6 +125,8 @@ pub struct ClusterRepo {
     pub files: RepositoryFiles,
     /// Content of `RIGHTS` and [`SELF_LINK`], for the bootstrap.
     pub self_link: String,
+    /// What ConfigDB has of its secrets.
+    pub secrets: Vec<Arc<SealedSecret>>,
 }
 
 /// URL of a cluster's repository.
@@ -137,7 +141,7 @@ pub fn chart(spec: &EdgeCluster, catalog: &Catalog) -> Uuid {
     spec.chart.unwrap_or_else(|| catalog.default_chart())
 }
 
-/// Renders the repository of a cluster.
+/// Renders the repository of a cluster, but for its secrets.
 ///
 /// # Errors
 /// [`ClusterRepoError`] says what is to be changed.
@@ -183,7 +187,7 @@ pub fn render(
         owned,
         message: "Cluster flux update".to_owned(),
     };
-    Ok(ClusterRepo { files, self_link })
+    Ok(ClusterRepo { files, self_link, secrets: Vec::new() })
 }
 
 /// The HelmRelease of the chart with the cluster's own services.

@@ -29,8 +29,6 @@ config_table! {
         http: HttpConfig;
         /// Repositories.
         git: GitConfig;
-        /// The API for people.
-        api: ApiConfig;
         /// What the clusters get.
         edge: EdgeConfig;
         /// The script that bootstraps a cluster.
@@ -39,26 +37,6 @@ config_table! {
         kerberos: KerberosConfig;
         /// Waiting times.
         timing: TimingConfig;
-    }
-}
-
-config_table! {
-    /// The API for people.
-    pub struct ApiConfig {
-        /// Address of the API, and without bootstrap.listen of the bootstrap scripts; port 0 takes any free one.
-        listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 0));
-        /// PEM file of the server's certificate and its chain; it is read again when it has changed; absent: HTTP without TLS.
-        cert_file: Option<PathBuf>;
-        /// PEM file of the private key to it.
-        key_file: Option<PathBuf>;
-        /// Requests a minute that one credential may make to the API; a fifth of them at once.
-        requests_per_minute: u32 = 300, in 1..=u32::MAX;
-        /// Requests a minute that one address may make to the API, with any credential; a fifth of them at once.
-        address_requests_per_minute: u32 = 600, in 1..=u32::MAX;
-    }
-    tables {
-        /// Users who are admitted because an identity provider vouches for them.
-        oidc: OidcConfig;
     }
 }
 
@@ -75,8 +53,12 @@ config_table! {
         ca_file: Option<PathBuf>;
         /// Seconds that one fetch from another git server may take.
         pull_timeout_s: u64 = 600, in 1..=u64::MAX;
+        /// Requests a minute that one user who pushes may make; a fifth of them at once.
+        requests_per_minute: u32 = 300, in 1..=u32::MAX;
     }
     tables {
+        /// Users who may push because an identity provider vouches for them.
+        oidc: OidcConfig;
         /// The git server of the site, where clusters follow their repositories instead.
         external: ExternalConfig;
     }
@@ -113,9 +95,13 @@ config_table! {
 config_table! {
     /// The script that bootstraps a cluster.
     pub struct BootstrapConfig {
-        /// Address of the bootstrap scripts alone, so that who fetches one does not reach the API; absent: that of the API.
-        listen: Option<SocketAddr>;
-        /// Base URL under which clusters fetch them; absent: http:// (with api.cert_file https://) and the address that they are served on.
+        /// Address of the bootstrap scripts; port 0 takes any free one.
+        listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 0));
+        /// PEM file of the server's certificate and its chain; it is read again when it has changed; absent: HTTP without TLS.
+        cert_file: Option<PathBuf>;
+        /// PEM file of the private key to it.
+        key_file: Option<PathBuf>;
+        /// Base URL under which clusters fetch them; absent: http:// (with bootstrap.cert_file https://) and the address that they are served on.
         public_url: Option<String>;
         /// Where the bootstrap script takes Flux from if a cluster has none: an address that clusters reach, such as a mirror, or a file on this host that travels in the script.
         flux: String = "https://github.com/fluxcd/flux2/releases/download/v2.7.5/install.yaml".to_owned();
@@ -202,7 +188,7 @@ impl ExternalConfig {
     }
 }
 
-/// Where a key is that the cluster manager had when it was the certificate authority, or served git; None: it had no such key. `key`: dotted.
+/// Where a key is that the cluster manager had when it was the certificate authority, served git, or had an HTTP API; None: it had no such key. `key`: dotted.
 #[must_use]
 pub fn moved(key: &str) -> Option<String> {
     let of_git = |rest: &str| format!("{key} is now {rest} of the git server (sparkfleet git-server --config FILE)");
@@ -212,9 +198,22 @@ pub fn moved(key: &str) -> Option<String> {
         "git.request_timeout_s" => return Some(of_git("request_timeout_s")),
         "git.listen" | "git.cert_file" | "git.key_file" => {
             let name = key.trim_start_matches("git.");
-            return Some(format!("{} and, for the API and the bootstrap scripts, api.{name}", of_git(name)));
+            return Some(format!("{} and, for the bootstrap scripts, bootstrap.{name}", of_git(name)));
+        }
+        "api.listen" | "api.cert_file" | "api.key_file" => {
+            let name = key.trim_start_matches("api.");
+            let without_api = "the HTTP API is that of the web console (sparkfleet console --config FILE)";
+            return Some(format!("{key} is now bootstrap.{name}, for the bootstrap scripts; {without_api}"));
+        }
+        "api.address_requests_per_minute" => {
+            return Some(format!("{key} is gone: the HTTP API is that of the web console (sparkfleet console)"));
         }
         _ => {}
+    }
+    if let Some(rest) =
+        key.strip_prefix("api.").filter(|rest| rest.starts_with("oidc.") || *rest == "requests_per_minute")
+    {
+        return Some(format!("{key} is now git.{rest}, for users who push"));
     }
     let rest = key.strip_prefix("identity.")?;
     Some(match rest.strip_prefix("kerberos.") {
@@ -232,8 +231,8 @@ pub enum ConfigError {
     /// A number that is out of range.
     #[error(transparent)]
     Range(#[from] RangeError),
-    /// A key of `api.oidc`.
-    #[error("api.oidc.{0}")]
+    /// A key of `git.oidc`.
+    #[error("git.oidc.{0}")]
     Oidc(#[from] OidcError),
     /// Another key.
     #[error("{key} {rule}")]
@@ -321,11 +320,11 @@ impl Config {
         }
         self.validate_bootstrap()?;
         self.check_ranges()?;
-        if self.api.cert_file.is_some() != self.api.key_file.is_some() {
-            return fault("api.cert_file", "and api.key_file go together; give both or none");
+        if self.bootstrap.cert_file.is_some() != self.bootstrap.key_file.is_some() {
+            return fault("bootstrap.cert_file", "and bootstrap.key_file go together; give both or none");
         }
         self.git.external.validate()?;
-        self.api.oidc.check()?;
+        self.git.oidc.check()?;
         self.kerberos.validate()?;
         if self.timing.retry_max_ms < self.timing.retry_first_ms {
             return fault("timing.retry_first_ms", "must be at most timing.retry_max_ms");
@@ -379,7 +378,14 @@ mod tests {
                 .starts_with("identity.lifetime_s is now lifetime_s of the service Identity")
         );
         let listen = moved("git.listen").unwrap();
-        assert!(listen.starts_with("git.listen is now listen of the git server") && listen.ends_with("api.listen"));
+        assert!(
+            listen.starts_with("git.listen is now listen of the git server") && listen.ends_with("bootstrap.listen")
+        );
+        assert!(
+            moved("api.listen").unwrap().starts_with("api.listen is now bootstrap.listen, for the bootstrap scripts")
+        );
+        assert!(moved("api.oidc.issuer").unwrap().starts_with("api.oidc.issuer is now git.oidc.issuer"));
+        assert!(moved("api.address_requests_per_minute").unwrap().contains("web console"));
         assert!(moved("git.children_max").unwrap().contains("children_max of the git server"));
         assert_eq!(moved("git.public_url"), None);
     }
@@ -391,9 +397,9 @@ mod tests {
             config.bootstrap.image = Some("sparkfleet:1".to_owned());
             config.edge.mqtt_servers = vec![server.to_owned()];
         }
-        let cases: [(&str, Change); 24] = [
-            ("api.oidc.clusters", |c| c.api.oidc.clusters = vec!["night-shift=Paint_Shop".to_owned()]),
-            ("api.oidc.clusters", |c| c.api.oidc.clusters = vec![format!("no-cluster={}", Uuid::nil())]),
+        let cases: [(&str, Change); 23] = [
+            ("git.oidc.clusters", |c| c.git.oidc.clusters = vec!["night-shift=Paint_Shop".to_owned()]),
+            ("git.oidc.clusters", |c| c.git.oidc.clusters = vec![format!("no-cluster={}", Uuid::nil())]),
             ("git.pull_timeout_s", |c| c.git.pull_timeout_s = 0),
             ("git.external.url", |c| c.git.external.credentials_file = Some("push".into())),
             ("git.external.url", |c| c.git.external.url = Some("ssh://git.acme.example/{name}".to_owned())),
@@ -401,14 +407,13 @@ mod tests {
             ("git.external.cluster_credentials_file", |c| {
                 c.git.external.url = Some("https://git.acme.example/f/{name}.git".to_owned());
             }),
-            ("api.oidc.issuer", |c| c.api.oidc.issuer = Some("http://login.acme.example".to_owned())),
-            ("api.cert_file", |c| c.api.cert_file = Some("tls.crt".into())),
-            ("api.requests_per_minute", |c| c.api.requests_per_minute = 0),
-            ("api.address_requests_per_minute", |c| c.api.address_requests_per_minute = 0),
+            ("git.oidc.issuer", |c| c.git.oidc.issuer = Some("http://login.acme.example".to_owned())),
+            ("bootstrap.cert_file", |c| c.bootstrap.cert_file = Some("tls.crt".into())),
+            ("git.requests_per_minute", |c| c.git.requests_per_minute = 0),
             ("organisation", |c| c.organisation = "A-B".to_owned()),
             ("git.public_url", |c| c.git.public_url = Some("git.acme.example".to_owned())),
             ("git.public_url", |c| c.git.public_url = Some("https://u:p@git.acme.example".to_owned())),
-            ("bootstrap.public_url", |c| c.bootstrap.public_url = Some("api.acme.example".to_owned())),
+            ("bootstrap.public_url", |c| c.bootstrap.public_url = Some("scripts.acme.example".to_owned())),
             ("bootstrap.flux", |c| c.bootstrap.flux.clear()),
             ("bootstrap.image", |c| c.bootstrap.image = Some("sparkfleet:1".to_owned())),
             ("bootstrap.image", |c| c.bootstrap.mqtt_ca_file = Some("ca.pem".into())),

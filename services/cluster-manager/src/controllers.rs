@@ -4,7 +4,6 @@
 //! | controller | decides |
 //! |---|---|
 //! | [`accounts`] | which accounts ConfigDB has for a cluster's principals, and what its Keys node is answered |
-//! | [`api`] | what users may do over HTTP and git, and what they are answered |
 //! | [`attestation_policy`] | which policy each cluster's Join is sent |
 //! | [`bootstrap_grants`] | to which tokens each cluster's bootstrap script is offered |
 //! | [`cluster_repositories`] | what each cluster's repository shall hold, and whether it may change and has settled |
@@ -12,13 +11,13 @@
 //! | [`flux_sources`] | which commits each cluster's Sync is sent |
 //! | [`git_copies`] | what the git server's copies of repositories shall be, and what they lack |
 //! | [`git_pushes`] | what the pushes are answered that the git server has received |
+//! | [`git_users`] | what users may do over git |
 //! | [`logins`] | which logins of repositories are sealed to Identity |
 //! | [`principals`] | which principals of the clusters' own accounts the KDC knows |
 //! | [`setups`] | which step of its set-up or tear-down each cluster takes next, and its status entry |
 //! | [`shared_repositories`] | which shared repositories are served, and pulled from elsewhere |
 
 pub mod accounts;
-pub mod api;
 pub mod attestation_policy;
 pub mod bootstrap_grants;
 pub mod cluster_repositories;
@@ -26,6 +25,7 @@ pub mod deployments;
 pub mod flux_sources;
 pub mod git_copies;
 pub mod git_pushes;
+pub mod git_users;
 pub mod logins;
 pub mod principals;
 pub mod setups;
@@ -34,10 +34,28 @@ pub mod shared_repositories;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use access::Operation;
+use access::audit::{AuditRecord, AuditResult};
 use service_runtime::backoff::Backoff;
 use sparkplug::Now;
 use sparkplug::replication::Pace;
 use uuid::Uuid;
+
+use crate::event::Effect;
+
+/// Records what came over the broker, where the name of a writer is only a claim.
+pub fn broker_record(who: String, operation: Operation, target: String, now: Now) -> Effect {
+    Effect::Record(Box::new(AuditRecord {
+        at: now.wall,
+        who,
+        from: "broker".to_owned(),
+        operation,
+        cluster: None,
+        target,
+        request: None,
+        result: AuditResult::Done { commit: None },
+    }))
+}
 
 /// When each cluster or repository is looked at without an event, `Now::mono`.
 #[derive(Debug, Clone, Default)]

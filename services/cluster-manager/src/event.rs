@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use cluster_manager_contract::SealedLogin;
+use cluster_manager_contract::{SealedLogin, SecretsReport};
+use configdb_schema::document::SealedSecret;
 use git_server_contract::push::RefChange;
 use sparkplug::EdgeNodeDescriptor;
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::host::{HostEvent, HostRequest};
 use uuid::Uuid;
 
-use crate::api::{Answer, Asked};
 use crate::bootstrap::BootstrapGrant;
 use crate::bootstrap::site::SiteScript;
-use crate::secrets::{SecretChange, SecretFault, StoredSecret};
+use crate::git_users::{Answer, Asked};
 use access::audit::AuditRecord;
 use git_hosting::pulls::Pull;
 use git_hosting::repositories::{Kind, RepositoryFiles};
@@ -27,10 +27,8 @@ pub enum Event {
     Node(NodeEvent),
     /// By the disk: how work on a repository ended.
     Git(GitResult),
-    /// By a client over HTTP; each is answered by one [`Effect::Answer`].
+    /// By a user over git; each is answered by one [`Effect::Answer`].
     Asked(Asked),
-    /// By the disk: what became of work on the secrets of a repository.
-    Secret(SecretResult),
     /// By the disk, or by another git server: how work on a shared repository ended.
     Shared(SharedResult),
     /// By the KDC: how work on principals ended.
@@ -54,12 +52,10 @@ pub enum Effect {
     Node(NodeUpdate),
     /// On the disk; each is answered by one [`Event::Git`].
     Git(GitWork),
-    /// Over HTTP.
+    /// To a user over git.
     Answer(Box<Answer>),
-    /// On the disk: the record of a write that came another way than over HTTP.
+    /// On the disk: the record of a write that came another way than over git.
     Record(Box<AuditRecord>),
-    /// On the disk; each is answered by one [`Event::Secret`].
-    Secret(SecretWork),
     /// On the disk, or with another git server; each is answered by one [`Event::Shared`].
     Shared(SharedWork),
     /// At the KDC; each is answered by one [`Event::Principals`].
@@ -243,6 +239,8 @@ pub enum GitAction {
         files: RepositoryFiles,
         /// If the branch holds other ones, it stays as it is.
         hold: bool,
+        /// What ConfigDB has of the cluster's secrets, to be brought into the repository in any case.
+        secrets: Vec<Arc<SealedSecret>>,
     },
     /// Serve it no longer and forget its password; the storage stays.
     Close,
@@ -264,11 +262,15 @@ pub enum GitOutcome {
     Written {
         /// Hexadecimal.
         commit: String,
+        /// Its secrets.
+        secrets: SecretsReport,
     },
     /// Branch `main` is this commit, with other files than those that it was compared with.
     Held {
         /// Hexadecimal.
         commit: String,
+        /// Its secrets.
+        secrets: SecretsReport,
     },
     /// It is closed.
     Closed,
@@ -329,52 +331,4 @@ pub struct SharedOutcome {
     pub pulled: Option<String>,
     /// The branch that should follow has commits of its own.
     pub diverged: bool,
-}
-
-/// Work on the secrets in a cluster's repository, for a client that waits for it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SecretWork {
-    /// The question that it answers.
-    pub id: u64,
-    /// The cluster.
-    pub cluster: Uuid,
-    /// What to do.
-    pub action: SecretAction,
-}
-
-/// What to do with the secrets in a repository.
-#[derive(Debug, Clone, PartialEq)]
-pub enum SecretAction {
-    /// List them.
-    List,
-    /// Change one key.
-    Change {
-        /// How.
-        change: SecretChange,
-        /// Do everything but keep it.
-        dry_run: bool,
-    },
-}
-
-/// What became of work on the secrets in a repository.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SecretResult {
-    /// As in [`SecretWork::id`].
-    pub id: u64,
-    /// The cluster.
-    pub cluster: Uuid,
-    /// What became of it.
-    pub outcome: Result<SecretOutcome, SecretFault>,
-}
-
-/// Work on secrets that is done.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SecretOutcome {
-    /// It was a change.
-    Written {
-        /// Branch `main` is this commit, hexadecimal; None: a dry run.
-        commit: Option<String>,
-    },
-    /// The secrets that there are.
-    Listed(Vec<StoredSecret>),
 }

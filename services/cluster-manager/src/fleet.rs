@@ -3,12 +3,15 @@
 //! Events change it ([`FleetView::on_host_event`], [`FleetView::poll_change`]) and say whom they concern; controllers read it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use configdb_contract::Entry;
 use configdb_contract::{Change, ConfigReplica, configdb_node};
 use configdb_schema::address::{GIT_NODE, IDENTITY_NODE};
-use configdb_schema::document::{EdgeClusterRecovery, EdgeClusterStatus, EdgeDeployment, GitRef, JsonObject};
+use configdb_schema::document::{
+    EdgeClusterRecovery, EdgeClusterStatus, EdgeDeployment, GitRef, JsonObject, SealedSecret,
+};
 use configdb_schema::{ClusterName, Organisation};
 use edge_sync_contract::{DesiredIndex, Digest, SyncReplica};
 use git_server_contract::names::repository_of;
@@ -133,6 +136,10 @@ pub struct FleetView {
     claims: BTreeMap<String, BTreeSet<Uuid>>,
     /// On which cluster a deployment is.
     deployments: BTreeMap<Uuid, Uuid>,
+    /// Sealed secrets, by their cluster and their object.
+    secrets: BTreeMap<(Uuid, Uuid), Arc<SealedSecret>>,
+    /// Of which cluster a sealed secret is.
+    cluster_of_secret: BTreeMap<Uuid, Uuid>,
     /// Of which cluster an account of the set-up is.
     accounts: BTreeMap<Uuid, Uuid>,
     /// Where clusters stay in git repositories; of those that stay anywhere.
@@ -168,6 +175,8 @@ impl FleetView {
             catalog: Catalog::default(),
             claims: BTreeMap::new(),
             deployments: BTreeMap::new(),
+            secrets: BTreeMap::new(),
+            cluster_of_secret: BTreeMap::new(),
             accounts: BTreeMap::new(),
             pins: BTreeMap::new(),
             no_pins: BTreeMap::new(),
@@ -283,6 +292,8 @@ impl FleetView {
         self.catalog = Catalog::default();
         self.claims.clear();
         self.deployments.clear();
+        self.secrets.clear();
+        self.cluster_of_secret.clear();
         self.accounts.clear();
         self.pins.clear();
     }
@@ -291,6 +302,31 @@ impl FleetView {
     pub fn on_entry(&mut self, object: Uuid, slug: &str, new: Option<&Entry>) -> Option<catalog::Affected> {
         self.newest_revision = self.newest_revision.max(new.map_or(0, |entry| entry.revision));
         self.catalog.set(object, slug, new.map(|entry| &*entry.json))
+    }
+
+    /// Takes the entry of a sealed secret over. Says of which clusters it was and is; one that cannot be read changes nothing.
+    pub fn on_secret(&mut self, object: Uuid, new: Option<&Entry>) -> BTreeSet<Uuid> {
+        let secret = match new.map(Entry::parse::<SealedSecret>).transpose() {
+            Ok(secret) => secret,
+            Err(error) => {
+                tracing::warn!(object_id = %object, error = %error, "SealedSecret cannot be read; what was written of it stays");
+                return BTreeSet::new();
+            }
+        };
+        let before = self.cluster_of_secret.remove(&object);
+        if let Some(cluster) = before {
+            self.secrets.remove(&(cluster, object));
+        }
+        let after = secret.as_ref().map(|secret| secret.cluster);
+        self.cluster_of_secret.extend(after.map(|cluster| (object, cluster)));
+        self.secrets.extend(secret.map(|secret| ((secret.cluster, object), Arc::new(secret))));
+        before.into_iter().chain(after).collect()
+    }
+
+    /// What ConfigDB has of a cluster's secrets.
+    pub fn secrets(&self, cluster: Uuid) -> Vec<Arc<SealedSecret>> {
+        let of_cluster = self.secrets.range((cluster, Uuid::nil())..=(cluster, Uuid::max()));
+        of_cluster.map(|(_, secret)| Arc::clone(secret)).collect()
     }
 
     /// Takes an event of a cluster's Sync over.

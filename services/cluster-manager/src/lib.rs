@@ -7,7 +7,7 @@
 //!  Identity (its enrolment key) ─────────┤          │         └─> a Device per cluster, totals of the node
 //!  the git server (copies, pushes) ──────┘          │
 //!  git results, deadlines, Setup/Retry ──┬───────> state
-//!  questions over HTTP ──────────────────┘          └───────────> answers, work on secrets
+//!  users who push over git ──────────────┘          └───────────> answers
 //! ```
 //!
 //! One cluster's way:
@@ -21,10 +21,11 @@
 //!    have with what Sync reports; the index and the manifests are sent, with growing pauses, until Sync reports them applied or refused.
 //! 5. An `AttestationPolicy` entry is brought to the cluster's Join node in the same way; whether Join has taken it over, and why not, is reported in the cluster's Device.
 //! 6. A KerberosKey wants an account for its principal: [`accounts`] judges the wish, the account is written to ConfigDB, and sent to the cluster's Keys node until Keys reports it.
-//! 7. A changed entry or template starts the steps again that it affects. A deleted `EdgeCluster` entry starts the tear-down.
+//! 7. A `SealedSecret` entry is brought into the cluster's repository, key by key ([`secrets`]); Flux applies it. The cluster's Device says which secrets are there.
+//! 8. A changed entry or template starts the steps again that it affects. A deleted `EdgeCluster` entry starts the tear-down.
 //!
-//! People ask over HTTP ([`adapters::http`]); who may do what is in [`access`], what is done to secrets in [`secrets`]. What they push the git server receives; here it is judged and taken
-//! over ([`controllers::git_pushes`], [`adapters::git_pushes`]).
+//! What users push the git server receives; here it is judged and taken over ([`controllers::git_pushes`], [`controllers::git_users`], [`adapters::git_pushes`]). Who may do what is in
+//! [`access`].
 //!
 //! Nothing is stored here for the state: what is wanted and how far it is are in ConfigDB, what an edge has is reported by the edge. So the effects of a turn
 //! never wait for a commit, and there is no ledger. The disk holds only repositories, their passwords, the bdSeq and the record of writes.
@@ -32,7 +33,6 @@
 
 pub mod accounts;
 pub mod adapters;
-pub mod api;
 pub mod bootstrap;
 pub mod catalog;
 pub mod cluster_repo;
@@ -42,6 +42,7 @@ pub mod devices;
 pub mod event;
 pub mod fleet;
 pub mod git_address;
+pub mod git_users;
 pub mod identity;
 pub mod merge;
 pub mod names;
@@ -94,16 +95,15 @@ use adapters::git_copies::GitCopies;
 use adapters::git_pushes::PushTaker;
 use adapters::git_work;
 use adapters::git_work::Hosted;
-use adapters::http::people;
-use adapters::http::state_client::{QUESTIONS_MAX, StateClient, keep_records};
 use adapters::kdc::Realm;
 use adapters::passwords::ClusterPasswords;
 use adapters::quarantine::QuarantineFiles;
 use adapters::sparkplug::{host_config, node_config, own_descriptor};
-use api::Asked;
+use adapters::state_client::{QUESTIONS_MAX, StateClient, keep_records};
 use bootstrap::FluxSource;
 use event::{CopyAction, CopyWork, Effect, Event, LoginResult, SharedAction, SharedOutcome, SharedResult, SharedWork};
 use git_address::GitAddress;
+use git_users::Asked;
 use state::{ClusterManager, PersistedRepositories, PersistedRepository, Settings};
 
 pub use adapters::passwords::password_file;
@@ -169,24 +169,17 @@ pub async fn run_with_charts(
     let clock = Clock::new();
     let realm =
         Realm::open(&config.kerberos, &config.state_dir).map_err(|error| exit::with_code(exit::CONFIG, error))?;
-    let addr = config.api.listen;
-    let listener = TcpListener::bind(addr).await.with_context(|| format!("api.listen: cannot listen on {addr}"))?;
-    let local = listener.local_addr().context("api.listen")?;
-    let for_scripts = match config.bootstrap.listen {
-        Some(addr) => {
-            let listener = TcpListener::bind(addr).await;
-            Some(listener.with_context(|| format!("bootstrap.listen: cannot listen on {addr}"))?)
-        }
-        None => None,
-    };
-    let scripts_addr = for_scripts.as_ref().map_or(Ok(local), TcpListener::local_addr).context("bootstrap.listen")?;
-    let tls = tls(&config.api)?;
+    let addr = config.bootstrap.listen;
+    let listener = TcpListener::bind(addr).await;
+    let listener = listener.with_context(|| format!("bootstrap.listen: cannot listen on {addr}"))?;
+    let scripts_addr = listener.local_addr().context("bootstrap.listen")?;
+    let tls = tls(&config.bootstrap)?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let without_slash = |url: String| url.trim_end_matches('/').to_owned();
     let scripts_url = config.bootstrap.public_url.clone();
     let scripts_url = scripts_url.map_or_else(|| format!("{scheme}://{scripts_addr}"), without_slash);
     let git_url = config.git.public_url.clone().map(without_slash);
-    tracing::info!(addr = %local, scripts = scripts_url, "serving the API and the bootstrap scripts");
+    tracing::info!(addr = %scripts_addr, url = scripts_url, "serving the bootstrap scripts");
 
     // Charts that the site keeps on its own server are not to be seen here.
     let charts = Some(charts).filter(|_| config.git.external.url.is_none() || config.git.charts_dir.is_some());
@@ -202,18 +195,15 @@ pub async fn run_with_charts(
     let mut manager = ClusterManager::new(settings, persisted(&repositories), random()?, clock.now());
     let configs = (node_config(own_descriptor(&organisation)?), host_config(&organisation)?);
     let sessions = Sessions::start(configs, manager.node_metrics(), &config.mqtt, &config.state_dir, clock)?;
-    let identities = config.api.oidc.identities().map_err(config::ConfigError::Oidc);
+    let identities = config.git.oidc.identities().map_err(config::ConfigError::Oidc);
     let identities = identities.map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let (questions, asked) = mpsc::channel(QUESTIONS_MAX);
     let (records, entries) = mpsc::channel(QUESTIONS_MAX);
     let desk = StateClient::new(questions, records);
-    let audit = record::path(&config.state_dir);
-    let recorder = tokio::spawn(keep_records(RecordFile::new(audit.clone()), entries));
-    let peers = Rate::per_minute(config.api.address_requests_per_minute);
+    let recorder = tokio::spawn(keep_records(RecordFile::new(record::path(&config.state_dir)), entries));
     let board = ScriptStore::default();
     let scripts =
         bootstrap_http::router(board.clone(), passwords.clone(), script_settings(&config, flux, login), clock);
-    let people = people::router(desk.clone(), peers, tls.is_some(), identities.clone(), &audit, clock);
     let (state_dir, opened, own) = (config.state_dir.clone(), repositories.clone(), passwords.clone());
     let open = move || io::Result::Ok((Hooks::install(&state_dir)?, GitCopies::open(&state_dir, opened, own)?));
     let (hooks, copies) = tokio::task::spawn_blocking(open).await?.context("state_dir")?;
@@ -221,14 +211,9 @@ pub async fn run_with_charts(
     let gatekeeper = StateGatekeeper { desk: desk.clone(), identities, has_external: hosted.external.is_some() };
     let receiver = Receiver { hooks, gatekeeper, repositories: repositories.clone(), limit: PUSH_MAX, pushed };
     let taker = PushTaker::new(git_key, receiver);
-    let routers = match for_scripts {
-        Some(for_scripts) => vec![(for_scripts, scripts), (listener, people)],
-        None => vec![(listener, scripts.merge(people))],
-    };
-    // The servers end with the loop, also when that ends with an error.
+    // The server ends with the loop, also when that ends with an error.
     let http_stop = shutdown.child();
-    let serve = |(listener, router)| server::serve(listener, router, tls.clone(), http_stop.clone());
-    let http_servers: JoinSet<_> = routers.into_iter().map(serve).collect();
+    let http_server = tokio::spawn(server::serve(listener, scripts, tls, http_stop.clone()));
     let git = &config.git;
     let limit = Duration::from_secs(git.pull_timeout_s);
     let pulls = Pulls::new(repositories, git.credentials_dir.clone(), git.ca_file.clone(), limit);
@@ -256,10 +241,10 @@ pub async fn run_with_charts(
     io.stop().await;
     worker.await.context("git worker")?;
     http_stop.trigger();
-    let http_ended = http_servers.join_all().await;
+    let http_ended = http_server.await.context("HTTP server")?;
     recorder.await.context("record of writes")?;
     ended?;
-    http_ended.into_iter().collect::<Result<(), _>>().context("HTTP server")
+    http_ended.context("HTTP server")
 }
 
 /// What an earlier process left open on the disk.
@@ -321,9 +306,9 @@ struct Io {
     health: Health,
 }
 
-fn tls(config: &config::ApiConfig) -> anyhow::Result<Option<Tls>> {
+fn tls(config: &config::BootstrapConfig) -> anyhow::Result<Option<Tls>> {
     let (Some(cert_file), Some(key_file)) = (&config.cert_file, &config.key_file) else { return Ok(None) };
-    Tls::load(["api.cert_file", "api.key_file"], cert_file, key_file)
+    Tls::load(["bootstrap.cert_file", "bootstrap.key_file"], cert_file, key_file)
         .map(Some)
         .map_err(|error| exit::with_code(exit::CONFIG, error))
 }
@@ -376,7 +361,7 @@ impl Io {
         Ok(())
     }
 
-    /// Says that the manager dies. Then it lets go of all that workers, the record and the API's callers wait for.
+    /// Says that the manager dies. Then it lets go of all that workers, the record and users who push wait for.
     async fn stop(self) {
         self.sessions.stop().await;
     }
@@ -412,7 +397,6 @@ impl ServiceIo for Io {
             Effect::Node(update) => sessions::update(&self.sessions.node, update).await,
             Effect::Host(request) => self.sessions.request(request).await.context("Sparkplug session")?,
             Effect::Git(git) => self.waiting.push_back(git_work::Work::Git(git)),
-            Effect::Secret(secret) => self.waiting.push_back(git_work::Work::Secret(secret)),
             Effect::Shared(SharedWork { repository, action: SharedAction::Pull { branch, pull } }) => {
                 drop(self.calls.spawn(carry_out_pull(self.pulls.clone(), repository, branch, pull)));
             }
@@ -519,7 +503,7 @@ fn settings(config: &Config, organisation: configdb_schema::Organisation, git_ur
         },
         away: Duration::from_secs(config.timing.away_s),
         flux_away: Duration::from_secs(config.timing.flux_away_s),
-        rate: Rate::per_minute(config.api.requests_per_minute),
+        rate: Rate::per_minute(config.git.requests_per_minute),
         retry: (Duration::from_millis(config.timing.retry_first_ms), Duration::from_millis(config.timing.retry_max_ms)),
         realm: config.realm().map(str::to_owned),
         scripts_url: String::new(),

@@ -1,11 +1,14 @@
 //! Sealed secrets in a cluster's repository: one file for each Secret, `edo/secrets/<namespace>/<name>.yaml`, with a SealedSecret object of one or more keys.
 //!
-//! An annotation says for which certificate each key was sealed, so that the keys that have to be sealed again can be found. Pure; this module must not know git, nor any value.
+//! What ConfigDB has of a Secret is brought into its file key by key; keys of the file that ConfigDB does not name stay. A key is written only over an older one: annotations say when
+//! each was decided, and for which certificate it was sealed. So a ConfigDB that was restored from a backup takes nothing back.
+//! Pure; this module must not know git, nor any value.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use sealed_secrets::{ManifestError, Scope, check_key, check_names};
+use cluster_manager_contract::{StoredKey, StoredSecret};
+use configdb_schema::document::{SealedSecret, SealedValue, SealingScope};
+use sealed_secrets::{ManifestError, Request, Scope, check_key, check_names, sealed_object};
 use serde_json::{Map, Value};
 
 /// Directory in the repository of a cluster.
@@ -14,102 +17,21 @@ pub const DIRECTORY: &str = "edo/secrets";
 /// Annotation of a SealedSecret: JSON, from each key to the SHA-256 fingerprint of the certificate that it was sealed for.
 const SEALED_FOR: &str = "sparkfleet.io/sealed-for";
 
+/// Annotation of a SealedSecret: JSON, from each key to when it was decided.
+const SEALED_AT: &str = "sparkfleet.io/sealed-at";
+
 /// Largest file; Kubernetes takes objects of some 1.5 MiB.
 pub const FILE_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// One key of one Secret, by names that Kubernetes allows.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SecretKey {
-    namespace: String,
-    name: String,
-    key: String,
-}
-
-impl SecretKey {
-    /// Checks the names, so that they can stand in paths and manifests.
-    ///
-    /// # Errors
-    /// Which name breaks which rule.
-    pub fn new(namespace: &str, name: &str, key: &str) -> Result<Self, ManifestError> {
-        check_names(namespace, name)?;
-        check_key(key)?;
-        Ok(Self { namespace: namespace.to_owned(), name: name.to_owned(), key: key.to_owned() })
-    }
-
-    /// Namespace of the Secret.
-    #[must_use]
-    pub fn namespace(&self) -> &str {
-        &self.namespace
-    }
-
-    /// Name of the Secret.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Key in it.
-    #[must_use]
-    pub fn key(&self) -> &str {
-        &self.key
-    }
-
-    /// The file in the repository.
-    #[must_use]
-    pub fn path(&self) -> String {
-        format!("{DIRECTORY}/{}/{}.yaml", self.namespace, self.name)
-    }
-}
-
-impl fmt::Display for SecretKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}/{}", self.namespace, self.name, self.key)
-    }
-}
-
-/// What to do with the secrets of a repository.
-#[derive(Debug, Clone, PartialEq)]
-pub enum SecretChange {
-    /// Write one key; the others stay.
-    Put {
-        /// Which.
-        key: SecretKey,
-        /// The SealedSecret with this key alone.
-        sealed: Box<Value>,
-        /// Of the certificate that it is sealed for.
-        fingerprint: String,
-    },
-    /// Remove one key, and with the last one the Secret.
-    Delete {
-        /// Which.
-        key: SecretKey,
-    },
-}
-
-/// A secret as the repository has it: names only.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredSecret {
-    /// Namespace of the Secret.
-    pub namespace: String,
-    /// Name of the Secret.
-    pub name: String,
-    /// `strict`, `namespace-wide` or `cluster-wide`.
-    pub scope: &'static str,
-    /// Type of the Secret, such as `Opaque`.
-    pub secret_type: String,
-    /// Each key with the fingerprint of the certificate that it was sealed for, if that is recorded.
-    pub keys: BTreeMap<String, Option<String>>,
-}
-
-/// Why a repository cannot be changed like that, or read.
+/// Why what ConfigDB has of a Secret is not in the repository.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SecretFault {
-    /// There is no such key.
-    #[error("there is no secret {0}")]
-    Missing(String),
+    /// A name cannot stand in a path or manifest.
+    #[error(transparent)]
+    Name(#[from] ManifestError),
     /// The Secret is there with another scope or type, which all its keys share.
     #[error(
-        "{secret} is there with {field} {stored}, not {wanted}; all its keys share it: delete them first, or ask for that"
+        "{secret} is in the repository with {field} {stored}, not {wanted}, and has keys that ConfigDB does not have; all its keys share it: delete them first"
     )]
     Differs {
         /// `namespace/name`.
@@ -118,7 +40,7 @@ pub enum SecretFault {
         field: &'static str,
         /// As it is.
         stored: String,
-        /// As it was asked for.
+        /// As it is wanted.
         wanted: String,
     },
     /// The file is not one of ours.
@@ -135,52 +57,131 @@ pub enum SecretFault {
         /// The file.
         path: String,
     },
-    /// The disk.
-    #[error("the repository cannot be used: {0}")]
-    Repository(String),
+    /// The repository has later values.
+    #[error(
+        "the repository has later values of {secret} ({}) than ConfigDB, which comes from a backup: put them again to replace them",
+        keys.join(", ")
+    )]
+    Later {
+        /// `namespace/name`.
+        secret: String,
+        /// The keys.
+        keys: Vec<String>,
+    },
 }
 
-impl SecretChange {
-    /// The key that it changes.
-    #[must_use]
-    pub const fn key(&self) -> &SecretKey {
-        match self {
-            Self::Put { key, .. } | Self::Delete { key } => key,
+/// A file as it shall be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WantedFile {
+    /// Its content; None: it shall not be there.
+    pub content: Option<Vec<u8>>,
+    /// What of the Secret is not in it.
+    pub fault: Option<SecretFault>,
+}
+
+/// The file of a Secret, below [`DIRECTORY`].
+///
+/// # Errors
+/// A name cannot stand in a path.
+pub fn path(secret: &SealedSecret) -> Result<String, SecretFault> {
+    check_names(&secret.namespace, &secret.name)?;
+    Ok(format!("{}/{}.yaml", secret.namespace, secret.name))
+}
+
+/// Commit message; it names what is changed.
+#[must_use]
+pub fn message(secret: &SealedSecret) -> String {
+    format!("Secret {}/{}", secret.namespace, secret.name)
+}
+
+/// The file of a Secret after what ConfigDB has of it was brought into it, given the file before.
+///
+/// # Errors
+/// Nothing is to be changed then.
+pub fn bring(secret: &SealedSecret, before: Option<&[u8]>) -> Result<WantedFile, SecretFault> {
+    let path = path(secret)?;
+    secret.keys.keys().try_for_each(|key| check_key(key))?;
+    let name = || format!("{}/{}", secret.namespace, secret.name);
+    let object = before.map(|bytes| object(&path, (&secret.namespace, &secret.name), bytes)).transpose()?;
+    let mut keys = object.as_ref().map(Keys::read).unwrap_or_default();
+    let is_later = |(key, value): &(&String, &SealedValue)| keys.at.get(*key).is_some_and(|at| *at > value.at);
+    let (later, wanted): (Vec<_>, Vec<_>) = secret.keys.iter().partition(is_later);
+    let later: Vec<String> = later.into_iter().map(|(key, _)| key.clone()).collect();
+    let fault = (!later.is_empty()).then(|| SecretFault::Later { secret: name(), keys: later });
+    let puts = wanted.iter().any(|(_, value)| value.value.is_some());
+    for (key, value) in &wanted {
+        keys.bring(key, value);
+    }
+    let left = keys.data.keys().any(|key| !wanted.iter().any(|(wanted, _)| *wanted == key));
+    let (mut scope, mut secret_type) = (secret.scope, secret.secret_type.clone());
+    if let Some(object) = object.as_ref().filter(|_| left || !puts) {
+        let (stored_scope, stored_type) = (self::scope(object), self::secret_type(object));
+        if puts {
+            let differs = |field, stored: String, wanted: String| {
+                if stored == wanted {
+                    Ok(())
+                } else {
+                    Err(SecretFault::Differs { secret: name(), field, stored, wanted })
+                }
+            };
+            differs("scope", stored_scope.to_string(), scope.to_string())?;
+            differs("type", stored_type.clone(), secret_type.clone())?;
         }
+        (scope, secret_type) = (stored_scope, stored_type);
+    }
+    if keys.data.is_empty() {
+        return Ok(WantedFile { content: None, fault });
+    }
+    let request = Request {
+        namespace: &secret.namespace,
+        name: &secret.name,
+        scope: sealing_scope(scope),
+        secret_type: &secret_type,
+    };
+    let mut after = sealed_object(request, keys.data)?;
+    record(&mut after, SEALED_FOR, &keys.sealed_for);
+    record(&mut after, SEALED_AT, &keys.at);
+    if object.is_some_and(|object| object == after) {
+        return Ok(WantedFile { content: before.map(<[u8]>::to_vec), fault });
+    }
+    let foreign = |reason: String| SecretFault::Foreign { path: path.clone(), reason };
+    let text = serde_saphyr::to_string(&after).map_err(|error| foreign(error.to_string()))?;
+    if text.len() > FILE_BYTES_MAX {
+        return Err(SecretFault::TooLarge { path });
+    }
+    Ok(WantedFile { content: Some(text.into_bytes()), fault })
+}
+
+/// The keys of a SealedSecret, and what its annotations say of them.
+#[derive(Default)]
+struct Keys {
+    data: Map<String, Value>,
+    sealed_for: BTreeMap<String, String>,
+    at: BTreeMap<String, String>,
+}
+
+impl Keys {
+    fn read(object: &Value) -> Self {
+        let data = object.pointer("/spec/encryptedData").and_then(Value::as_object).cloned().unwrap_or_default();
+        let (mut sealed_for, mut at) = (recorded(object, SEALED_FOR), recorded(object, SEALED_AT));
+        sealed_for.retain(|key, _| data.contains_key(key));
+        at.retain(|key, _| data.contains_key(key));
+        Self { data, sealed_for, at }
     }
 
-    /// Commit message; it names what is changed.
-    #[must_use]
-    pub fn message(&self) -> String {
-        match self {
-            Self::Put { key, .. } => format!("Secret {key} sealed"),
-            Self::Delete { key } => format!("Secret {key} deleted"),
-        }
-    }
-
-    /// The file after the change, given the one before. None: there is none (any more).
-    ///
-    /// # Errors
-    /// Nothing is to be changed then.
-    pub fn apply(&self, before: Option<&[u8]>) -> Result<Option<Vec<u8>>, SecretFault> {
-        let path = self.key().path();
-        let before = before.map(|bytes| object(&path, self.key(), bytes)).transpose()?;
-        let after = match self {
-            Self::Put { key, sealed, fingerprint } => Some(put(key, before, sealed, fingerprint)?),
-            Self::Delete { key } => remove(key, before)?,
-        };
-        let Some(after) = after else { return Ok(None) };
-        let foreign = |reason: String| SecretFault::Foreign { path: path.clone(), reason };
-        let text = serde_saphyr::to_string(&after).map_err(|error| foreign(error.to_string()))?;
-        if text.len() > FILE_BYTES_MAX {
-            return Err(SecretFault::TooLarge { path });
-        }
-        Ok(Some(text.into_bytes()))
+    fn bring(&mut self, key: &str, SealedValue { value, sealed_for, at }: &SealedValue) {
+        self.data.remove(key);
+        self.sealed_for.remove(key);
+        self.at.remove(key);
+        let Some(value) = value else { return };
+        self.data.insert(key.to_owned(), Value::from(value.as_str()));
+        self.sealed_for.extend(sealed_for.clone().map(|sealed_for| (key.to_owned(), sealed_for)));
+        self.at.insert(key.to_owned(), at.clone());
     }
 }
 
 /// The SealedSecret in a file, if it is the one that belongs there.
-fn object(path: &str, key: &SecretKey, bytes: &[u8]) -> Result<Value, SecretFault> {
+fn object(path: &str, (namespace, name): (&str, &str), bytes: &[u8]) -> Result<Value, SecretFault> {
     let foreign = |reason: &str| SecretFault::Foreign { path: path.to_owned(), reason: reason.to_owned() };
     let text = std::str::from_utf8(bytes).map_err(|_| foreign("it is not UTF-8"))?;
     let object: Value = serde_saphyr::from_str(text).map_err(|_| foreign("it is not YAML"))?;
@@ -188,7 +189,7 @@ fn object(path: &str, key: &SecretKey, bytes: &[u8]) -> Result<Value, SecretFaul
     if !is("/kind", "SealedSecret") {
         return Err(foreign("it is of another kind"));
     }
-    if !is("/metadata/name", key.name()) || !is("/metadata/namespace", key.namespace()) {
+    if !is("/metadata/name", name) || !is("/metadata/namespace", namespace) {
         return Err(foreign("it has another name or namespace"));
     }
     if !object.pointer("/spec/encryptedData").is_some_and(Value::is_object) {
@@ -197,48 +198,16 @@ fn object(path: &str, key: &SecretKey, bytes: &[u8]) -> Result<Value, SecretFaul
     Ok(object)
 }
 
-fn put(key: &SecretKey, before: Option<Value>, sealed: &Value, fingerprint: &str) -> Result<Value, SecretFault> {
-    let mut object = match before {
-        None => sealed.clone(),
-        Some(mut before) => {
-            let secret = format!("{}/{}", key.namespace, key.name);
-            for (field, of) in [("scope", scope as fn(&Value) -> String), ("type", secret_type)] {
-                let (stored, wanted) = (of(&before), of(sealed));
-                if stored != wanted {
-                    return Err(SecretFault::Differs { secret, field, stored, wanted });
-                }
-            }
-            before["spec"]["encryptedData"][&key.key] = sealed["spec"]["encryptedData"][&key.key].clone();
-            before
-        }
-    };
-    let mut fingerprints = sealed_for(&object);
-    fingerprints.insert(key.key.clone(), fingerprint.to_owned());
-    record(&mut object, &fingerprints);
-    Ok(object)
-}
-
-fn remove(key: &SecretKey, before: Option<Value>) -> Result<Option<Value>, SecretFault> {
-    let missing = || SecretFault::Missing(key.to_string());
-    let mut object = before.ok_or_else(missing)?;
-    let data = object.pointer_mut("/spec/encryptedData").and_then(Value::as_object_mut).ok_or_else(missing)?;
-    data.remove(&key.key).ok_or_else(missing)?;
-    if data.is_empty() {
-        return Ok(None);
+/// Writes an annotation, unless there is nothing to say.
+fn record(object: &mut Value, name: &str, of_keys: &BTreeMap<String, String>) {
+    if of_keys.is_empty() {
+        return;
     }
-    let mut fingerprints = sealed_for(&object);
-    fingerprints.remove(&key.key);
-    record(&mut object, &fingerprints);
-    Ok(Some(object))
-}
-
-/// Writes the annotation, whatever stood there.
-fn record(object: &mut Value, fingerprints: &BTreeMap<String, String>) {
-    let text = serde_json::to_string(fingerprints).unwrap_or_default();
+    let text = serde_json::to_string(of_keys).unwrap_or_default();
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
     let annotations = metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
     if let Some(annotations) = annotations.as_object_mut() {
-        annotations.insert(SEALED_FOR.to_owned(), Value::from(text));
+        annotations.insert(name.to_owned(), Value::from(text));
     }
 }
 
@@ -246,19 +215,26 @@ fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
     object.pointer("/metadata/annotations")?.get(name)?.as_str()
 }
 
-fn sealed_for(object: &Value) -> BTreeMap<String, String> {
-    annotation(object, SEALED_FOR).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+fn recorded(object: &Value, name: &str) -> BTreeMap<String, String> {
+    annotation(object, name).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
-fn stored_scope(object: &Value) -> &'static str {
-    // As the controller decides it.
-    let wide = [Scope::ClusterWide, Scope::NamespaceWide].into_iter();
-    let mut set = wide.filter(|scope| scope.annotation().and_then(|name| annotation(object, name)) == Some("true"));
-    set.next().unwrap_or(Scope::Strict).name()
+/// As the controller decides it.
+fn scope(object: &Value) -> SealingScope {
+    let is_set = |scope: Scope| scope.annotation().and_then(|name| annotation(object, name)) == Some("true");
+    match (is_set(Scope::ClusterWide), is_set(Scope::NamespaceWide)) {
+        (true, _) => SealingScope::ClusterWide,
+        (_, true) => SealingScope::NamespaceWide,
+        _ => SealingScope::Strict,
+    }
 }
 
-fn scope(object: &Value) -> String {
-    stored_scope(object).to_owned()
+const fn sealing_scope(scope: SealingScope) -> Scope {
+    match scope {
+        SealingScope::Strict => Scope::Strict,
+        SealingScope::NamespaceWide => Scope::NamespaceWide,
+        SealingScope::ClusterWide => Scope::ClusterWide,
+    }
 }
 
 fn secret_type(object: &Value) -> String {
@@ -270,17 +246,17 @@ fn secret_type(object: &Value) -> String {
 pub fn stored(files: &BTreeMap<String, Vec<u8>>) -> Vec<StoredSecret> {
     let read = |(path, bytes): (&String, &Vec<u8>)| {
         let (namespace, file) = path.split_once('/')?;
-        let key = SecretKey::new(namespace, file.strip_suffix(".yaml")?, "any").ok()?;
-        let object = object(path, &key, bytes).ok()?;
-        let fingerprints = sealed_for(&object);
-        let data = object.pointer("/spec/encryptedData")?.as_object()?;
-        let keys = data.keys().map(|key| (key.clone(), fingerprints.get(key).cloned())).collect();
+        let name = file.strip_suffix(".yaml")?;
+        check_names(namespace, name).ok()?;
+        let object = object(path, (namespace, name), bytes).ok()?;
+        let Keys { data, sealed_for, at } = Keys::read(&object);
+        let key = |key: &String| StoredKey { sealed_for: sealed_for.get(key).cloned(), at: at.get(key).cloned() };
         Some(StoredSecret {
-            namespace: key.namespace,
-            name: key.name,
-            scope: stored_scope(&object),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            scope: scope(&object),
             secret_type: secret_type(&object),
-            keys,
+            keys: data.keys().map(|name| (name.clone(), key(name))).collect(),
         })
     };
     files.iter().filter_map(read).collect()

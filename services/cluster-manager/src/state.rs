@@ -33,7 +33,6 @@ use uuid::Uuid;
 
 use crate::catalog;
 use crate::controllers::accounts::AccountsController;
-use crate::controllers::api::{self, ApiController, ApiView, Moved, Written};
 use crate::controllers::attestation_policy::AttestationPolicyController;
 use crate::controllers::bootstrap_grants::BootstrapGrantsController;
 use crate::controllers::cluster_repositories::{self, ClusterRepositoriesController};
@@ -41,6 +40,7 @@ use crate::controllers::deployments::DeploymentsController;
 use crate::controllers::flux_sources::FluxSourcesController;
 use crate::controllers::git_copies::{GitCopiesController, PushRules, Surroundings};
 use crate::controllers::git_pushes::GitPushesController;
+use crate::controllers::git_users::{self, GitUsersController, Moved};
 use crate::controllers::logins::LoginsController;
 use crate::controllers::principals::PrincipalsController;
 use crate::controllers::setups::SetupsController;
@@ -79,7 +79,7 @@ pub struct Settings {
     pub away: Duration,
     /// How long neither Sync nor Flux of a cluster must be received before other repositories no longer wait for it.
     pub flux_away: Duration,
-    /// How often one credential may ask over HTTP.
+    /// How often one credential may ask over git.
     pub rate: Rate,
     /// First and longest wait before something that failed or was not answered is tried again.
     pub retry: (Duration, Duration),
@@ -119,12 +119,12 @@ pub struct ClusterManager {
     settings: Settings,
     fleet: FleetView,
     accounts: AccountsController,
-    api: ApiController,
     attestation_policy: AttestationPolicyController,
     bootstrap_grants: BootstrapGrantsController,
     deployments: DeploymentsController,
     copies: GitCopiesController,
     flux_sources: FluxSourcesController,
+    git_users: GitUsersController,
     logins: LoginsController,
     principals: PrincipalsController,
     pushes: GitPushesController,
@@ -166,12 +166,7 @@ impl ClusterManager {
             charts_written: settings.charts_written,
             pacing,
         };
-        let api = api::Settings {
-            organisation: settings.organisation.clone(),
-            base_url: settings.scripts_url.clone(),
-            charts_written: settings.charts_written,
-            rate: settings.rate,
-        };
+        let git_users = git_users::Settings { charts_written: settings.charts_written, rate: settings.rate };
         let repositories =
             cluster_repositories::Settings { cluster: settings.cluster.clone(), flux_away: settings.flux_away, pacing };
         let open = left.clusters.iter().map(|left| left.cluster).chain(left.shared.iter().map(|(uuid, _)| *uuid));
@@ -179,12 +174,12 @@ impl ClusterManager {
         Self {
             fleet,
             accounts: AccountsController::new(settings.realm.clone(), pacing),
-            api: ApiController::new(api),
             attestation_policy: AttestationPolicyController::new(pacing),
             bootstrap_grants: BootstrapGrantsController::new(settings.scripts_url.clone()),
             deployments: DeploymentsController::new(settings.deployment.clone(), pacing),
             copies,
             flux_sources: FluxSourcesController::new(pacing),
+            git_users: GitUsersController::new(git_users),
             logins: LoginsController::default(),
             principals: PrincipalsController::new(settings.realm.clone(), pacing),
             pushes: GitPushesController::default(),
@@ -233,15 +228,12 @@ impl ClusterManager {
                 self.repositories.on_result(result, now);
             }
             Event::Asked(asked) => {
-                let view = ApiView { fleet: &self.fleet, devices: &self.devices, shared: &self.shared };
-                let outcome = self.api.on_asked(asked, view, &mut self.requests, now);
-                self.on_api_outcome(outcome);
-                self.take_writer_outputs(now);
-            }
-            Event::Secret(result) => {
-                self.copies.changed(result.cluster);
-                let outcome = self.api.on_secret_result(result, now);
-                self.on_api_outcome(outcome);
+                let git_users::Outcome { answer, moved } =
+                    self.git_users.on_asked(asked, &self.fleet, &self.shared, now);
+                self.effects.push(answer);
+                if let Some(moved) = moved {
+                    self.on_push(moved);
+                }
             }
             Event::Copy(CopyResult { repository, outcome }) => {
                 self.effects.extend(self.copies.on_result(repository, outcome, now));
@@ -308,7 +300,6 @@ impl ClusterManager {
         while let Some(change) = self.fleet.poll_change() {
             self.requests.on_change(&change, now);
             self.on_change(change, now);
-            self.effects.extend(self.api.answer_tokens(now));
         }
         self.take_writer_outputs(now);
         if self.fleet.on_identity_event(event) {
@@ -405,9 +396,8 @@ impl ClusterManager {
         self.effects.extend(effect);
     }
 
-    fn on_api_outcome(&mut self, outcome: api::Outcome) {
-        self.effects.extend(outcome.effects);
-        let Some(Moved { repository, shared, commit }) = outcome.moved else { return };
+    /// A user has moved branch `main` of a repository.
+    fn on_push(&mut self, Moved { repository, shared, commit }: Moved) {
         self.copies.changed(repository);
         if shared {
             self.on_shared_commit(repository, commit);
@@ -452,14 +442,6 @@ impl ClusterManager {
     }
 
     fn on_answer(&mut self, id: &str, refusal: Option<String>, now: Now) {
-        match self.api.on_written(id, refusal.as_deref(), now) {
-            Some(Written::Answered(answer)) => return self.effects.push(answer),
-            Some(Written::Evaluate(cluster)) => {
-                self.dirty.insert(cluster);
-                return;
-            }
-            None => {}
-        }
         if let Some(cluster) = self.accounts.on_written(id, refusal.as_deref(), now) {
             self.dirty.insert(cluster);
             return;

@@ -3,18 +3,16 @@
 
 use crate::there;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use cluster_manager::adapters::git_work::{self, Hosted, Work};
 use cluster_manager::adapters::passwords::ClusterPasswords;
-use cluster_manager::event::{
-    Event, GitAction, GitOutcome, GitResult, GitWork, SecretAction, SecretOutcome, SecretResult, SecretWork,
-};
-use cluster_manager::secrets::{SecretChange, SecretFault, SecretKey};
+use cluster_manager::event::{Event, GitAction, GitOutcome, GitResult, GitWork};
+use configdb_schema::document::{SealedSecret, SealedValue, SealingScope};
 use git_hosting::client::Credentials;
 use git_hosting::external::External;
 use git_hosting::repositories::{Repositories, RepositoryFiles};
-use serde_json::json;
 use service_runtime::config::ExposeSecret as _;
 use there::{PUSHER, READER, There, git};
 use tokio::sync::mpsc;
@@ -52,27 +50,20 @@ impl Here {
     }
 
     async fn write(&mut self, content: &str) -> GitOutcome {
+        self.write_with(content, Vec::new()).await
+    }
+
+    async fn write_with(&mut self, content: &str, secrets: Vec<Arc<SealedSecret>>) -> GitOutcome {
         let files = RepositoryFiles {
             initial: [("README.md".to_owned(), b"x".to_vec())].into(),
             directory: Some("edo/cluster".to_owned()),
             owned: [("a.yaml".to_owned(), content.as_bytes().to_vec())].into(),
             message: "x".to_owned(),
         };
-        let action = GitAction::Write { path: "cluster/Paint_Shop".to_owned(), store: Uuid::nil(), files, hold: false };
+        let (path, store) = ("cluster/Paint_Shop".to_owned(), Uuid::nil());
+        let action = GitAction::Write { path, store, files, hold: false, secrets };
         self.work.send(Work::Git(GitWork { cluster: CLUSTER, action })).await.unwrap();
         let Some(Event::Git(GitResult { outcome, .. })) = self.results.recv().await else { panic!("a result") };
-        outcome
-    }
-
-    async fn put_secret(&mut self) -> Result<SecretOutcome, SecretFault> {
-        let metadata = json!({ "name": "login", "namespace": "n" });
-        let sealed = json!({ "apiVersion": "bitnami.com/v1alpha1", "kind": "SealedSecret", "metadata": metadata,
-            "spec": { "encryptedData": { "k": "AAAA" }, "template": { "metadata": metadata, "type": "Opaque" } } });
-        let key = SecretKey::new("n", "login", "k").unwrap();
-        let change = SecretChange::Put { key, sealed: Box::new(sealed), fingerprint: "f".to_owned() };
-        let action = SecretAction::Change { change, dry_run: false };
-        self.work.send(Work::Secret(SecretWork { id: 1, cluster: CLUSTER, action })).await.unwrap();
-        let Some(Event::Secret(SecretResult { outcome, .. })) = self.results.recv().await else { panic!("a result") };
         outcome
     }
 
@@ -81,8 +72,21 @@ impl Here {
     }
 }
 
+fn secret() -> Arc<SealedSecret> {
+    let at = "2027-01-15T08:00:00.000Z".to_owned();
+    let value = SealedValue { value: Some("AAAA".to_owned()), sealed_for: None, at };
+    Arc::new(SealedSecret {
+        cluster: CLUSTER,
+        namespace: "n".to_owned(),
+        name: "login".to_owned(),
+        scope: SealingScope::Strict,
+        secret_type: "Opaque".to_owned(),
+        keys: [("k".to_owned(), value)].into(),
+    })
+}
+
 fn written(outcome: GitOutcome) -> String {
-    let GitOutcome::Written { commit } = outcome else { panic!("{outcome:?}") };
+    let GitOutcome::Written { commit, .. } = outcome else { panic!("{outcome:?}") };
     commit
 }
 
@@ -115,8 +119,9 @@ async fn a_repository_is_made_there_and_what_people_push_is_kept() {
         Some("3"),
         "nothing by force"
     );
-    let Ok(SecretOutcome::Written { commit: Some(commit) }) = here.put_secret().await else { panic!("written") };
+    let commit = written(here.write_with("a: 2\n", vec![secret()]).await);
     assert_eq!(git(&there.repository(), &["rev-parse", "main"]).await, Some(commit));
+    assert!(there.file("edo/secrets/n/login.yaml").await.unwrap().contains("AAAA"));
     assert_eq!(written(here.write("a: 2\n").await), here.main(), "what is there already makes no new commit");
 }
 
@@ -131,12 +136,12 @@ async fn while_the_server_is_away_nothing_counts_as_written_and_nothing_is_lost(
     let first = written(here.write("a: 1\n").await);
     there.away(true);
     assert!(matches!(here.write("a: 2\n").await, GitOutcome::Failed { .. }));
-    assert!(matches!(here.put_secret().await, Err(SecretFault::Repository(_))));
+    assert!(matches!(here.write_with("a: 1\n", vec![secret()]).await, GitOutcome::Failed { .. }));
     assert_eq!(here.main(), first);
     there.away(false);
     let second = written(here.write("a: 2\n").await);
     assert_eq!(git(&there.repository(), &["rev-parse", "main"]).await, Some(second));
-    assert_eq!(there.file("edo/secrets/n/login.yaml").await, None, "its client got the answer that it was not stored");
+    assert_eq!(there.file("edo/secrets/n/login.yaml").await, None, "it was answered that it was not stored");
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use cluster_manager::adapters::gatekeeper::StateGatekeeper;
-use cluster_manager::api::RepositoryPush;
+use cluster_manager::git_users::RepositoryPush;
 use git_hosting::gatekeeper::{AdmissionRequest, Denial, Gatekeeper as _, Push};
 use git_hosting::repositories::{Kind, Open};
 use uuid::Uuid;

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cluster_manager::adapters::git_pushes::PushTaker;
-use cluster_manager::api::RepositoryPush;
 use cluster_manager::event::{Event, PushResult, PushWork};
+use cluster_manager::git_users::RepositoryPush;
 use git_hosting::credential::CredentialKeyPair;
 use git_hosting::originals;
 use git_hosting::push::{Hooks, Receiver};

@@ -1,7 +1,6 @@
 //! The integration tests of this package, in one program.
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
-mod api;
 mod bootstrap_http;
 mod external;
 mod fuzz_seeds;

@@ -15,7 +15,7 @@ use axum::routing::get;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use cluster_manager::adapters::gatekeeper::StateGatekeeper;
-use cluster_manager::api::RepositoryPush;
+use cluster_manager::git_users::RepositoryPush;
 use git_hosting::http::{Anonymous, Settings, router};
 use git_hosting::repositories::{Kind, Place, Repositories, RepositoryFiles};
 use identity_provider::{Identities, IdentityError, Limits, Provider};

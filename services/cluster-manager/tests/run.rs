@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cluster_manager::config::ApiConfig;
+use cluster_manager::config::BootstrapConfig;
 use cluster_manager::{Config, run};
 use service_runtime::health::Health;
 use service_runtime::shutdown::Shutdown;
@@ -14,32 +14,32 @@ use tokio::net::TcpStream;
 
 use crate::mosquitto::port;
 
-fn config(state_dir: &tempfile::TempDir, api: SocketAddr) -> Config {
+fn config(state_dir: &tempfile::TempDir, scripts: SocketAddr) -> Config {
     Config {
         state_dir: state_dir.path().into(),
         mqtt: MqttConfig { servers: vec![format!("mqtt://{}", port::free())], ..MqttConfig::default() },
-        api: ApiConfig { listen: api, ..ApiConfig::default() },
+        bootstrap: BootstrapConfig { listen: scripts, ..BootstrapConfig::default() },
         ..Config::default()
     }
 }
 
 #[tokio::test]
-async fn without_a_broker_the_api_is_served_but_no_git_nothing_is_ready_and_a_stop_is_clean() {
+async fn without_a_broker_the_scripts_are_served_but_no_git_and_no_api_nothing_is_ready_and_a_stop_is_clean() {
     let state_dir = tempfile::tempdir().unwrap();
-    let api = port::free();
+    let addr = port::free();
     let (shutdown, health) = (Shutdown::new(), Health::new());
-    let running = tokio::spawn(run(config(&state_dir, api), shutdown.clone(), health.clone()));
-    while status(api, "/v1/openapi.json").await.is_none() {
+    let running = tokio::spawn(run(config(&state_dir, addr), shutdown.clone(), health.clone()));
+    while status(addr, "/").await.is_none() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let bootstrap = format!("/bootstrap/{}", uuid::Uuid::nil());
     for (path, answer) in [
-        ("/v1/openapi.json", "200 OK"),
+        ("/v1/clusters", "404 Not Found"),
         (bootstrap.as_str(), "503 Service Unavailable"),
         ("/git/shared/helm/info/refs?service=git-upload-pack", "404 Not Found"),
         ("/git/shared/helm/info/refs?service=git-receive-pack", "404 Not Found"),
     ] {
-        assert_eq!(status(api, path).await, Some(format!("HTTP/1.1 {answer}")), "{path}");
+        assert_eq!(status(addr, path).await, Some(format!("HTTP/1.1 {answer}")), "{path}");
     }
     assert!(!health.is_ready());
     shutdown.trigger();
@@ -66,10 +66,10 @@ async fn status(addr: SocketAddr, path: &str) -> Option<String> {
 }
 
 #[tokio::test]
-async fn an_address_of_the_api_that_is_taken_is_named_by_its_key() {
+async fn an_address_of_the_scripts_that_is_taken_is_named_by_its_key() {
     let state_dir = tempfile::tempdir().unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let config = config(&state_dir, taken.local_addr().unwrap());
     let error = run(config, Shutdown::new(), Health::new()).await.unwrap_err();
-    assert!(format!("{error:#}").starts_with("api.listen: cannot listen on 127.0.0.1:"), "{error:#}");
+    assert!(format!("{error:#}").starts_with("bootstrap.listen: cannot listen on 127.0.0.1:"), "{error:#}");
 }

@@ -37,7 +37,7 @@ fn action(n: usize) -> GitAction {
         owned: [("a.yaml".to_owned(), format!("a: {n}\n").into_bytes())].into(),
         message: "x".to_owned(),
     };
-    GitAction::Write { path: "cluster/A".to_owned(), store: Uuid::nil(), files, hold: false }
+    GitAction::Write { path: "cluster/A".to_owned(), store: Uuid::nil(), files, hold: false, secrets: Vec::new() }
 }
 
 /// Clones until `stop` is set; returns how often it did.

@@ -7,9 +7,14 @@ use configdb_contract::names::HISTORY_LIMIT_MAX;
 use configdb_contract::{ReplayRequest, WriteRequest};
 use configdb_schema::Document as _;
 use configdb_schema::address;
-use configdb_schema::document::{EdgeCluster, EdgeClusterRollout, EdgeDeployment, Info, JsonObject, WAVE_MAX};
-use fleet_view::requests::{self, Author, NewDeployment, RequestError, RolloutChange};
+use configdb_schema::document::{
+    EdgeCluster, EdgeClusterRollout, EdgeDeployment, Info, JsonObject, SealingScope, TokenScope, WAVE_MAX,
+};
+use fleet_view::requests::{
+    self, Author, NewDeployment, NewSecretValue, NewToken, RequestError, RolloutChange, SecretPlace,
+};
 use fleet_view::{AlertRow, Fleet};
+use sealed_secrets::{Scope, SealingCertificate};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -19,8 +24,11 @@ use uuid::Uuid;
 /// Namespace of a cluster that names none.
 const NAMESPACE: &str = "fplus-edge";
 
+/// How long a token lives if nothing else is asked for.
+const TOKEN_LIFETIME: Duration = Duration::from_secs(90 * 24 * 3_600);
+
 /// Every action by name, with what it is for access rules.
-pub const ACTIONS: [(&str, Operation); 19] = [
+pub const ACTIONS: [(&str, Operation); 23] = [
     ("cluster.create", Operation::CreateCluster),
     ("cluster.delete", Operation::DeleteCluster),
     ("cluster.bootstrap", Operation::BootstrapLine),
@@ -32,6 +40,10 @@ pub const ACTIONS: [(&str, Operation); 19] = [
     ("deployment.reconcile", Operation::ReconcileDeployment),
     ("deployment.delete", Operation::DeleteDeployment),
     ("host.move", Operation::MoveDeployment),
+    ("secret.put", Operation::PutSecret),
+    ("secret.delete", Operation::DeleteSecret),
+    ("token.create", Operation::CreateToken),
+    ("token.revoke", Operation::RevokeToken),
     ("rollout.hold", Operation::HoldRollout),
     ("rollout.free", Operation::FreeRollout),
     ("alert.acknowledge", Operation::AcknowledgeAlert),
@@ -67,6 +79,14 @@ pub enum Action {
     DeleteDeployment(DeploymentToDelete),
     /// Bind all deployments of a host to another one.
     MoveHost(HostToMove),
+    /// Write a sealed value as one key of a Secret.
+    PutSecret(SecretToPut),
+    /// Delete keys of a Secret.
+    DeleteSecret(SecretToDelete),
+    /// Make a token.
+    CreateToken(TokenToCreate),
+    /// Revoke a token.
+    RevokeToken(TokenToRevoke),
     /// Hold the rollout of a chart template, or resume it.
     HoldRollout(RolloutToHold),
     /// Let later waves not wait for a cluster.
@@ -184,6 +204,56 @@ pub struct HostToMove {
     host: String,
     /// None: floating.
     to: Option<String>,
+}
+
+/// `secret.put`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SecretToPut {
+    cluster: Uuid,
+    namespace: Option<String>,
+    name: String,
+    key: String,
+    /// The value, sealed for the cluster's certificate: base64, as `kubeseal --raw` prints it.
+    sealed: String,
+    /// Fingerprint of the certificate that it is sealed for; None: of the cluster's.
+    fingerprint: Option<String>,
+    #[serde(default)]
+    scope: SealingScope,
+    #[serde(rename = "type")]
+    secret_type: Option<String>,
+}
+
+/// `secret.delete`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SecretToDelete {
+    cluster: Uuid,
+    namespace: Option<String>,
+    name: String,
+    keys: Vec<String>,
+}
+
+/// `token.create`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenToCreate {
+    name: String,
+    scope: TokenScope,
+    /// None: all.
+    clusters: Option<Vec<Uuid>>,
+    /// Seconds that it lives.
+    expires_s: Option<u64>,
+    /// SHA-256 of its text, hexadecimal: made where the request was read, and never in it.
+    #[serde(skip)]
+    pub hash: String,
+}
+
+/// `token.revoke`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenToRevoke {
+    name: String,
 }
 
 /// `rollout.hold`
@@ -339,6 +409,10 @@ impl Action {
             "deployment.reconcile" => Self::ReconcileDeployment(read(body)?),
             "deployment.delete" => Self::DeleteDeployment(read(body)?),
             "host.move" => Self::MoveHost(read(body)?),
+            "secret.put" => Self::PutSecret(read(body)?),
+            "secret.delete" => Self::DeleteSecret(read(body)?),
+            "token.create" => Self::CreateToken(read(body)?),
+            "token.revoke" => Self::RevokeToken(read(body)?),
             "rollout.hold" => Self::HoldRollout(read(body)?),
             "rollout.free" => Self::FreeRollout(read(body)?),
             "alert.acknowledge" => Self::AcknowledgeAlert(read(body)?),
@@ -364,6 +438,10 @@ impl Action {
             Self::SuspendDeployment(_) => Operation::SuspendDeployment,
             Self::ReconcileDeployment(_) | Self::ReconcileCluster(_) => Operation::ReconcileDeployment,
             Self::DeleteDeployment(_) => Operation::DeleteDeployment,
+            Self::PutSecret(_) => Operation::PutSecret,
+            Self::DeleteSecret(_) => Operation::DeleteSecret,
+            Self::CreateToken(_) => Operation::CreateToken,
+            Self::RevokeToken(_) => Operation::RevokeToken,
             Self::HoldRollout(_) => Operation::HoldRollout,
             Self::FreeRollout(_) => Operation::FreeRollout,
             Self::AcknowledgeAlert(_) => Operation::AcknowledgeAlert,
@@ -389,6 +467,10 @@ impl Action {
             Self::ReconcileCluster(_) => "cluster.reconcile",
             Self::DeleteDeployment(_) => "deployment.delete",
             Self::MoveHost(_) => "host.move",
+            Self::PutSecret(_) => "secret.put",
+            Self::DeleteSecret(_) => "secret.delete",
+            Self::CreateToken(_) => "token.create",
+            Self::RevokeToken(_) => "token.revoke",
             Self::HoldRollout(_) => "rollout.hold",
             Self::FreeRollout(_) => "rollout.free",
             Self::AcknowledgeAlert(_) => "alert.acknowledge",
@@ -409,6 +491,7 @@ impl Action {
         };
         match self {
             Self::CreateCluster(_) | Self::PutEntry(_) | Self::DeleteEntry(_) => None,
+            Self::CreateToken(_) | Self::RevokeToken(_) => None,
             Self::HoldRollout(_) | Self::FreeRollout(_) | Self::CreateObject(_) | Self::ReadHistory(_) => None,
             Self::DeleteCluster(of) => Some(of.cluster),
             Self::Bootstrap(of) => Some(of.cluster),
@@ -420,6 +503,8 @@ impl Action {
             Self::ReconcileCluster(of) => Some(of.cluster),
             Self::DeleteDeployment(of) => of_deployment(of.deployment),
             Self::MoveHost(of) => Some(of.cluster),
+            Self::PutSecret(of) => Some(of.cluster),
+            Self::DeleteSecret(of) => Some(of.cluster),
             Self::AcknowledgeAlert(of) => {
                 let alert = alert(fleet, &of.alert).ok().filter(|alert| alert.cluster.is_some());
                 Some(alert.and_then(|alert| fleet.alert_object(&alert)).unwrap_or_default())
@@ -455,6 +540,16 @@ impl Action {
                 let to = of.to.as_deref().unwrap_or("no host");
                 format!("all of {}/{} to {to}", fleet.name_of(of.cluster), of.host)
             }
+            Self::PutSecret(of) => {
+                let namespace = of.namespace.as_deref().unwrap_or(NAMESPACE);
+                format!("{} {namespace}/{}/{}", fleet.name_of(of.cluster), of.name, of.key)
+            }
+            Self::DeleteSecret(of) => {
+                let namespace = of.namespace.as_deref().unwrap_or(NAMESPACE);
+                format!("{} {namespace}/{}/{}", fleet.name_of(of.cluster), of.name, of.keys.join(","))
+            }
+            Self::CreateToken(of) => format!("token {}", of.name),
+            Self::RevokeToken(of) => format!("token {}", of.name),
             Self::HoldRollout(of) if of.withdraw => format!("rollout of {} resumed", fleet.name_of(of.template)),
             Self::HoldRollout(of) => format!("rollout of {}", fleet.name_of(of.template)),
             Self::FreeRollout(of) => {
@@ -509,6 +604,13 @@ impl Action {
                 known_cluster(fleet, of.cluster)?;
                 requests::move_host(fleet, of.cluster, &of.host, of.to.as_deref(), author).map(Plan::Writes)
             }
+            Self::PutSecret(of) => one(put_secret(fleet, of, wall, author(0))?),
+            Self::DeleteSecret(of) => {
+                let place = of.place();
+                one(requests::delete_secret_keys(fleet, place, &of.keys, wall, author(0))?)
+            }
+            Self::CreateToken(of) => one(create_token(fleet, of, wall, author(0))?),
+            Self::RevokeToken(of) => one(requests::revoke_token(fleet, &of.name, author(0))?),
             Self::HoldRollout(of) => {
                 let change = if of.withdraw { RolloutChange::Resume } else { RolloutChange::Hold };
                 one(requests::decide_rollout(fleet, of.template, change, of.note.as_deref(), wall, author(0))?)
@@ -549,6 +651,44 @@ fn create_cluster(fleet: &Fleet, of: &NewCluster, author: Author) -> Result<Writ
     }
     let request = requests::put_cluster(fleet.organisation(), &entry, None, author)?;
     Ok(request.if_match(EdgeCluster::slug(), None))
+}
+
+impl SecretToDelete {
+    fn place(&self) -> SecretPlace<'_> {
+        let namespace = self.namespace.as_deref().unwrap_or(NAMESPACE);
+        SecretPlace { cluster: self.cluster, namespace, name: &self.name }
+    }
+}
+
+fn create_token(fleet: &Fleet, of: &TokenToCreate, wall: u64, author: Author) -> Result<WriteRequest, RequestError> {
+    let lifetime = of.expires_s.map_or(TOKEN_LIFETIME, Duration::from_secs);
+    let (hash, clusters) = (of.hash.clone(), of.clusters.clone());
+    let wanted = NewToken { name: &of.name, hash, scope: of.scope, clusters, lifetime };
+    requests::create_token(fleet, wanted, wall, author).map(|(request, _)| request)
+}
+
+/// Writes a sealed value, if it can be what is sealed for the certificate that the cluster has.
+fn put_secret(fleet: &Fleet, of: &SecretToPut, wall: u64, author: Author) -> Result<WriteRequest, RequestError> {
+    known_cluster(fleet, of.cluster)?;
+    let invalid = |field, rule: String| RequestError::Invalid { field, rule };
+    let no_certificate = "the cluster has published no sealing certificate yet; is its edge sync there?";
+    let pem = fleet.sealing_certificate(of.cluster).ok_or_else(|| RequestError::NotNow(no_certificate.to_owned()))?;
+    let certificate = SealingCertificate::from_pem(&pem, Duration::from_millis(wall))
+        .map_err(|error| RequestError::NotNow(error.to_string()))?;
+    let own = sealed_secrets::fingerprint(&pem).unwrap_or_default();
+    if of.fingerprint.as_ref().is_some_and(|fingerprint| *fingerprint != own) {
+        return Err(invalid("fingerprint", format!("the cluster's certificate is {own}; seal the value for that one")));
+    }
+    let (namespace, secret_type) =
+        (of.namespace.as_deref().unwrap_or(NAMESPACE), of.secret_type.as_deref().unwrap_or("Opaque"));
+    let scope = Scope::of_name(of.scope.as_str()).unwrap_or_default();
+    let request = sealed_secrets::Request { namespace, name: &of.name, scope, secret_type };
+    sealed_secrets::of_sealed(&certificate, request, &of.key, &of.sealed)
+        .map_err(|error| invalid("sealed", error.to_string()))?;
+    let place = SecretPlace { cluster: of.cluster, namespace, name: &of.name };
+    let (scope, key, sealed, fingerprint) = (of.scope, of.key.as_str(), of.sealed.as_str(), own.as_str());
+    let wanted = NewSecretValue { place, scope, secret_type, key, sealed, fingerprint };
+    requests::put_secret_value(fleet, wanted, wall, author)
 }
 
 fn missing(field: &'static str, uuid: Uuid) -> RequestError {

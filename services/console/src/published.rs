@@ -47,6 +47,8 @@ pub enum TableName {
     Applications,
     /// Attestation policies.
     Policies,
+    /// Secrets of clusters, by their names.
+    Secrets,
     /// Metrics of one Edge Node.
     Metrics(EdgeNodeDescriptor),
     /// Entries of one object of ConfigDB.
@@ -57,7 +59,7 @@ pub enum TableName {
 
 impl TableName {
     /// Those that there are always.
-    pub const FIXED: [Self; 14] = [
+    pub const FIXED: [Self; 15] = [
         Self::Console,
         Self::Fleet,
         Self::Clusters,
@@ -72,6 +74,7 @@ impl TableName {
         Self::Objects,
         Self::Applications,
         Self::Policies,
+        Self::Secrets,
     ];
 
     /// There is one for each node or object, as long as a client follows it.
@@ -92,7 +95,12 @@ impl TableName {
             Self::Services => Some(View::Services),
             Self::Rollout => Some(View::Rollout),
             Self::Console | Self::Events | Self::Nodes | Self::Actions | Self::Metrics(_) => None,
-            Self::Objects | Self::Applications | Self::Policies | Self::Entries(_) | Self::History(_) => None,
+            Self::Objects
+            | Self::Applications
+            | Self::Policies
+            | Self::Secrets
+            | Self::Entries(_)
+            | Self::History(_) => None,
         }
     }
 
@@ -112,6 +120,7 @@ impl TableName {
             Self::Objects => "objects",
             Self::Applications => "applications",
             Self::Policies => "policies",
+            Self::Secrets => "secrets",
             Self::Metrics(_) => "metrics",
             Self::Entries(_) => "entries",
             Self::History(_) => "history",
@@ -133,7 +142,7 @@ impl fmt::Display for TableName {
 /// There is no such table.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no such table; there are console, fleet, clusters, hosts, deployments, alerts, services, rollout, events, nodes, actions, objects, applications, policies, metrics:GROUP/NODE, entries:UUID and history:UUID"
+    "there is no such table; there are console, fleet, clusters, hosts, deployments, alerts, services, rollout, events, nodes, actions, objects, applications, policies, secrets, metrics:GROUP/NODE, entries:UUID and history:UUID"
 )]
 pub struct UnknownTable;
 

@@ -164,7 +164,7 @@ impl Seen<'_> {
             TableName::Clusters | TableName::Policies => {
                 Uuid::try_parse(key).is_ok_and(|uuid| self.sight.sees(uuid)).then(|| row.clone())?
             }
-            TableName::Hosts | TableName::Deployments | TableName::Alerts | TableName::Events => {
+            TableName::Hosts | TableName::Deployments | TableName::Alerts | TableName::Events | TableName::Secrets => {
                 is_own(text("cluster")).then(|| row.clone())?
             }
             TableName::Services | TableName::Nodes => is_own(self.cluster_of_node(key)).then(|| row.clone())?,

@@ -80,7 +80,8 @@ const fn source(table: &TableName) -> Source {
         | TableName::Deployments
         | TableName::Alerts
         | TableName::Rollout
-        | TableName::Policies => Source::Fleet,
+        | TableName::Policies
+        | TableName::Secrets => Source::Fleet,
         TableName::Objects | TableName::Applications | TableName::Entries(_) => Source::Config,
         TableName::History(_) => Source::Config,
         TableName::Services | TableName::Nodes | TableName::Metrics(_) => Source::Nodes,
@@ -491,6 +492,7 @@ impl State {
                 TableName::Deployments => rows.deployments(),
                 TableName::Alerts => rows.alerts(),
                 TableName::Rollout => rows.rollout(),
+                TableName::Secrets => rows.secrets(),
                 _ => rows.fleet(),
             };
         }

@@ -120,7 +120,7 @@ fn needs(service: &str, kubernetes: &str, directory: &Path) -> (String, bool) {
     );
     match service {
         "configdb" | "identity" | "git-server" => (String::new(), true),
-        "cluster-manager" => ("[api]\nlisten = \"127.0.0.1:0\"\n".to_owned(), true),
+        "cluster-manager" => ("[bootstrap]\nlisten = \"127.0.0.1:0\"\n".to_owned(), true),
         "console" => ("[web]\nlisten = \"127.0.0.1:0\"\n".to_owned(), true),
         "edge-sync" | "edge-monitor" => (cluster, true),
         "join-service" => {

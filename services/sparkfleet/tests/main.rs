@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
 mod health;
-mod http_api;
 mod shipped;
 mod version;
 mod watch;

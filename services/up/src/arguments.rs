@@ -31,9 +31,9 @@ pub struct UpArguments {
     /// Address of the git server
     #[arg(long, default_value = "127.0.0.1:8480")]
     pub git: std::net::SocketAddr,
-    /// Address of the cluster manager's HTTP API and of the scripts that bootstrap clusters
+    /// Address of the scripts that bootstrap clusters
     #[arg(long, default_value = "127.0.0.1:8483")]
-    pub api: std::net::SocketAddr,
+    pub bootstrap: std::net::SocketAddr,
     /// Address of health and metrics pages (/livez /readyz /metrics)
     #[arg(long, default_value = "127.0.0.1:8481")]
     pub http: std::net::SocketAddr,

@@ -112,7 +112,7 @@ impl Factory {
         let dir = &arguments.data_dir;
         let manager_state = dir.join("cluster-manager");
         let git = free_address("--git", "git", arguments.git)?;
-        let api = free_address("--api", "the API", arguments.api)?;
+        let bootstrap = free_address("--bootstrap", "the bootstrap scripts", arguments.bootstrap)?;
         let mut services = JoinSet::new();
         let organisation = &arguments.organisation;
         let console_listener = console_listener(arguments).await?;
@@ -135,7 +135,10 @@ impl Factory {
                 public_url: Some(format!("http://{git}")),
                 ..cluster_manager::config::GitConfig::default()
             },
-            api: cluster_manager::config::ApiConfig { listen: api, ..cluster_manager::config::ApiConfig::default() },
+            bootstrap: cluster_manager::config::BootstrapConfig {
+                listen: bootstrap,
+                ..cluster_manager::config::BootstrapConfig::default()
+            },
             ..cluster_manager::Config::default()
         };
         let charts = crate::charts::shipped();
@@ -163,7 +166,7 @@ impl Factory {
         Ok(Self {
             broker,
             mqtt: reach,
-            places: Places { broker: url, console: console_address, git, api, http },
+            places: Places { broker: url, console: console_address, git, bootstrap, http },
             central,
             edge_shutdown,
             services: Mutex::new(services),

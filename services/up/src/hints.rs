@@ -13,8 +13,8 @@ pub(crate) struct Places {
     pub console: SocketAddr,
     /// Git server.
     pub git: SocketAddr,
-    /// The cluster manager's API.
-    pub api: SocketAddr,
+    /// The scripts that bootstrap clusters.
+    pub bootstrap: SocketAddr,
     /// Health and metrics.
     pub http: SocketAddr,
 }
@@ -31,7 +31,7 @@ pub(crate) fn header(arguments: &UpArguments, places: &Places) -> Vec<String> {
         ),
         format!("console   http://{}/", places.console),
         format!("{kind} {}   git http://{}/git/", places.broker, places.git),
-        format!("API http://{}/v1/   health http://{}/readyz", places.api, places.http),
+        format!("bootstrap http://{}/   health http://{}/readyz", places.bootstrap, places.http),
         format!("data {}   log {}", arguments.data_dir.display(), log_file(arguments).display()),
     ]
 }

@@ -24,7 +24,7 @@ pub struct CentralServices {
     /// Its services, named as in [`SERVICES`].
     pub processes: Processes,
     git: SocketAddr,
-    api: SocketAddr,
+    scripts: SocketAddr,
     // Dropped last, so that the logs are there when the processes end.
     directory: TempDir,
 }
@@ -39,13 +39,13 @@ impl CentralServices {
         Self::start_with(broker, git, "", "")
     }
 
-    /// The same; the cluster manager's API listens on `api`.
+    /// The same; the cluster manager serves bootstrap scripts on `scripts`.
     ///
     /// # Panics
     /// As [`CentralServices::start`].
     #[must_use]
-    pub fn start_at(broker: SocketAddr, git: SocketAddr, api: SocketAddr) -> Self {
-        Self::start_all(broker, (git, api), "", "")
+    pub fn start_at(broker: SocketAddr, git: SocketAddr, scripts: SocketAddr) -> Self {
+        Self::start_all(broker, (git, scripts), "", "")
     }
 
     /// The same; `edge` are keys of the cluster manager's table `edge`, `bootstrap` of its table `bootstrap`. Flux comes from a file beside the cluster manager.
@@ -57,16 +57,16 @@ impl CentralServices {
         Self::start_all(broker, (git, free_port()), edge, bootstrap)
     }
 
-    fn start_all(broker: SocketAddr, (git, api): (SocketAddr, SocketAddr), edge: &str, bootstrap: &str) -> Self {
+    fn start_all(broker: SocketAddr, (git, scripts): (SocketAddr, SocketAddr), edge: &str, bootstrap: &str) -> Self {
         let directory = tempfile::tempdir().expect("the temporary directory can be written");
-        let central = Self { directory, git, api, processes: Processes::default() };
+        let central = Self { directory, git, scripts, processes: Processes::default() };
         // Short waits, so that a repetition is seen soon.
         let flux = central.directory.path().join("flux.yaml");
         fs::write(&flux, simulator::flux::install::manifests_yaml()).expect("the directory can be written");
         let manager = format!(
-            "[api]\nlisten = \"{}\"\n[timing]\nretry_first_ms = 200\nretry_max_ms = 2000\naway_s = 5\n\
-             [edge]\n{edge}\n[bootstrap]\nflux = \"{}\"\n{bootstrap}\n",
-            central.api,
+            "[timing]\nretry_first_ms = 200\nretry_max_ms = 2000\naway_s = 5\n\
+             [edge]\n{edge}\n[bootstrap]\nlisten = \"{}\"\nflux = \"{}\"\n{bootstrap}\n",
+            central.scripts,
             flux.display()
         );
         for service in SERVICES {
@@ -88,10 +88,10 @@ impl CentralServices {
         self.git
     }
 
-    /// Where the cluster manager serves its API, and the scripts that bootstrap clusters.
+    /// Where the cluster manager serves the scripts that bootstrap clusters.
     #[must_use]
-    pub const fn api(&self) -> SocketAddr {
-        self.api
+    pub const fn scripts(&self) -> SocketAddr {
+        self.scripts
     }
 
     /// Where everything is kept.

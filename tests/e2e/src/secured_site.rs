@@ -48,7 +48,7 @@ pub struct Site {
     /// The operator's command line.
     pub cli: Cli,
     git: SocketAddr,
-    api: SocketAddr,
+    scripts: SocketAddr,
 }
 
 impl Site {
@@ -75,7 +75,8 @@ impl Site {
         let url = format!("mqtts://localhost:{}", server.address().port());
         let cli = Cli::new(&url).with_environment(files("SPARKFLEET_", server.directory(), "ACME-Central-Operator"));
         let directory = tempfile::tempdir().unwrap();
-        let site = Self { server, directory, processes: Processes::default(), cli, git: free_port(), api: free_port() };
+        let site =
+            Self { server, directory, processes: Processes::default(), cli, git: free_port(), scripts: free_port() };
         let at = |name: &str| site.server.directory().join(name).display().to_string();
         let identity = format!(
             "{identity}authority_cert_file = \"{}\"\nauthority_key_file = \"{}\"\n",
@@ -83,7 +84,7 @@ impl Site {
             at("ca.key")
         );
         site.run("configdb", "ACME-Central", "", site.server.directory());
-        let tables = format!("[api]\nlisten = \"{}\"\n[git]\n{}", site.api, tables(&site));
+        let tables = format!("[git]\n{}", tables(&site));
         site.run("cluster-manager", "ACME-Central", &tables, site.server.directory());
         site.run_with("identity", "ACME-Central-Identity", (&identity, ""), site.server.directory());
         let head = git_server_head(site.git);
@@ -104,6 +105,9 @@ impl Site {
         let url = format!("mqtts://localhost:{}", self.server.address().port());
         let mut environment = files("SPARKFLEET__MQTT__", directory, name);
         environment.push(("SPARKFLEET__MQTT__SERVERS".to_owned(), url));
+        if service == "cluster-manager" {
+            environment.push(("SPARKFLEET__BOOTSTRAP__LISTEN".to_owned(), self.scripts.to_string()));
+        }
         let environment: Vec<(&str, &str)> = environment.iter().map(|(key, value)| (&**key, &**value)).collect();
         let address = self.server.address();
         self.processes.insert(service_process_with(service, head, tables, address, &folder, &environment));
@@ -120,10 +124,10 @@ impl Site {
         self.git
     }
 
-    /// Where the cluster manager serves its API, and the scripts that bootstrap clusters.
+    /// Where the cluster manager serves the scripts that bootstrap clusters.
     #[must_use]
-    pub fn api(&self) -> SocketAddr {
-        self.api
+    pub fn scripts(&self) -> SocketAddr {
+        self.scripts
     }
 
     /// Where a service of the control plane keeps its state.

@@ -96,8 +96,9 @@ impl Shell {
     #[must_use]
     pub fn command(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Command {
         // In a session of its own it has no terminal, even if the test is run in one.
-        let mut command = Command::new(find("setsid"));
-        command.arg("--wait").arg(self.bin("sh")).args(arguments);
+        // A test that is run in the background ignores SIGINT, and so would all that it starts.
+        let mut command = Command::new(find("env"));
+        command.arg("--default-signal=INT").arg(find("setsid")).arg("--wait").arg(self.bin("sh")).args(arguments);
         self.clean(command, environment)
     }
 

@@ -33,6 +33,9 @@ struct Arguments {
     /// Let clusters have Kerberos keys
     #[arg(long)]
     keys: bool,
+    /// Let clusters have sealed secrets
+    #[arg(long)]
+    secrets: bool,
     /// Print what happened
     #[arg(long)]
     trace: bool,
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         joins: arguments.joins,
         console: arguments.console,
         keys: arguments.keys,
+        secrets: arguments.secrets,
         ..Plan::of(arguments.seed.unwrap_or(1))
     };
     if let Some((first, end)) = arguments.seeds {

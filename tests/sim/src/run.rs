@@ -48,6 +48,8 @@ pub struct Plan {
     pub console: bool,
     /// Clusters have Kerberos keys.
     pub keys: bool,
+    /// Clusters have sealed secrets.
+    pub secrets: bool,
 }
 
 impl Plan {
@@ -64,6 +66,7 @@ impl Plan {
             joins: false,
             console: false,
             keys: false,
+            secrets: false,
         }
     }
 
@@ -75,7 +78,8 @@ impl Plan {
         let console = if self.console { " --console" } else { "" };
         let keys = if self.keys { " --keys" } else { "" };
         let names = if self.adopts_taken_names { " --adopt-taken-names" } else { "" };
-        let options = format!("{restores}{joins}{console}{keys}{names}");
+        let secrets = if self.secrets { " --secrets" } else { "" };
+        let options = format!("{restores}{joins}{console}{keys}{secrets}{names}");
         format!("cargo run -p sim -- --seed {} --steps {}{options} --trace", self.seed, self.steps)
     }
 }
@@ -122,6 +126,7 @@ pub fn run(plan: &Plan) -> Result<Summary, Box<Failure>> {
     world.restores = plan.restores;
     world.with_joins = plan.joins;
     world.with_keys = plan.keys;
+    world.with_secrets = plan.secrets;
     let ended = errors::watched(|| catch_unwind(AssertUnwindSafe(|| live(&mut world, plan))));
     let violation = match ended {
         Ok(Ok(converged_in)) => {

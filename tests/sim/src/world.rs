@@ -46,6 +46,8 @@ pub struct World {
     pub key_sites: BTreeMap<ClusterId, crate::model::keys::KeySite>,
     /// Clusters have Kerberos keys.
     pub with_keys: bool,
+    /// Clusters have sealed secrets.
+    pub with_secrets: bool,
     /// Attestation policies that were signed so far.
     pub policies: u64,
     /// Who asks over HTTP.
@@ -116,6 +118,7 @@ impl World {
             joins: BTreeMap::new(),
             key_sites: BTreeMap::new(),
             with_keys: false,
+            with_secrets: false,
             people: People::default(),
             policies: 0,
             enrolments: Enrolments::default(),

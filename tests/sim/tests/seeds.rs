@@ -12,6 +12,7 @@ const SEEDS: u64 = 700;
 const SEEDS_WITH_JOINS: u64 = 60;
 const SEEDS_WITH_CONSOLE: u64 = 60;
 const SEEDS_WITH_KEYS: u64 = 60;
+const SEEDS_WITH_SECRETS: u64 = 60;
 const SEEDS_OF_THE_DAY: u64 = 60;
 /// A soak begins here, so that it tries what was not tried before.
 const SOAK: u64 = 1_000;
@@ -34,7 +35,7 @@ fn whatever_happens_everything_that_people_want_is_applied_or_visibly_refused_in
     let day = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400);
     let of_the_day = 1_000_000 + day * SEEDS_OF_THE_DAY;
     let plan = Plan { steps: STEPS, ..Plan::of(0) };
-    let all = Plan { restores: true, joins: true, keys: true, ..plan };
+    let all = Plan { restores: true, joins: true, keys: true, secrets: true, ..plan };
     let parts = match asked {
         Some(seeds) => in_parts(SOAK..SOAK + seeds, Plan { steps: STEPS_SOAK, ..all }),
         None => vec![
@@ -42,6 +43,7 @@ fn whatever_happens_everything_that_people_want_is_applied_or_visibly_refused_in
             (0..SEEDS_WITH_JOINS, Plan { joins: true, ..plan }),
             (0..SEEDS_WITH_CONSOLE, Plan { console: true, restores: true, ..plan }),
             (0..SEEDS_WITH_KEYS, Plan { keys: true, ..plan }),
+            (0..SEEDS_WITH_SECRETS, Plan { secrets: true, restores: true, ..plan }),
             (of_the_day..of_the_day + SEEDS_OF_THE_DAY, all),
         ],
     };
@@ -108,8 +110,9 @@ fn unnoticed(mutation: Mutation) -> Result<(), String> {
     for seed in 0..SEEDS_MUTATED {
         let (joins, console) = (mutation.needs_joins(), mutation.needs_console());
         let keys = mutation.needs_keys();
-        let plan =
-            Plan { steps: STEPS, mutation: Some(mutation), restores: !joins, joins, console, keys, ..Plan::of(seed) };
+        let secrets = mutation.needs_secrets();
+        let like = Plan { steps: STEPS, mutation: Some(mutation), restores: !joins, ..Plan::of(seed) };
+        let plan = Plan { joins, console, keys, secrets, ..like };
         match run(&plan) {
             Err(failure) if failure.violation.invariant == mutation.noticed_by() => return Ok(()),
             Err(failure) => others.push(failure.violation.to_string()),

@@ -1,4 +1,4 @@
-//! Commands about who may use the HTTP API.
+//! Commands about who may use the web console and git.
 
 use std::path::PathBuf;
 use std::time::Duration;

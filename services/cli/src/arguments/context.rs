@@ -81,13 +81,10 @@ pub struct SetArguments {
     /// Address of the web console; lists are read there
     #[arg(long)]
     pub console: Option<String>,
-    /// Address of the cluster manager's HTTP API, for secrets
-    #[arg(long)]
-    pub api: Option<String>,
-    /// File with a token for console and API
+    /// File with a token for the console
     #[arg(long)]
     pub token_file: Option<PathBuf>,
-    /// PEM file of the certificate authorities to trust, for https of console and API
+    /// PEM file of the certificate authorities to trust, for https of the console
     #[arg(long)]
     pub http_ca_file: Option<PathBuf>,
     /// Setting to take away, by the name of its option without dashes; may be given several times

@@ -1,10 +1,10 @@
-//! Commands about sealed secrets: with the broker alone, and over the cluster manager's HTTP API.
+//! Commands about sealed secrets.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::options::{CONTEXT_VARIABLE, Options, Presentation};
+use crate::options::Options;
 
 /// `sparkfleet secret ...`.
 #[derive(Debug, Clone, Subcommand)]
@@ -36,7 +36,7 @@ pub enum SecretCommand {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
-    /// Seal a value on this machine and write it into the cluster's repository, as one key of a Secret; the other keys stay. Needs no broker
+    /// Seal a value on this machine and write it into the cluster's repository, as one key of a Secret; the other keys stay
     Put(PutArguments),
     /// List the secrets in a cluster's repository, and the values that are to be put again because the cluster has another certificate
     List {
@@ -44,7 +44,7 @@ pub enum SecretCommand {
         cluster: String,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
-        api: ApiOptions,
+        options: Options,
     },
     /// Delete keys of a Secret in the cluster's repository; with the last key the Secret goes
     Delete {
@@ -57,9 +57,12 @@ pub enum SecretCommand {
         /// Find out whether it could be done, and leave everything as it is
         #[arg(long)]
         dry_run: bool,
+        /// Do not wait until it is in the repository
+        #[arg(long)]
+        no_wait: bool,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
-        api: ApiOptions,
+        options: Options,
     },
 }
 
@@ -74,7 +77,7 @@ pub struct PutArguments {
     /// File with the value, taken byte by byte; - for standard input. The value is never an argument, because others on this machine see these
     #[arg(long, default_value = "-")]
     pub file: PathBuf,
-    /// SHA-256 fingerprint of the certificate that the cluster must have; without it the cluster manager's word is taken
+    /// SHA-256 fingerprint of the certificate that the cluster must have; without it the word of the cluster manager is taken
     #[arg(long, value_parser = fingerprint)]
     pub fingerprint: Option<String>,
     /// What the value is bound to; all keys of a Secret share it
@@ -86,9 +89,12 @@ pub struct PutArguments {
     /// Find out whether it could be done, and leave everything as it is
     #[arg(long)]
     pub dry_run: bool,
+    /// Do not wait until the value is in the repository
+    #[arg(long)]
+    pub no_wait: bool,
     #[command(flatten)]
     #[expect(missing_docs, reason = "options are documented where they are defined")]
-    pub api: ApiOptions,
+    pub options: Options,
 }
 
 /// Which Secret.
@@ -103,30 +109,6 @@ pub struct Place {
     pub namespace: String,
 }
 
-/// How a command reaches the cluster manager's HTTP API, and as whom.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "HTTP API")]
-pub struct ApiOptions {
-    /// Context to take the settings from that no option gives (`sparkfleet context list`)
-    #[arg(long, env = CONTEXT_VARIABLE)]
-    pub context: Option<String>,
-    /// Address of the cluster manager's API
-    #[arg(id = "api", long = "url", env = "SPARKFLEET_API_URL", default_value = "http://127.0.0.1:8483")]
-    pub url: String,
-    /// File with a token of the API (`sparkfleet token create`) or of the identity provider
-    #[arg(id = "api_token_file", long = "token-file", env = "SPARKFLEET_API_TOKEN_FILE")]
-    pub token_file: PathBuf,
-    /// PEM file of the certificate authorities to trust, for https; by default those of the system
-    #[arg(id = "api_ca_file", long = "ca-file", env = "SPARKFLEET_API_CA_FILE")]
-    pub ca_file: Option<PathBuf>,
-    /// Speak http also with another machine, where everyone on the way reads the token and may change the certificate
-    #[arg(long)]
-    pub allow_http: bool,
-    #[command(flatten)]
-    #[expect(missing_docs, reason = "options are documented where they are defined")]
-    pub presentation: Presentation,
-}
-
 /// What sealed values are bound to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SealingScope {
@@ -136,6 +118,16 @@ pub enum SealingScope {
     NamespaceWide,
     /// Cluster
     ClusterWide,
+}
+
+impl From<SealingScope> for configdb_schema::document::SealingScope {
+    fn from(scope: SealingScope) -> Self {
+        match scope {
+            SealingScope::Strict => Self::Strict,
+            SealingScope::NamespaceWide => Self::NamespaceWide,
+            SealingScope::ClusterWide => Self::ClusterWide,
+        }
+    }
 }
 
 /// SHA-256 as programs print it, with and without colons.

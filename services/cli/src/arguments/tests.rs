@@ -131,9 +131,9 @@ fn every_command_is_taken_with_its_shortest_line() {
         "trust init",
         "trust issue Paint --purpose join-issuer",
         "secret seal Paint --name press --from-file password=-",
-        "secret put Paint press password --token-file t",
-        "secret list Paint --token-file t",
-        "secret delete Paint press password --token-file t",
+        "secret put Paint press password",
+        "secret list Paint",
+        "secret delete Paint press password --no-wait",
         "token create ci --scope viewer",
         "token list",
         "token revoke ci",
@@ -159,8 +159,8 @@ fn what_is_missing_is_named() {
         ("secret seal --name a --from-file k=-", "<CLUSTER>"),
         ("secret seal Paint --name a", "--from-file"),
         ("secret put Paint press", "<KEY>"),
-        ("secret list Paint", "--token-file"),
-        ("secret delete Paint press --token-file t", "<KEYS>"),
+        ("secret list", "<CLUSTER>"),
+        ("secret delete Paint press", "<KEYS>"),
         ("token create ci", "--scope"),
         ("acl generate --cluster Paint", "--broker"),
         ("acl crl --ca ca.pem --out crl.pem", "--list"),
@@ -215,8 +215,8 @@ fn a_value_that_breaks_its_rule_is_refused_with_the_rule() {
         ("trust issue Paint --purpose authority", "policy-signer"),
         ("host revoke press-1 --serial 0", "1.."),
         ("host revoke press-1 --valid-days 5000", "1..=3660"),
-        ("secret put Paint press password --token-file t --fingerprint 0f", "64 hexadecimal digits"),
-        ("secret put Paint press password --token-file t --scope node", "namespace-wide"),
+        ("secret put Paint press password --fingerprint 0f", "64 hexadecimal digits"),
+        ("secret put Paint press password --scope node", "namespace-wide"),
         ("token create ci --scope root", "administrator"),
         ("acl generate --broker nanomq --cluster Paint", "vernemq"),
         ("watch --count 0", "1.."),
@@ -315,29 +315,18 @@ fn a_bootstrap_command_lives_a_day_unless_it_is_said() {
 
 #[test]
 fn a_secret_is_bound_to_its_name_unless_it_is_said() {
-    let Command::Secret(SecretCommand::Put(put)) = taken("secret put Paint press password --token-file t") else {
-        panic!("put")
-    };
+    let Command::Secret(SecretCommand::Put(put)) = taken("secret put Paint press password") else { panic!("put") };
     assert_eq!((&*put.place.cluster, &*put.place.name, &*put.place.namespace), ("Paint", "press", "fplus-edge"));
     assert_eq!((&*put.key, put.file, &*put.secret_type), ("password", PathBuf::from("-"), "Opaque"));
     assert!(put.scope == secret::SealingScope::Strict && put.fingerprint.is_none() && !put.dry_run);
     let line = format!(
-        "secret put Paint press password --token-file t --namespace shop --file f --type kubernetes.io/tls \
+        "secret put Paint press password --namespace shop --file f --type kubernetes.io/tls \
          --scope cluster-wide --fingerprint {HASH} --dry-run"
     );
     let Command::Secret(SecretCommand::Put(put)) = taken(&line) else { panic!("put") };
     assert_eq!((&*put.place.namespace, put.file, &*put.secret_type), ("shop", "f".into(), "kubernetes.io/tls"));
     assert_eq!((put.scope, put.fingerprint.as_deref()), (secret::SealingScope::ClusterWide, Some(HASH)));
-    assert!(put.dry_run);
-}
-
-#[test]
-fn the_api_is_asked_on_this_machine_unless_it_is_said() {
-    let Command::Secret(SecretCommand::List { api, .. }) = taken("secret list Paint --token-file t") else {
-        panic!("list")
-    };
-    assert_eq!((&*api.url, api.token_file, api.ca_file), ("http://127.0.0.1:8483", "t".into(), None));
-    assert!(!api.allow_http);
+    assert!(put.dry_run && !put.no_wait);
 }
 
 #[test]
@@ -458,7 +447,7 @@ fn a_context_is_named_where_settings_of_one_are_needed_and_nowhere_else() {
         "at 1h --context plant",
         "ui --context plant",
         "watch --context plant",
-        "secret list Paint --token-file t --context plant",
+        "secret list Paint --context plant",
     ] {
         taken(line);
     }

@@ -115,7 +115,7 @@ fn set(contexts: &mut Contexts, arguments: SetArguments) -> anyhow::Result<Strin
         key_file: path(&arguments.key_file)?,
         host_id: arguments.host_id.clone(),
         console: arguments.console.as_deref().map(crate::console_api::address).transpose()?,
-        api: arguments.api.clone(),
+        api: None,
         token_file: path(&arguments.token_file)?,
         http_ca_file: path(&arguments.http_ca_file)?,
     };

@@ -27,9 +27,9 @@ pub async fn run(command: SecretCommand) -> anyhow::Result<()> {
             (cluster, name, namespace, from_file, scope, secret_type, certificate, options)
         }
         SecretCommand::Put(arguments) => return repository::put(arguments).await,
-        SecretCommand::List { cluster, api } => return repository::list(&cluster, &api).await,
-        SecretCommand::Delete { place, keys, dry_run, api } => {
-            return repository::delete(&place, &keys, dry_run, &api).await;
+        SecretCommand::List { cluster, options } => return repository::list(&cluster, &options).await,
+        SecretCommand::Delete { place, keys, dry_run, no_wait, options } => {
+            return repository::delete(&place, &keys, (dry_run, no_wait), &options).await;
         }
     };
     let pem = match (certificate, cluster) {

@@ -2,24 +2,22 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 use cluster_manager_contract::api_token::{self as token, TokenHash};
-use configdb_contract::WriteRequest;
-use configdb_schema::address::Organisation;
-use configdb_schema::document::{ApiToken, Info, TokenScope};
-use configdb_schema::{Document as _, known};
+use configdb_schema::Document as _;
+use configdb_schema::document::{ApiToken, TokenScope};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
-use service_runtime::exit;
 use uuid::Uuid;
 
 use crate::arguments::access::{Scope as WantedScope, TokenCommand};
-use crate::client::{Client, Scope, request_id, writer};
+use crate::client::{Client, Scope, author};
 use crate::look_up;
 use crate::options::Options;
 use crate::output::{self, Table};
-use crate::usage_error::{not_found, usage};
+use crate::usage_error::{not_found, of_request};
 use fleet_view::Fleet;
+use fleet_view::requests::{self, NewToken, RequestError};
 use join_trust::files as trust;
 
 /// Carries out a token command.
@@ -46,10 +44,6 @@ impl From<WantedScope> for TokenScope {
     }
 }
 
-fn object(organisation: &Organisation, name: &str) -> anyhow::Result<Uuid> {
-    token::object(organisation, name).map_err(|error| usage(anyhow!("name {name:?} {error}")))
-}
-
 async fn create(
     name: &str,
     scope: TokenScope,
@@ -57,35 +51,14 @@ async fn create(
     expires: Duration,
     options: &Options,
 ) -> anyhow::Result<()> {
-    let issued = jiff::Timestamp::now();
-    let end = issued.checked_add(expires).ok().filter(|_| !expires.is_zero());
-    let end = end.ok_or_else(|| usage(anyhow!("--expires: no token can be valid for that long")))?;
     let (text, hash) = make()?;
     let mut client = Client::open(options, Scope::Config).await?;
-    let object = object(client.fleet.organisation(), name)?;
     let wanted = clusters.iter().map(|wanted| Ok(look_up::cluster_entry(&client.fleet, wanted)?.0));
-    let mut clusters = wanted.collect::<anyhow::Result<Vec<Uuid>>>()?;
-    clusters.sort_unstable();
-    clusters.dedup();
-    let token = ApiToken {
-        name: name.to_owned(),
-        hash: hash.to_hex(),
-        scope,
-        clusters: Some(clusters).filter(|clusters| !clusters.is_empty()),
-        issued: issued.to_string(),
-        expires: end.to_string(),
-        by: writer(),
-    };
-    if client.fleet.config.entry(object, ApiToken::slug()).is_some() {
-        let help = "revoke it first, or choose another name";
-        return Err(exit::with_code(exit::REFUSED, anyhow!("there is a token {name:?}; {help}")));
-    }
-    let request = WriteRequest::put(request_id(), object)
-        .by(writer())
-        .create_object(known::class::API_TOKEN, None)
-        .document(&Info { name: format!("API token {name}"), ..Info::default() })?
-        .document(&token)?
-        .if_match(ApiToken::slug(), None);
+    let clusters = wanted.collect::<anyhow::Result<Vec<Uuid>>>()?;
+    let clusters = Some(clusters).filter(|clusters| !clusters.is_empty());
+    let wanted = NewToken { name, hash: hash.to_hex(), scope, clusters, lifetime: expires };
+    let made = requests::create_token(&client.fleet, wanted, client.wall(), author());
+    let (request, token) = made.map_err(of_request)?;
     client.write(request).await?;
     let value = json!({ "token": text.expose_secret(), "name": name, "scope": scope.as_str(), "clusters": token.clusters,
         "expires": token.expires });
@@ -146,11 +119,12 @@ async fn list(options: &Options) -> anyhow::Result<()> {
 
 async fn revoke(name: &str, options: &Options) -> anyhow::Result<()> {
     let mut client = Client::open(options, Scope::Config).await?;
-    let object = object(client.fleet.organisation(), name)?;
-    if client.fleet.config.entry(object, ApiToken::slug()).is_none() {
-        return Err(not_found("token", name, tokens(&client.fleet).iter().map(|token| token.name.as_str())));
-    }
-    let request = WriteRequest::put(request_id(), object).by(writer()).delete(ApiToken::slug());
+    let request = match requests::revoke_token(&client.fleet, name, author()) {
+        Err(RequestError::Missing { .. }) => {
+            return Err(not_found("token", name, tokens(&client.fleet).iter().map(|token| token.name.as_str())));
+        }
+        request => request.map_err(of_request)?,
+    };
     let result = client.write(request).await?;
     let value = json!({ "name": name, "revision": result.revision, "state": "revoked" });
     output::print(options.presentation.output, || vec![format!("{name} revoked")], &value)?;

@@ -2,13 +2,12 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use clap::{Args as _, FromArgMatches as _, Subcommand as _};
+use clap::{FromArgMatches as _, Subcommand as _};
 
 use sparkplug_mqtt::Protocol;
 
 use super::*;
 use crate::arguments::Command;
-use crate::arguments::secret::{ApiOptions, SecretCommand};
 use crate::options::Options;
 
 const FILE: &str = r#"
@@ -102,18 +101,6 @@ fn without_a_file_or_a_home_there_are_no_contexts() {
     let command = Command::augment_subcommands(clap::Command::new("sparkfleet"));
     let read = read_with(None, Some("a"), command, words("status"), clap::Command::try_get_matches_from);
     assert_eq!(exit::code_of(&read.unwrap_err()), exit::NOT_FOUND);
-}
-
-#[test]
-fn a_token_of_the_context_is_enough_where_one_is_required() {
-    let (_directory, file) = store(FILE);
-    let matches = matches(&file, None, "secret list Paint").unwrap();
-    let Command::Secret(SecretCommand::List { api, .. }) = Command::from_arg_matches(&matches).unwrap() else {
-        panic!("list")
-    };
-    assert_eq!(api.token_file, PathBuf::from("/etc/token"));
-    let command = ApiOptions::augment_args(clap::Command::new("x"));
-    assert!(command.try_get_matches_from(["x"]).is_err(), "without a context it is required");
 }
 
 /// `PATH` is set wherever tests run.

@@ -63,7 +63,7 @@ fn start() -> Factory {
     let directory = tempfile::tempdir().unwrap().keep();
     let mut command = Command::new("sh");
     command.args(["-c", GUARD, "sh"]).arg(program()).args(["up", "--plain", "--data-dir"]).arg(directory.join("data"));
-    for option in ["--listen", "--git", "--api", "--http", "--console-listen"] {
+    for option in ["--listen", "--git", "--bootstrap", "--http", "--console-listen"] {
         command.args([option, "127.0.0.1:0"]);
     }
     for (variable, _) in std::env::vars_os() {

@@ -5,9 +5,9 @@ use git_hosting::repositories::{Kind, Open};
 use identity_provider::{Identities, IdentityFault};
 use uuid::Uuid;
 
-use super::http::identities;
-use super::http::state_client::StateClient;
-use crate::api::{Credential, Question, Refusal, Reply, RepositoryPush};
+use super::identities;
+use super::state_client::StateClient;
+use crate::git_users::{Credential, Question, Refusal, Reply, RepositoryPush};
 use crate::shared_repository::{ELSEWHERE, HELM_PATH};
 use access::Denied;
 

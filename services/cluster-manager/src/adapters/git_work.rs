@@ -4,17 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
+use cluster_manager_contract::{SecretsReport, StoredSecrets};
+use configdb_schema::document::SealedSecret;
 use configdb_schema::known;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::passwords::ClusterPasswords;
 use crate::event::{
-    Event, GitAction, GitOutcome, GitResult, GitWork, SecretAction, SecretOutcome, SecretResult, SecretWork,
-    SharedAction, SharedOutcome, SharedResult, SharedWork,
+    Event, GitAction, GitOutcome, GitResult, GitWork, SharedAction, SharedOutcome, SharedResult, SharedWork,
 };
-use crate::secrets::{self, SecretFault};
+use crate::secrets;
 use crate::shared_repository::HELM_PATH;
 use git_hosting::external::External;
 use git_hosting::pulls::chain;
@@ -24,6 +26,9 @@ use git_hosting::upkeep::Upkeep;
 /// Largest file, and largest number of files, taken from the directory of charts.
 const CHART_BYTES_MAX: u64 = 4 * 1024 * 1024;
 const CHART_FILES_MAX: usize = 5_000;
+
+/// Longest text about what of a cluster's secrets is not in its repository.
+const REASON_BYTES_MAX: usize = 2_000;
 
 /// When the shared charts are brought to the site's server again, first and at most.
 const SHARE_AGAIN: std::time::Duration = std::time::Duration::from_secs(5);
@@ -39,8 +44,6 @@ Every edge cluster may read this repository. A chart template names a directory 
 pub enum Work {
     /// On what the manager itself keeps in a repository.
     Git(GitWork),
-    /// On the secrets in one.
-    Secret(SecretWork),
     /// On a shared repository, as far as it needs the disk alone.
     Shared(SharedWork),
 }
@@ -48,7 +51,7 @@ pub enum Work {
 impl Work {
     const fn repository(&self) -> Uuid {
         match self {
-            Self::Git(GitWork { cluster, .. }) | Self::Secret(SecretWork { cluster, .. }) => *cluster,
+            Self::Git(GitWork { cluster, .. }) => *cluster,
             Self::Shared(SharedWork { repository, .. }) => *repository,
         }
     }
@@ -102,10 +105,6 @@ async fn carry_out(hosted: &Hosted, work: Work) -> Event {
             let outcome = outcome.unwrap_or_else(|reason| GitOutcome::Failed { reason });
             Event::Git(GitResult { cluster, outcome })
         }
-        Work::Secret(SecretWork { id, cluster, action }) => {
-            let outcome = work_on_secrets(hosted, cluster, action).await;
-            Event::Secret(SecretResult { id, cluster, outcome })
-        }
         Work::Shared(SharedWork { repository, action }) => {
             let repositories = hosted.repositories.clone();
             let done = tokio::task::spawn_blocking(move || carry_out_shared(&repositories, repository, action));
@@ -132,22 +131,6 @@ async fn work_on_git(hosted: &Hosted, cluster: Uuid, action: GitAction) -> Resul
     external.around(&directory, &path, work).await?
 }
 
-/// The same for its secrets.
-async fn work_on_secrets(hosted: &Hosted, cluster: Uuid, action: SecretAction) -> Result<SecretOutcome, SecretFault> {
-    let repositories = hosted.repositories.clone();
-    let beside = hosted.external.as_ref().zip(repositories.by_uuid(cluster));
-    let work = async move {
-        let done = tokio::task::spawn_blocking(move || carry_out_secret(&repositories, cluster, &action)).await;
-        done.unwrap_or_else(|error| Err(SecretFault::Repository(error.to_string())))
-    };
-    match beside {
-        Some((external, Open { directory, path, .. })) => {
-            external.around(&directory, &path, work).await.map_err(SecretFault::Repository)?
-        }
-        None => work.await,
-    }
-}
-
 /// Brings the shared charts to the site's server, as often as it takes. The charts there are the site's if `charts_dir` is not configured: then they are not touched.
 pub async fn share(repositories: Repositories, external: External) {
     let mut pause = SHARE_AGAIN;
@@ -165,23 +148,57 @@ pub async fn share(repositories: Repositories, external: External) {
     }
 }
 
-fn carry_out_secret(
+/// Brings what ConfigDB has of a cluster's secrets into its repository. The commit of the last change, if there was one, and what is there then.
+fn bring_secrets(
     repositories: &Repositories,
     cluster: Uuid,
-    action: &SecretAction,
-) -> Result<SecretOutcome, SecretFault> {
-    let broken = |error: RepositoryError| SecretFault::Repository(chain(&error));
-    match action {
-        SecretAction::List => {
-            let files = repositories.read(cluster, secrets::DIRECTORY, secrets::FILE_BYTES_MAX).map_err(broken)?;
-            Ok(SecretOutcome::Listed(secrets::stored(&files)))
-        }
-        SecretAction::Change { change, dry_run } => {
-            let edit = Edit { path: change.key().path(), message: change.message(), dry_run: *dry_run, wall: wall() };
-            let written = repositories.edit(cluster, &edit, |before| change.apply(before)).map_err(broken)??;
-            Ok(SecretOutcome::Written { commit: written })
+    wanted: &[Arc<SealedSecret>],
+) -> Result<(Option<String>, SecretsReport), RepositoryError> {
+    let read = || repositories.read(cluster, secrets::DIRECTORY, secrets::FILE_BYTES_MAX);
+    let before = read()?;
+    let (mut commit, mut faults) = (None, Vec::new());
+    for secret in wanted {
+        let brought = secrets::path(secret).and_then(|path| {
+            let before = before.get(&path).map(Vec::as_slice);
+            let file = secrets::bring(secret, before)?;
+            Ok((path, file.content.as_deref() != before, file.fault))
+        });
+        let (path, fault) = match brought {
+            Ok((path, true, fault)) => (path, fault),
+            Ok((_, false, fault)) => {
+                faults.extend(fault);
+                continue;
+            }
+            Err(fault) => {
+                faults.push(fault);
+                continue;
+            }
+        };
+        faults.extend(fault);
+        let path = format!("{}/{path}", secrets::DIRECTORY);
+        let edit = Edit { path, message: secrets::message(secret), wall: wall() };
+        // It is read again: a user may have pushed meanwhile.
+        match repositories.edit(cluster, &edit, |before| secrets::bring(secret, before).map(|file| file.content))? {
+            Ok(written) => commit = Some(written),
+            Err(fault) => faults.push(fault),
         }
     }
+    let there = if commit.is_some() { read()? } else { before };
+    let (stored, left_out) = StoredSecrets::bounded(secrets::stored(&there));
+    let mut reasons: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    if left_out > 0 {
+        reasons.push(format!("{left_out} more secrets are in the repository and not listed"));
+    }
+    let reason = cut(reasons.join("; "));
+    Ok((commit, SecretsReport { stored, reason: (!reason.is_empty()).then_some(reason) }))
+}
+
+/// A text that fits into a metric.
+fn cut(mut text: String) -> String {
+    if text.len() > REASON_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(REASON_BYTES_MAX));
+    }
+    text
 }
 
 fn carry_out_shared(
@@ -203,19 +220,23 @@ fn carry_out_shared(
 fn carry_out_git(hosted: &Hosted, cluster: Uuid, action: GitAction) -> GitOutcome {
     let Hosted { repositories, passwords, .. } = hosted;
     match action {
-        GitAction::Write { path, store, files, hold } => {
+        GitAction::Write { path, store, files, hold, secrets } => {
             let place = Place { path, kind: Kind::Cluster, store };
             let write = if hold { Repositories::hold } else { Repositories::write };
             let Written { commit, changed, held } = match write(repositories, cluster, &place, &files, wall()) {
                 Ok(written) => written,
                 Err(error) => return failed(&error),
             };
+            let (commit, secrets) = match bring_secrets(repositories, cluster, &secrets) {
+                Ok((commit_of_secrets, secrets)) => (commit_of_secrets.unwrap_or(commit), secrets),
+                Err(error) => return failed(&error),
+            };
             if changed {
                 tracing::info!(cluster_id = %cluster, commit, "repository written");
             }
             match passwords.ensure(cluster) {
-                Ok(()) if held => GitOutcome::Held { commit },
-                Ok(()) => GitOutcome::Written { commit },
+                Ok(()) if held => GitOutcome::Held { commit, secrets },
+                Ok(()) => GitOutcome::Written { commit, secrets },
                 Err(error) => failed(&error),
             }
         }

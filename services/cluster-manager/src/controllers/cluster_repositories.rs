@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use cluster_manager_contract::SecretsReport;
 use configdb_schema::document::{EdgeCluster, WAVE_MAX};
 use git_hosting::repositories::cluster_path;
 use sparkplug::Now;
@@ -62,6 +63,8 @@ struct ClusterRepository {
     /// Objects that it is rendered from.
     rendered_from: BTreeSet<Uuid>,
     report: RepositoryReport,
+    /// What the disk has said of its secrets.
+    secrets: SecretsReport,
 }
 
 /// What was rendered, and from what.
@@ -118,6 +121,7 @@ impl ClusterRepository {
             rendered: None,
             rendered_from: BTreeSet::new(),
             report: RepositoryReport::default(),
+            secrets: SecretsReport::default(),
         }
     }
 
@@ -203,6 +207,16 @@ impl ClusterRepositoriesController {
         self.forget_rendered(uuid);
     }
 
+    /// ConfigDB has something else of a cluster's secrets. Its wave waits for nothing: secrets are not held by rollouts.
+    pub fn secrets_changed(&mut self, uuid: Uuid) {
+        self.forget_rendered(uuid);
+    }
+
+    /// The secrets in a repository.
+    pub fn secrets(&self, uuid: Uuid) -> SecretsReport {
+        self.known.get(&uuid).map(|repository| repository.secrets.clone()).unwrap_or_default()
+    }
+
     fn forget_rendered(&mut self, uuid: Uuid) {
         if let Some(repository) = self.known.get_mut(&uuid) {
             repository.rendered = None;
@@ -272,7 +286,8 @@ impl ClusterRepositoriesController {
         }
         let (catalog, pins) = (fleet.catalog(), fleet.pins(uuid));
         let repo = cluster_repo::render(uuid, config, catalog, &self.settings.cluster, pins);
-        let repo = repo.map(Arc::new).map_err(|error| error.to_string());
+        let repo = repo.map(|repo| Arc::new(ClusterRepo { secrets: fleet.secrets(uuid), ..repo }));
+        let repo = repo.map_err(|error| error.to_string());
         repository.rendered = Some(RenderedRepo { spec: config.clone(), repo });
         let chart = cluster_repo::chart(config, catalog);
         let source = catalog.chart(chart).ok().and_then(|template| template.source);
@@ -301,9 +316,9 @@ impl ClusterRepositoriesController {
         let repository = self.known.get(&uuid).filter(|repository| repository.wait.is_over(now))?;
         let RenderedRepo { spec, repo: Ok(repo) } = repository.rendered.as_ref()? else { return None };
         let (path, repo) = (cluster_path(&spec.name), Arc::clone(repo));
-        let files = repo.files.clone();
+        let (files, secrets) = (repo.files.clone(), repo.secrets.clone());
         let store = fleet.config().store()?;
-        self.work(uuid, Some(repo), GitAction::Write { path, store, files, hold })
+        self.work(uuid, Some(repo), GitAction::Write { path, store, files, hold, secrets })
     }
 
     /// Closes a repository.
@@ -322,8 +337,8 @@ impl ClusterRepositoriesController {
         let Some(repository) = self.known.get_mut(&result.cluster) else { return };
         let written = repository.under_way.take().flatten();
         let (state, commit) = match result.outcome {
-            GitOutcome::Written { commit } => (Repository::Written, Some(commit)),
-            GitOutcome::Held { commit } => (Repository::Held, Some(commit)),
+            GitOutcome::Written { commit, secrets } => (Repository::Written, Some((commit, secrets))),
+            GitOutcome::Held { commit, secrets } => (Repository::Held, Some((commit, secrets))),
             GitOutcome::Closed => (Repository::Closed, None),
             GitOutcome::Failed { reason } => {
                 tracing::warn!(cluster_id = %result.cluster, error = reason, "work on a repository failed");
@@ -335,7 +350,10 @@ impl ClusterRepositoriesController {
         repository.written = written;
         repository.state = state;
         match commit {
-            Some(commit) => repository.set_commit(commit),
+            Some((commit, secrets)) => {
+                repository.set_commit(commit);
+                repository.secrets = secrets;
+            }
             None => repository.commit = None,
         }
     }

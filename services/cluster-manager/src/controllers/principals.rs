@@ -55,7 +55,7 @@ impl PrincipalsController {
         let fresh = || Known { state: Principals::Behind, is_under_way: false, wait: self.pacing.wait(uuid, 29) };
         let known = self.clusters.entry(uuid).or_insert_with(fresh);
         let is_free = !std::mem::replace(&mut known.is_under_way, true);
-        is_free.then(|| Effect::Principals(PrincipalsWork { cluster: uuid, principals, allowed }))
+        is_free.then_some(Effect::Principals(PrincipalsWork { cluster: uuid, principals, allowed }))
     }
 
     /// The KDC has answered.

@@ -193,6 +193,7 @@ impl ClusterManager {
             join,
             bootstrap,
             identity: read.identity.report(),
+            secrets: self.repositories.secrets(uuid),
             rollout: RolloutReport { wave, repository: repository.waits, unsettled: repository.unsettled, ..waiting },
             name,
         };

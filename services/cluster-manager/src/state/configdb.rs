@@ -7,7 +7,7 @@ use cluster_manager_contract::SetupStep;
 use configdb_contract::{Change, Entry};
 use configdb_schema::document::{
     AgentConfig, ApiToken, BootstrapScript, ChartRollout, EdgeAccount, EdgeCluster, EdgeClusterRollout,
-    EdgeClusterSetup, EdgeClusterStatus, EdgeDeployment, HelmChartTemplate,
+    EdgeClusterSetup, EdgeClusterStatus, EdgeDeployment, HelmChartTemplate, SealedSecret,
 };
 use configdb_schema::{Document, known};
 use sparkplug::Now;
@@ -16,7 +16,8 @@ use uuid::Uuid;
 use super::ClusterManager;
 use super::cluster::Cluster;
 use crate::catalog::Affected;
-use crate::controllers::api::broker_record;
+use crate::controllers::broker_record;
+use crate::controllers::git_users::record_token;
 use crate::setup;
 use access::Operation;
 
@@ -47,7 +48,7 @@ impl ClusterManager {
             }
             Change::Entry { object, slug, old, new } => {
                 if *slug == *ApiToken::slug() {
-                    self.effects.extend(self.api.record_token(object, old.as_ref(), new.as_ref(), now));
+                    self.effects.push(record_token(object, old.as_ref(), new.as_ref(), now));
                 } else if ![EdgeClusterStatus::slug(), EdgeClusterSetup::slug()].contains(&&*slug) {
                     // Of these two the cluster manager is the author, and writes them often.
                     self.record_entry(object, &slug, new.as_ref(), now);
@@ -70,7 +71,7 @@ impl ClusterManager {
     fn rebuild(&mut self) {
         let before = std::mem::take(&mut self.clusters);
         self.fleet.rebuild();
-        self.api.forget_tokens();
+        self.git_users.forget_tokens();
         self.repositories.start_again();
         self.setups.clear();
         self.on_script(None);
@@ -155,12 +156,17 @@ impl ClusterManager {
         if slug == BootstrapScript::slug() && object == known::application::BOOTSTRAP_SCRIPT {
             self.on_script(new.map(|entry| &*entry.json));
         } else if slug == ApiToken::slug() {
-            self.api.on_token(object, new.map(|entry| &*entry.json));
+            self.git_users.on_token(object, new.map(|entry| &*entry.json));
         } else if slug == EdgeDeployment::slug() {
             let placement = self.fleet.place(object, new);
             match self.deployments.on_entry(object, placement, new) {
                 Some(clusters) => self.dirty.extend(clusters),
                 None => self.dirty.extend(self.clusters.keys()),
+            }
+        } else if slug == SealedSecret::slug() {
+            for cluster in self.fleet.on_secret(object, new) {
+                self.repositories.secrets_changed(cluster);
+                self.dirty.insert(cluster);
             }
         } else if slug == EdgeClusterRollout::slug() {
             self.read_rollout(object);

@@ -59,7 +59,7 @@ impl ClusterManager {
         let decision = self.setups.decide(&self.fleet, (uuid, name.as_deref()), &read, surroundings, now);
         let Some(state) = decision.state else {
             self.remove(uuid);
-            return self.answer_commands(uuid, false, now);
+            return;
         };
         let published = read.recorded().is_some_and(|record| record.self_link.is_some());
         self.expect(uuid, name.as_deref().filter(|_| published));
@@ -84,7 +84,6 @@ impl ClusterManager {
         let record = read.recorded().filter(|_| is_ready);
         let (bootstrap, grant) = self.bootstrap_grants.reconcile(&self.fleet, (uuid, deleting), record, &read.identity);
         self.effects.extend(policy.into_iter().chain(grant));
-        self.answer_commands(uuid, is_ready, now);
         let published = Published { state, decision, deployments, join, bootstrap };
         self.publish(uuid, &read, published, now);
         self.set_deadline(uuid, name.as_deref(), deleting, now);
@@ -96,10 +95,6 @@ impl ClusterManager {
         let (Some(record), Some(Ok(config))) = (read.recorded(), &read.config) else { return None };
         let is_set_up = setup::is_set_up_for(record, config, self.fleet.pins(uuid));
         self.repositories.blocker(uuid).filter(|_| is_set_up)
-    }
-
-    fn answer_commands(&mut self, uuid: Uuid, is_ready: bool, now: Now) {
-        self.effects.extend(self.api.answer_commands(uuid, is_ready, &self.bootstrap_grants, now));
     }
 
     fn serve_accounts(&mut self, uuid: Uuid, name: Option<&str>, now: Now) {

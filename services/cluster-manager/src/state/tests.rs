@@ -19,13 +19,14 @@ use std::sync::Arc;
 
 mod accounts;
 mod git_copies;
+mod git_users;
 mod logins;
-mod people;
 mod policy;
 mod principals;
 mod recovery;
 mod repositories;
 mod rollout;
+mod secrets;
 mod shared_repositories;
 
 use super::*;
@@ -491,21 +492,22 @@ impl Disk {
     fn carry_out(&mut self, work: GitWork) -> GitResult {
         let outcome = match work.action {
             _ if self.broken => GitOutcome::Failed { reason: "disk full".to_owned() },
-            GitAction::Write { path, store, files, hold } => {
+            GitAction::Write { path, store, files, hold, secrets } => {
                 assert!([STORE, recovery::OTHER_STORE].contains(&store));
                 self.open.insert(work.cluster, path);
+                let secrets = self.bring_secrets(work.cluster, &secrets);
                 let found = self.repositories.get(&work.cluster);
                 if found.is_some_and(|found| hold && *found != files) {
                     return GitResult {
                         cluster: work.cluster,
-                        outcome: GitOutcome::Held { commit: self.commit(work.cluster) },
+                        outcome: GitOutcome::Held { commit: self.commit(work.cluster), secrets },
                     };
                 }
                 if found != Some(&files) {
                     self.repositories.insert(work.cluster, files);
                     self.push(work.cluster);
                 }
-                GitOutcome::Written { commit: self.commit(work.cluster) }
+                GitOutcome::Written { commit: self.commit(work.cluster), secrets }
             }
             GitAction::Close => {
                 self.open.remove(&work.cluster);
@@ -533,7 +535,7 @@ struct World {
     edges: BTreeMap<String, Edge>,
     joins: BTreeMap<String, policy::Join>,
     keys: BTreeMap<String, accounts::Keys>,
-    answers: Vec<crate::api::Answer>,
+    answers: Vec<crate::git_users::Answer>,
     records: Vec<access::audit::AuditRecord>,
     devices: BTreeMap<Uuid, ClusterDevice>,
     device_ids: BTreeMap<DeviceId, Uuid>,
@@ -714,10 +716,6 @@ impl World {
             Effect::Principals(work) => self.work_on_principals(work),
             Effect::Answer(answer) => self.answers.push(*answer),
             Effect::Record(record) => self.records.push(*record),
-            Effect::Secret(work) => {
-                let result = self.disk.carry_out_secret(work);
-                self.manager.on_event(Event::Secret(result), self.now);
-            }
             Effect::Script(script) => self.script = script,
             Effect::BootstrapGrant { cluster, offer } => {
                 match offer {

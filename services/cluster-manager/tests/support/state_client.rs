@@ -9,8 +9,8 @@ use access::{Grant, Principal};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use cluster_manager::adapters::gatekeeper::StateGatekeeper;
-use cluster_manager::adapters::http::state_client::{QUESTIONS_MAX, StateClient};
-use cluster_manager::api::{Answer, Asked, Credential, Question, Refusal, Reply, RepositoryPush};
+use cluster_manager::adapters::state_client::{QUESTIONS_MAX, StateClient};
+use cluster_manager::git_users::{Answer, Asked, Credential, Question, Refusal, Reply, RepositoryPush};
 use cluster_manager_contract::api_token::TokenHash;
 use configdb_schema::document::TokenScope;
 use git_hosting::http::{Anonymous, Settings};
@@ -41,7 +41,7 @@ fn reply(credential: &Credential, question: Question, pushes: &Mutex<Vec<Reposit
     if let Question::Pushed(push) = question {
         assert!(matches!(credential, Credential::Verified(_)));
         pushes.lock().unwrap().push(push);
-        return Ok(Reply::Written);
+        return Ok(Reply::Recorded);
     }
     let unknown = || Refusal::Unauthenticated("unknown".to_owned());
     let who = match credential {

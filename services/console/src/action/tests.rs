@@ -47,6 +47,83 @@ fn a_viewer_may_nothing_and_who_is_for_one_cluster_creates_none() {
 }
 
 #[test]
+fn a_token_is_made_by_an_administrator_of_all_clusters_and_its_text_is_nowhere_in_the_action() {
+    let mut bench = Bench::with_cluster();
+    bench.entry(CLUSTER, &EdgeCluster::default());
+    let Action::CreateToken(mut wanted) = parse("token.create", json!({ "name": "ci", "scope": "viewer" })) else {
+        panic!("a token")
+    };
+    assert!(Action::parse("token.create", br#"{"name":"ci","scope":"viewer","hash":"00"}"#).is_err());
+    wanted.hash = "0f".repeat(32);
+    let action = Action::CreateToken(wanted);
+    let Plan::Writes(writes) = action.plan(&bench.fleet, "a1", "console/token:ada", WALL).unwrap() else {
+        panic!("writes")
+    };
+    let entry = writes[0].entries["ApiToken"].clone().unwrap();
+    assert_eq!(
+        (&entry["hash"], &entry["scope"], &entry["by"]),
+        (&json!("0f".repeat(32)), &json!("viewer"), &json!("console/token:ada"))
+    );
+    assert_eq!(entry["expires"], "2027-04-15T08:00:00Z", "90 days");
+    assert_eq!((action.cluster(&bench.fleet), action.operation()), (None, Operation::CreateToken));
+    assert!(!allowed(&principal(TokenScope::Administrator, Some(&[CLUSTER]))).contains(&"token.create"));
+    let revoke = |bench: &Bench| plan(&bench.fleet, "token.revoke", json!({ "name": "ci" }));
+    assert!(revoke(&bench).unwrap_err().to_string().starts_with("name: there is no "));
+    bench.apply(&writes[0]);
+    assert!(revoke(&bench).is_ok());
+}
+
+#[test]
+fn a_value_of_a_secret_is_written_if_it_is_sealed_for_the_cluster_and_for_nothing_else() {
+    let mut bench = Bench::with_cluster();
+    let pem = simulator::sealed_secrets::CERTIFICATE;
+    let certificate = SealingCertificate::from_pem(pem, Duration::from_millis(WALL)).unwrap();
+    let own = sealed_secrets::fingerprint(pem).unwrap();
+    let request =
+        sealed_secrets::Request { namespace: NAMESPACE, name: "login", scope: Scope::Strict, secret_type: "Opaque" };
+    let plain = sealed_secrets::Plain {
+        key: "password".to_owned(),
+        value: zeroize::Zeroizing::new(b"correct horse".to_vec()),
+        session_key: zeroize::Zeroizing::new([7; sealed_secrets::SESSION_KEY_BYTES]),
+    };
+    let sealed = sealed_secrets::sealed_secret(&certificate, request, &[plain]).unwrap();
+    let sealed = sealed["spec"]["encryptedData"]["password"].as_str().unwrap().to_owned();
+    let body = |changes: Value| {
+        let mut body = json!({ "cluster": CLUSTER, "name": "login", "key": "password", "sealed": sealed });
+        body.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+        body
+    };
+    bench.entry(CLUSTER, &EdgeCluster { name: NAME.to_owned(), ..EdgeCluster::default() });
+    let put = |bench: &Bench, changes| plan(&bench.fleet, "secret.put", body(changes));
+    assert!(put(&bench, json!({})).unwrap_err().to_string().starts_with("the cluster has published no sealing"));
+    let status = configdb_schema::document::EdgeClusterStatus {
+        kubeseal_cert: Some(pem.to_owned()),
+        ..configdb_schema::document::EdgeClusterStatus::default()
+    };
+    bench.entry(CLUSTER, &status);
+    for (changes, field) in [
+        (json!({ "sealed": "correct horse" }), "sealed: "),
+        (json!({ "name": "../x" }), "sealed: "),
+        (json!({ "type": "a b" }), "sealed: "),
+        (json!({ "fingerprint": "0f".repeat(32) }), "fingerprint: the cluster's certificate is "),
+    ] {
+        let error = put(&bench, changes).unwrap_err().to_string();
+        assert!(error.starts_with(field) && !error.contains("correct horse"), "{error}");
+    }
+    let Plan::Writes(writes) = put(&bench, json!({ "fingerprint": own })).unwrap() else { panic!("writes") };
+    let entry = writes[0].entries["SealedSecret"].clone().unwrap();
+    assert_eq!((&entry["namespace"], &entry["keys"]["password"]["value"]), (&json!(NAMESPACE), &json!(sealed)));
+    let none = json!({ "cluster": CLUSTER, "name": "login", "keys": ["password"] });
+    assert!(plan(&bench.fleet, "secret.delete", none.clone()).unwrap_err().to_string().starts_with("key: there is no"));
+    bench.apply(&writes[0]);
+    let Plan::Writes(writes) = plan(&bench.fleet, "secret.delete", none).unwrap() else { panic!("writes") };
+    assert_eq!(writes[0].entries["SealedSecret"].as_ref().unwrap()["keys"]["password"]["value"], Value::Null);
+    let action = parse("secret.put", body(json!({})));
+    assert_eq!((action.cluster(&bench.fleet), action.operation()), (Some(CLUSTER), Operation::PutSecret));
+    assert!(action.target(&bench.fleet).ends_with("fplus-edge/login/password"));
+}
+
+#[test]
 fn an_object_is_created_once_with_a_name_and_a_class_that_there_is() {
     let mut bench = Bench::new();
     bench.cluster(CLUSTER, NAME, |_| {});

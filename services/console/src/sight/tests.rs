@@ -125,6 +125,13 @@ fn fleet() -> BTreeMap<TableName, Arc<Table>> {
         (TableName::Applications, table([("EdgeCluster", json!({}))])),
         (TableName::Policies, table([(&own, json!({})), (&other, json!({}))])),
         (
+            TableName::Secrets,
+            table([
+                ("a/n/s", json!({ "cluster": "Paint_Shop", "reason": "beside Press_Shop" })),
+                ("b/n/s", json!({ "cluster": "Press_Shop" })),
+            ]),
+        ),
+        (
             TableName::Console,
             table([(
                 "console",
@@ -161,6 +168,7 @@ fn of_each_table_a_user_of_one_cluster_sees_the_rows_of_that_cluster() {
         (TableName::History(OTHER), vec![]),
         (TableName::Applications, vec![]),
         (TableName::Policies, vec![own.as_str()]),
+        (TableName::Secrets, vec!["a/n/s"]),
         (TableName::Console, vec!["console"]),
     ] {
         assert_eq!(keys(&name), expected, "{name}");

@@ -31,11 +31,8 @@ export const commands = {
   deleteCluster: (name: string) => command("cluster delete", [name], [["with-deployments", ""], ["wait", ""]]),
   setWave: (name: string, wave: number) => command("cluster rollout", [name], [["wave", String(wave)]]),
   putSecret: (cluster: string, name: string, key: string, print: string) => command("secret put", [cluster, name, key], [["fingerprint", print || null]]),
-  /** By curl, because what the command line puts it seals itself. */
-  putSealed: (cluster: string, namespace: string, name: string, key: string, query: string, sealed: string): string | null => {
-    const words = [`/v1/cluster/${cluster}/sealed-secret/${namespace}/${name}/${key}?${query}`, sealed].map((word) => shellWord(word, Infinity));
-    return words.includes(null) ? null : `printf %s ${words[1]} | curl -fsS -H @auth.txt -T - "$SPARKFLEET_API_URL"${words[0]}`;
-  },
+  listSecrets: (cluster: string) => command("secret list", [cluster]),
+  deleteSecret: (cluster: string, namespace: string, name: string, keys: string[]) => command("secret delete", [cluster, name, ...keys], [["namespace", namespace === "fplus-edge" ? null : namespace]]),
   revokeToken: (name: string) => command("token revoke", [name]),
   createToken: () => command("token create", ["NAME"], [["scope", "operator"]]),
   bootstrap: (name: string) => command("cluster bootstrap", [name]),

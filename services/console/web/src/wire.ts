@@ -317,6 +317,18 @@ export interface PolicyRow extends Row {
   policy: PolicyDocument | null;
 }
 
+/** A Secret of a cluster, without any value. */
+export interface SecretRow extends Row {
+  cluster: string;
+  namespace: string;
+  name: string;
+  scope: string;
+  type: string;
+  keys: { key: string; fingerprint: string | null; state: "written" | "waits" | "goes" }[];
+  /** Why something of the cluster's secrets is not in its repository. */
+  reason: string | null;
+}
+
 /** An entry of one object; what ConfigDB computes has no ETag. */
 export interface EntryRow extends Row {
   /** The entry as it was written. */
@@ -372,6 +384,7 @@ export interface Tables {
   objects: ObjectRow;
   applications: ApplicationRow;
   policies: PolicyRow;
+  secrets: SecretRow;
 }
 
 /** A table by name; the metrics of each Edge Node are a table of their own, and so are the entries and the history of each object. */

@@ -10,6 +10,7 @@ use sparkplug::{DataType, Value};
 use uuid::Uuid;
 
 use crate::names;
+use crate::secrets::SecretsReport;
 
 /// State of the set-up of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -321,6 +322,8 @@ pub struct ClusterDevice {
     pub identity: IdentityReport,
     /// Its part in staged rollouts.
     pub rollout: RolloutReport,
+    /// The secrets in its repository.
+    pub secrets: SecretsReport,
 }
 
 impl ClusterDevice {
@@ -434,12 +437,20 @@ sparkplug::typed_metrics! {
         /// Why the cluster's repository has not settled, so that those of later waves wait; null also in the last wave.
         #[optional]
         rollout.unsettled => names::ROLLOUT_UNSETTLED,
+        /// Names of the sealed secrets in the cluster's repository with the certificate that each key is sealed for, as JSON; null: it has none.
+        #[optional]
+        secrets.stored as form::Nullable<form::Plain> => names::SECRETS_STORED,
+        /// What of the secrets that ConfigDB has is not in the repository, and why; null: nothing.
+        #[optional]
+        secrets.reason => names::SECRETS_REASON,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::secrets::{StoredKey, StoredSecret, StoredSecrets};
+    use configdb_schema::document::SealingScope;
     use sparkplug::{Metric, TypedMetrics};
 
     fn device() -> ClusterDevice {
@@ -491,6 +502,16 @@ mod tests {
                 repository: Some("waits as well".to_owned()),
                 unsettled: Some("not ready".to_owned()),
             },
+            secrets: SecretsReport {
+                stored: Some(StoredSecrets(vec![StoredSecret {
+                    namespace: "fplus-edge".to_owned(),
+                    name: "login".to_owned(),
+                    scope: SealingScope::Strict,
+                    secret_type: "Opaque".to_owned(),
+                    keys: [("password".to_owned(), StoredKey::default())].into(),
+                }])),
+                reason: Some("not a SealedSecret".to_owned()),
+            },
         }
     }
 
@@ -539,6 +560,8 @@ mod tests {
             "Rollout/Reason String",
             "Rollout/Repository String",
             "Rollout/Unsettled String",
+            "Secrets/Stored String",
+            "Secrets/Reason String",
         ];
         for device in [device(), ClusterDevice::default()] {
             let metrics = device.to_metrics();

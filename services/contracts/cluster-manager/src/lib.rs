@@ -5,6 +5,7 @@
 //! | [`names`] | node id, metric names, the command |
 //! | [`node`] | the metrics of the node: counters and the base URL of the git server |
 //! | [`device`] | one Device per edge cluster, typed, to and from metrics |
+//! | [`secrets`] | the sealed secrets in a cluster's repository, by their names |
 //! | [`repository`] | one Device per shared repository, to metrics |
 //! | [`api_token`] | bearer tokens of the HTTP API: text and hash |
 //! | [`replica`] | a replica of all of it, fed with events of a Host Application |
@@ -22,6 +23,7 @@ pub mod names;
 pub mod node;
 pub mod replica;
 pub mod repository;
+pub mod secrets;
 
 pub use device::{
     BootstrapReport, ClusterDevice, DesiredState, IdentityReport, JoinReport, RefusedDeployments, RolloutReport,
@@ -30,3 +32,4 @@ pub use device::{
 pub use node::NodeMetrics;
 pub use replica::{ManagedClusters, ManagerContract, ManagerReplica};
 pub use repository::{PulledBranch, RepositoryDevice};
+pub use secrets::{SecretsReport, StoredKey, StoredSecret, StoredSecrets};

@@ -123,6 +123,10 @@ pub const ROLLOUT_REASON: &str = "Rollout/Reason";
 pub const ROLLOUT_REPOSITORY: &str = "Rollout/Repository";
 /// String or null: why the cluster's own repository has not settled, so that those of later waves wait; null also in the last wave.
 pub const ROLLOUT_UNSETTLED: &str = "Rollout/Unsettled";
+/// String or null: JSON, the sealed secrets in the cluster's repository by their names ([`crate::StoredSecrets`]); null: it has none.
+pub const SECRETS_STORED: &str = "Secrets/Stored";
+/// String or null: what of the secrets that ConfigDB has is not in the repository, and why.
+pub const SECRETS_REASON: &str = "Secrets/Reason";
 
 /// String: path of a shared repository on the git server.
 pub const REPOSITORY_PATH: &str = "Repository/Path";

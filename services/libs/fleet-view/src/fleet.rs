@@ -8,7 +8,7 @@ use configdb_contract::{Change, ConfigReplica};
 use configdb_schema::Document;
 use configdb_schema::address::{self, Organisation};
 use configdb_schema::document::{
-    AgentConfig, EdgeCluster, EdgeClusterStatus, EdgeDeployment, HelmChartTemplate, Host, Info,
+    AgentConfig, EdgeCluster, EdgeClusterStatus, EdgeDeployment, HelmChartTemplate, Host, Info, SealedSecret,
 };
 use edge_monitor_contract::{MonitorReplica, MonitorView, NodeState, Presence};
 use edge_sync_contract::{DeploymentDevice, DeploymentState, SyncDevice, SyncReplica};
@@ -537,6 +537,11 @@ impl Fleet {
 
     /// All `EdgeDeployment` entries that can be read, by UUID.
     pub fn deployment_entries(&self) -> impl Iterator<Item = (Uuid, EdgeDeployment)> {
+        self.documents()
+    }
+
+    /// All `SealedSecret` entries that can be read, by UUID.
+    pub fn secret_entries(&self) -> impl Iterator<Item = (Uuid, SealedSecret)> {
         self.documents()
     }
 

@@ -21,6 +21,7 @@ pub mod history;
 pub mod intent;
 pub mod policy;
 pub mod requests;
+pub mod secrets;
 pub mod tables;
 
 mod alerts;
@@ -33,3 +34,4 @@ pub use fleet::{
     ClusterRow, Count, DISK_ALERT, DeploymentRow, Fleet, FluxRow, HostRow, JoiningHostRow, NOT_DESIRED, REMOVING,
     SUSPENDED,
 };
+pub use secrets::{SecretKeyRow, SecretRow, SecretState};

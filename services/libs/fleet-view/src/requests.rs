@@ -4,11 +4,13 @@
 
 use std::time::Duration;
 
+use cluster_manager_contract::api_token;
 use configdb_contract::{Entry, WriteRequest};
 use configdb_schema::address::{self, ClusterName, Organisation};
 use configdb_schema::document::{
-    AlertAcknowledgement, AlertAcknowledgements, ChartRollout, EdgeCluster, EdgeClusterEnrolment, EdgeDeployment,
-    EnrolmentToken, HelmChartTemplate, Info, JsonObject, RolloutDecision, RolloutWithout,
+    AlertAcknowledgement, AlertAcknowledgements, ApiToken, ChartRollout, EdgeCluster, EdgeClusterEnrolment,
+    EdgeDeployment, EnrolmentToken, HelmChartTemplate, Info, JsonObject, RolloutDecision, RolloutWithout, SealedSecret,
+    SealingScope, TokenScope,
 };
 use configdb_schema::{Document as _, application, known};
 use jiff::Timestamp;
@@ -16,7 +18,7 @@ use serde_json::{Value, json};
 use sparkplug::EdgeNodeId;
 use uuid::Uuid;
 
-use crate::{AlertRow, Fleet};
+use crate::{AlertRow, Fleet, secrets};
 
 /// Most tokens of a cluster that count at the same time.
 const TOKENS_MAX: usize = 32;
@@ -272,6 +274,207 @@ fn patch_deployment(
 #[must_use]
 pub fn delete_deployment(uuid: Uuid, author: Author) -> WriteRequest {
     author.put(uuid).delete(EdgeDeployment::slug()).delete(application::AGENT_CONFIG.slug)
+}
+
+/// A token that is wanted. Its text is made where it is shown, and never comes here.
+#[derive(Debug, Clone)]
+pub struct NewToken<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// SHA-256 of its text, hexadecimal.
+    pub hash: String,
+    /// What its holder may do.
+    pub scope: TokenScope,
+    /// The clusters that it is for; None: all.
+    pub clusters: Option<Vec<Uuid>>,
+    /// How long it lives.
+    pub lifetime: Duration,
+}
+
+/// Makes a token. With its entry. `wall`: UTC ms.
+///
+/// # Errors
+/// There is one of that name or no such cluster, or no token can have the name or live that long.
+pub fn create_token(
+    fleet: &Fleet,
+    wanted: NewToken<'_>,
+    wall: u64,
+    author: Author,
+) -> Result<(WriteRequest, ApiToken), RequestError> {
+    let NewToken { name, hash, scope, clusters, lifetime } = wanted;
+    let object = token_object(fleet, name)?;
+    let mut clusters = clusters;
+    for cluster in clusters.iter().flatten() {
+        check_cluster(fleet, *cluster)?;
+    }
+    if let Some(clusters) = &mut clusters {
+        clusters.sort_unstable();
+        clusters.dedup();
+        if clusters.is_empty() {
+            return Err(invalid("clusters", "must name some; without it the token is for all clusters"));
+        }
+    }
+    if fleet.config.entry(object, ApiToken::slug()).is_some() {
+        let reason = format!("there is a token {name:?}; revoke it first, or choose another name");
+        return Err(RequestError::NotNow(reason));
+    }
+    let lifetime = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
+    let ends = wall.checked_add(lifetime).filter(|_| lifetime > 0);
+    let range = || invalid("expires", "no token can be valid for that long");
+    let text = |wall: u64| i64::try_from(wall).ok().and_then(|wall| Timestamp::from_millisecond(wall).ok());
+    let (issued, expires) = (text(wall).ok_or_else(range)?, ends.and_then(text).ok_or_else(range)?);
+    let token = ApiToken {
+        name: name.to_owned(),
+        hash,
+        scope,
+        clusters,
+        issued: issued.to_string(),
+        expires: expires.to_string(),
+        by: author.writer.clone(),
+    };
+    let info = Info { name: format!("API token {name}"), ..Info::default() };
+    let request = author.put(object).create_object(known::class::API_TOKEN, None).document(&info);
+    let request = request.and_then(|request| request.document(&token)).map_err(|error| invalid("name", error))?;
+    Ok((request.if_match(ApiToken::slug(), None), token))
+}
+
+/// Revokes a token.
+///
+/// # Errors
+/// There is none of that name.
+pub fn revoke_token(fleet: &Fleet, name: &str, author: Author) -> Result<WriteRequest, RequestError> {
+    let object = token_object(fleet, name)?;
+    let missing = || RequestError::Missing { field: "name", wanted: name.to_owned() };
+    fleet.config.entry(object, ApiToken::slug()).ok_or_else(missing)?;
+    Ok(author.put(object).delete(ApiToken::slug()))
+}
+
+fn token_object(fleet: &Fleet, name: &str) -> Result<Uuid, RequestError> {
+    api_token::object(fleet.organisation(), name).map_err(|error| invalid("name", format!("{name:?} {error}")))
+}
+
+/// A Secret, by its names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SecretPlace<'a> {
+    /// The cluster.
+    pub cluster: Uuid,
+    /// Namespace of the Secret.
+    pub namespace: &'a str,
+    /// Name of the Secret.
+    pub name: &'a str,
+}
+
+/// A sealed value that is wanted as one key of a Secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewSecretValue<'a> {
+    /// The Secret.
+    pub place: SecretPlace<'a>,
+    /// What the value is bound to.
+    pub scope: SealingScope,
+    /// Type of the Secret.
+    pub secret_type: &'a str,
+    /// The key.
+    pub key: &'a str,
+    /// The sealed value, base64.
+    pub sealed: &'a str,
+    /// SHA-256 fingerprint of the certificate that it is sealed for, hexadecimal.
+    pub fingerprint: &'a str,
+}
+
+/// Writes a sealed value as one key of a Secret; its other keys stay. `wall`: UTC ms.
+///
+/// # Errors
+/// There is no such cluster, or the Secret has other keys with another scope or type.
+pub fn put_secret_value(
+    fleet: &Fleet,
+    wanted: NewSecretValue<'_>,
+    wall: u64,
+    author: Author,
+) -> Result<WriteRequest, RequestError> {
+    let NewSecretValue { place, scope, secret_type, key, sealed, fingerprint } = wanted;
+    check_cluster(fleet, place.cluster)?;
+    let known = fleet.known_secret(place.cluster, place.namespace, place.name);
+    let others = |mut keys: std::collections::BTreeSet<&String>| {
+        keys.retain(|known| *known != key);
+        !keys.is_empty()
+    };
+    let of_entry = known.wanted.as_ref().filter(|entry| {
+        others(entry.keys.iter().filter(|(_, value)| value.value.is_some()).map(|(key, _)| key).collect())
+    });
+    let of_repository = known.stored.as_ref().filter(|stored| others(stored.keys.keys().collect()));
+    let shared = of_entry.map(|entry| (entry.scope, entry.secret_type.as_str()));
+    let shared = shared.or_else(|| of_repository.map(|stored| (stored.scope, stored.secret_type.as_str())));
+    if let Some((known_scope, known_type)) = shared {
+        let differs = |field, known: &str, wanted: &str| {
+            let rule = format!(
+                "{}/{} has {known}, not {wanted}; all its keys share it: delete them first",
+                place.namespace, place.name
+            );
+            if known == wanted { Ok(()) } else { Err(invalid(field, rule)) }
+        };
+        differs("scope", known_scope.as_str(), scope.as_str())?;
+        differs("type", known_type, secret_type)?;
+    }
+    let value = json!({ "value": sealed, "sealedFor": fingerprint, "at": later(&known, key, wall)? });
+    let patch = json!({ "cluster": place.cluster, "namespace": place.namespace, "name": place.name,
+        "scope": scope, "type": secret_type, "keys": { key: value } });
+    Ok(patch_secret(place, patch, author))
+}
+
+/// Deletes keys of a Secret; with the last one the Secret goes. `wall`: UTC ms.
+///
+/// # Errors
+/// There is no such cluster, or no such key.
+pub fn delete_secret_keys(
+    fleet: &Fleet,
+    place: SecretPlace<'_>,
+    keys: &[String],
+    wall: u64,
+    author: Author,
+) -> Result<WriteRequest, RequestError> {
+    check_cluster(fleet, place.cluster)?;
+    let known = fleet.known_secret(place.cluster, place.namespace, place.name);
+    let mut deleted = JsonObject::new();
+    for key in keys {
+        let is_wanted = known.wanted.as_ref().and_then(|entry| entry.keys.get(key)).map(|value| value.value.is_some());
+        let is_stored = known.stored.as_ref().is_some_and(|stored| stored.keys.contains_key(key));
+        if !is_wanted.unwrap_or(is_stored) {
+            let wanted = format!("{}/{}/{key}", place.namespace, place.name);
+            return Err(RequestError::Missing { field: "key", wanted });
+        }
+        // A merge patch: what is not there any more has to be null.
+        deleted.insert(key.clone(), json!({ "value": null, "sealedFor": null, "at": later(&known, key, wall)? }));
+    }
+    let mut patch =
+        json!({ "cluster": place.cluster, "namespace": place.namespace, "name": place.name, "keys": deleted });
+    if let (None, Some(stored)) = (&known.wanted, &known.stored) {
+        patch["scope"] = json!(stored.scope);
+        patch["type"] = json!(stored.secret_type);
+    }
+    Ok(patch_secret(place, patch, author))
+}
+
+fn patch_secret(place: SecretPlace<'_>, patch: Value, author: Author) -> WriteRequest {
+    let object = secrets::object(place.cluster, place.namespace, place.name);
+    let request = WriteRequest::patch(author.id, object).by(author.writer);
+    let info = json!({ "name": format!("{}/{}", place.namespace, place.name) });
+    let request = request.create_object(known::class::SEALED_SECRET, None).entry(Info::slug(), info);
+    request.entry(SealedSecret::slug(), patch)
+}
+
+/// When something of a key is decided: now, but after all that is known of it, whatever the clocks of those who wrote that say.
+fn later(known: &secrets::Known, key: &str, wall: u64) -> Result<String, RequestError> {
+    let of_entry = known.wanted.as_ref().and_then(|entry| entry.keys.get(key)).and_then(|value| ms(&value.at));
+    let stored = known.stored.as_ref().and_then(|stored| stored.keys.get(key)?.at.as_deref().and_then(ms));
+    let before = of_entry.max(stored);
+    let at = before.map_or(wall, |before| wall.max(before.saturating_add(1)));
+    let at = i64::try_from(at).ok().and_then(|at| Timestamp::from_millisecond(at).ok());
+    at.map(|at| format!("{at:.3}")).ok_or_else(|| invalid("key", "the time is out of range"))
+}
+
+fn check_cluster(fleet: &Fleet, cluster: Uuid) -> Result<(), RequestError> {
+    let missing = || RequestError::Missing { field: "cluster", wanted: cluster.to_string() };
+    fleet.config.entry(cluster, EdgeCluster::slug()).map(|_| ()).ok_or_else(missing)
 }
 
 /// Adds a one-time token to those by which a cluster is bootstrapped, by its hash; tokens that have expired go. `wall`: UTC ms. With the time at which it ends.
@@ -693,6 +896,129 @@ mod tests {
         };
         let again: EdgeDeployment = written(&put_deployment(&bench.fleet, wanted, WALL, author()).unwrap());
         assert!(again.suspend);
+    }
+
+    #[test]
+    fn a_token_is_made_once_for_clusters_that_there_are_and_revoked_by_its_name() {
+        let mut bench = Bench::with_cluster();
+        bench.entry(CLUSTER, &EdgeCluster::default());
+        let create = |bench: &Bench, name: &'static str, clusters: Option<&[Uuid]>, seconds: u64| {
+            let clusters = clusters.map(<[Uuid]>::to_vec);
+            let (hash, lifetime) = ("0f".repeat(32), Duration::from_secs(seconds));
+            let wanted = NewToken { name, hash, scope: TokenScope::Operator, clusters, lifetime };
+            create_token(&bench.fleet, wanted, WALL, author())
+        };
+        let (request, token) = create(&bench, "ci", Some(&[CLUSTER, CLUSTER]), 60).unwrap();
+        assert_eq!(token, written::<ApiToken>(&request));
+        assert_eq!((token.clusters.as_deref(), &*token.expires), (Some(&[CLUSTER][..]), "2027-01-15T08:01:00Z"));
+        for (name, clusters, seconds, reason) in [
+            ("../ci", None, 60, "name: "),
+            ("ci", Some(&[][..]), 60, "clusters: must name some"),
+            ("ci", Some(&[Uuid::nil()][..]), 60, "cluster: there is no "),
+            ("ci", None, 0, "expires: "),
+            ("ci", None, u64::MAX / 1_000, "expires: "),
+        ] {
+            let error = create(&bench, name, clusters, seconds).unwrap_err().to_string();
+            assert!(error.starts_with(reason), "{error}");
+        }
+        let revoke = |bench: &Bench| revoke_token(&bench.fleet, "ci", author());
+        assert_eq!(revoke(&bench).unwrap_err().to_string(), "name: there is no \"ci\"");
+        bench.apply(&request);
+        assert!(create(&bench, "ci", None, 60).unwrap_err().to_string().starts_with("there is a token \"ci\""));
+        bench.apply(&revoke(&bench).unwrap());
+        assert!(create(&bench, "ci", None, 60).is_ok());
+    }
+
+    const PLACE: SecretPlace<'static> = SecretPlace { cluster: CLUSTER, namespace: "fplus-edge", name: "login" };
+
+    fn put_value(bench: &Bench, key: &str, scope: SealingScope, wall: u64) -> Result<WriteRequest, RequestError> {
+        let (secret_type, sealed, fingerprint) = ("Opaque", "AAAA", "f1");
+        let wanted = NewSecretValue { place: PLACE, scope, secret_type, key, sealed, fingerprint };
+        put_secret_value(&bench.fleet, wanted, wall, author())
+    }
+
+    /// As ConfigDB merges it.
+    fn merged(bench: &mut Bench, request: &WriteRequest) {
+        let patch = request.entries[SealedSecret::slug()].clone().unwrap();
+        let known: Option<SealedSecret> = bench.fleet.config.document(request.object).unwrap();
+        let mut entry = known.map_or_else(|| json!({}), |known| serde_json::to_value(known).unwrap());
+        merge(&mut entry, patch);
+        bench.entry(request.object, &serde_json::from_value::<SealedSecret>(entry).unwrap());
+    }
+
+    fn merge(target: &mut Value, patch: Value) {
+        let Value::Object(patch) = patch else { return *target = patch };
+        if !target.is_object() {
+            *target = json!({});
+        }
+        for (key, value) in patch {
+            match value {
+                Value::Null => drop(target.as_object_mut().unwrap().remove(&key)),
+                value => merge(&mut target[key], value),
+            }
+        }
+    }
+
+    fn states(bench: &Bench) -> Vec<(String, &'static str)> {
+        let keys = |row: crate::SecretRow| row.keys.into_iter().map(|key| (key.key, key.state.as_str()));
+        bench.fleet.secrets(CLUSTER).into_iter().flat_map(keys).collect()
+    }
+
+    #[test]
+    fn a_value_of_a_secret_waits_until_the_repository_has_it_and_goes_when_it_is_deleted() {
+        let mut bench = Bench::with_cluster();
+        bench.entry(CLUSTER, &EdgeCluster::default());
+        let password = put_value(&bench, "password", SealingScope::Strict, WALL).unwrap();
+        merged(&mut bench, &password);
+        assert_eq!(states(&bench), [("password".to_owned(), "waits")]);
+        let stored = |bench: &mut Bench, keys: &[(&str, Option<&str>)]| {
+            let key = |(key, at): &(&str, Option<&str>)| {
+                let at = at.map(str::to_owned);
+                ((*key).to_owned(), cluster_manager_contract::StoredKey { sealed_for: Some("f1".to_owned()), at })
+            };
+            let secret = cluster_manager_contract::StoredSecret {
+                namespace: "fplus-edge".to_owned(),
+                name: "login".to_owned(),
+                scope: SealingScope::Strict,
+                secret_type: "Opaque".to_owned(),
+                keys: keys.iter().map(key).collect(),
+            };
+            bench.cluster(CLUSTER, NAME, |device| {
+                device.secrets.stored = Some(cluster_manager_contract::StoredSecrets(vec![secret]));
+            });
+        };
+        // Another key was in the repository before ConfigDB had secrets.
+        stored(&mut bench, &[("password", Some("2027-01-15T08:00:00.000Z")), ("old", None)]);
+        assert_eq!(states(&bench), [("old".to_owned(), "written"), ("password".to_owned(), "written")]);
+        let error = put_value(&bench, "password", SealingScope::ClusterWide, WALL).unwrap_err().to_string();
+        assert!(error.starts_with("scope: fplus-edge/login has strict, not cluster-wide"), "{error}");
+        let gone =
+            |bench: &Bench, key: &str| delete_secret_keys(&bench.fleet, PLACE, &[key.to_owned()], WALL, author());
+        assert_eq!(gone(&bench, "other").unwrap_err().to_string(), "key: there is no \"fplus-edge/login/other\"");
+        for key in ["password", "old"] {
+            let request = gone(&bench, key).unwrap();
+            merged(&mut bench, &request);
+        }
+        assert_eq!(states(&bench), [("old".to_owned(), "goes"), ("password".to_owned(), "goes")]);
+        assert!(gone(&bench, "old").is_err(), "it is deleted already");
+        stored(&mut bench, &[]);
+        assert_eq!(states(&bench), []);
+        assert!(put_value(&bench, "password", SealingScope::ClusterWide, WALL).is_ok());
+    }
+
+    #[test]
+    fn what_is_decided_of_a_key_is_later_than_what_was_whatever_the_clock_says() {
+        let missing = put_value(&Bench::new(), "password", SealingScope::Strict, WALL).unwrap_err().to_string();
+        let mut bench = Bench::with_cluster();
+        assert!(missing.starts_with("cluster: there is no "), "{missing}");
+        bench.entry(CLUSTER, &EdgeCluster::default());
+        let first = put_value(&bench, "password", SealingScope::Strict, WALL).unwrap();
+        merged(&mut bench, &first);
+        let again = put_value(&bench, "password", SealingScope::Strict, WALL - 1_000_000).unwrap();
+        assert_eq!(again.object, first.object);
+        merged(&mut bench, &again);
+        let entry: SealedSecret = bench.fleet.config.document(first.object).unwrap().unwrap();
+        assert_eq!(entry.keys["password"].at, "2027-01-15T08:00:00.001Z");
     }
 
     #[test]

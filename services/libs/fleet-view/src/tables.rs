@@ -232,6 +232,22 @@ impl<'a> Rows<'a> {
         table
     }
 
+    /// Table `secrets`: those of clusters, without any value, by `CLUSTER/NAMESPACE/NAME`.
+    #[must_use]
+    pub fn secrets(&self) -> Table {
+        let mut table = Table::new();
+        let names: BTreeMap<Uuid, &str> = self.clusters.iter().map(|row| (row.uuid, row.name.as_str())).collect();
+        for (cluster, secret) in self.fleet.all_secrets() {
+            let Some(name) = names.get(&cluster) else { continue };
+            let key = format!("{cluster}/{}/{}", secret.namespace, secret.name);
+            let mut json = json!(secret);
+            json["cluster"] = Value::from(*name);
+            json["reason"] = json!(self.fleet.secrets_reason(cluster));
+            add(&mut table, key, None, json);
+        }
+        table
+    }
+
     /// Table `fleet`: one row of counters.
     #[must_use]
     pub fn fleet(&self) -> Table {

@@ -61,7 +61,7 @@ const HANDED_ON_MAX: usize = 4;
 /// The name of a client that reads without logging in.
 const ANONYMOUS: &str = "anonymous";
 
-const NO_PUSH: &str = "To push, log in with a token of the HTTP API, or of the identity provider, as the password: below edo/ the cluster manager writes, below by-hand/ and in shared repositories people do.\n";
+const NO_PUSH: &str = "To push, log in with a token (`sparkfleet token create`), or one of the identity provider, as the password: below edo/ the cluster manager writes, below by-hand/ and in shared repositories people do.\n";
 
 /// Who may read without logging in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -146,7 +146,7 @@ pub fn router<G: Gatekeeper>(repositories: Repositories, gatekeeper: G, settings
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
     #[error(
-        "Log in with the cluster's UUID or name as user and its git password, or with a token of the HTTP API as the password.\n"
+        "Log in with the cluster's UUID or name as user and its git password, or with a token (`sparkfleet token create`) as the password.\n"
     )]
     Unauthorised,
     #[error("{0}.\n")]

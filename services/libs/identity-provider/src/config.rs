@@ -12,7 +12,7 @@ use crate::provider::{Limits, Provider, ProviderError};
 config_table! {
     /// An OpenID Connect provider.
     pub struct OidcConfig {
-        /// Issuer identifier (https://...) of the OpenID Connect provider whose identities are admitted; absent: only tokens are. To push, users need the same in users.oidc of the git server and in api.oidc of the cluster manager.
+        /// Issuer identifier (https://...) of the OpenID Connect provider whose identities are admitted; absent: only tokens are. To push, users need the same in users.oidc of the git server and in git.oidc of the cluster manager.
         issuer: Option<String>;
         /// Audience that the provider's tokens must be for.
         audience: String = "sparkfleet".to_owned();

@@ -18,5 +18,5 @@ mod manifest;
 mod seal;
 
 pub use certificate::{CertificateError, SealingCertificate, fingerprint, is_certificate};
-pub use manifest::{ManifestError, Plain, Request, check_key, check_names, of_sealed, sealed_secret};
+pub use manifest::{ManifestError, Plain, Request, check_key, check_names, of_sealed, sealed_object, sealed_secret};
 pub use seal::{SESSION_KEY_BYTES, Scope, SealError, SealedError};

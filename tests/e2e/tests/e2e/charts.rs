@@ -277,7 +277,7 @@ fn the_chart_of_the_central_services_is_whole_and_its_services_take_what_it_conf
         assert_eq!(manager.git.public_url.as_deref(), Some("https://git.acme.example"));
         let git: git_server::Config = rendered.load("git-server", "sparkfleet-git-server");
         git.validate().unwrap();
-        assert!(!git.listen.ip().is_loopback() && !manager.api.listen.ip().is_loopback());
+        assert!(!git.listen.ip().is_loopback());
         let identity: identity::Config = rendered.load("identity", "sparkfleet-identity");
         identity.validate().unwrap();
         assert_eq!(identity.lifetime_s, 3600);
@@ -346,16 +346,14 @@ fn console_identity_and_git_server_have_logins_of_their_own_and_an_ingress_is_wh
 }
 
 #[test]
-fn git_and_api_have_services_and_the_bootstrap_scripts_one_of_their_own_where_the_site_says_so() {
-    let mqtt = json!({ "servers": SERVERS });
-    let together = Rendered::new("sparkfleet", &json!({ "mqtt": mqtt }));
-    assert!(!together.names("Service").contains("sparkfleet-bootstrap"));
+fn git_and_the_bootstrap_scripts_have_services_of_their_own() {
     let scripts = json!({ "publicUrl": "https://start.acme.example", "service": { "port": 443 } });
-    let apart = Rendered::new("sparkfleet", &json!({ "mqtt": mqtt, "bootstrap": scripts }));
-    apart.is_whole();
+    let rendered = Rendered::new("sparkfleet", &json!({ "mqtt": { "servers": SERVERS }, "bootstrap": scripts }));
+    rendered.is_whole();
+    assert!(!rendered.names("Service").contains("sparkfleet-api"));
     let target = |service: &str, pod: &str| {
-        let service = apart.of_kind("Service").find(|one| one["metadata"]["name"] == service).unwrap();
-        let pod = apart.of_kind("Deployment").find(|one| one["metadata"]["name"] == pod).unwrap();
+        let service = rendered.of_kind("Service").find(|one| one["metadata"]["name"] == service).unwrap();
+        let pod = rendered.of_kind("Deployment").find(|one| one["metadata"]["name"] == pod).unwrap();
         let (port, template) = (&service["spec"]["ports"][0], &pod["spec"]["template"]);
         assert_eq!(service["spec"]["selector"], template["metadata"]["labels"]);
         let container = &template["spec"]["containers"][0];
@@ -364,15 +362,13 @@ fn git_and_api_have_services_and_the_bootstrap_scripts_one_of_their_own_where_th
     };
     let (port, at, container) = target("sparkfleet-bootstrap", "sparkfleet-cluster-manager");
     let environment: Vec<(OsString, OsString)> = container["env"].as_array().unwrap().iter().map(variable).collect();
-    let file = apart.file("sparkfleet-cluster-manager");
+    let file = rendered.file("sparkfleet-cluster-manager");
     let manager: cluster_manager::Config = load_with("cluster-manager", &[], Some(&file), environment).unwrap();
     manager.validate().unwrap();
-    let listen = manager.bootstrap.listen.unwrap();
-    assert_eq!((port, at), (json!(443), json!(listen.port())));
-    assert!(!listen.ip().is_loopback() && listen.port() != manager.api.listen.port());
+    assert_eq!((port, at), (json!(443), json!(manager.bootstrap.listen.port())));
+    assert!(!manager.bootstrap.listen.ip().is_loopback());
     assert_eq!(manager.bootstrap.public_url.as_deref(), Some("https://start.acme.example"));
-    assert_eq!(target("sparkfleet-api", "sparkfleet-cluster-manager").1, manager.api.listen.port());
-    let git: git_server::Config = apart.load("git-server", "sparkfleet-git-server");
+    let git: git_server::Config = rendered.load("git-server", "sparkfleet-git-server");
     assert_eq!(target("sparkfleet-git", "sparkfleet-git-server").1, git.listen.port());
 }
 

@@ -26,7 +26,7 @@ pub struct Up {
 pub fn arguments(data_dir: &Path, more: &[&str]) -> Vec<String> {
     let data_dir = data_dir.display().to_string();
     let mut all = vec!["up", "--plain", "--data-dir", &data_dir];
-    for option in ["--listen", "--git", "--api", "--http", "--console-listen"] {
+    for option in ["--listen", "--git", "--bootstrap", "--http", "--console-listen"] {
         // A factory on a site's server has no server of its own.
         let is_own = option != "--listen" || !more.contains(&"--broker");
         if is_own && !more.contains(&option) {

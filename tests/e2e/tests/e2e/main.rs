@@ -17,7 +17,6 @@ mod full_disk;
 mod git;
 mod history;
 mod hostile;
-mod http_api;
 mod interop;
 mod joining;
 mod journey;
@@ -31,6 +30,7 @@ mod resume;
 mod sealing;
 mod site;
 mod suspension;
+mod tokens;
 #[cfg(feature = "tpm")]
 mod tpm;
 mod up;

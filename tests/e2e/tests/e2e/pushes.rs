@@ -10,8 +10,8 @@ use tempfile::TempDir;
 use uuid::Uuid;
 
 use crate::git::git;
-use crate::http_api::{flux_sleeps, token};
 use crate::site::{NAME, Site};
+use crate::tokens::{flux_sleeps, token};
 
 const PRINTER: &str =
     "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: printer\n  namespace: fplus-edge\ndata:\n  paper: a4\n";
@@ -32,7 +32,7 @@ impl<'a> Person<'a> {
 
     /// The holder of a token of that name.
     async fn known(site: &'a Site, name: &str, grant: &[&str]) -> Self {
-        Self::with(site, "any", &token(site, &[&[name], grant].concat(), NAME).await)
+        Self::with(site, "any", &token(site, &[&[name], grant].concat()).await)
     }
 
     /// The cluster itself, as its Flux logs in.

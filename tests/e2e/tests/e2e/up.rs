@@ -32,7 +32,7 @@ fn explanation(output: &Output, code: i32) -> String {
 fn a_taken_port_ends_up_with_one_clear_line_and_code_4() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    for option in ["--listen", "--git", "--api", "--http", "--console-listen"] {
+    for option in ["--listen", "--git", "--bootstrap", "--http", "--console-listen"] {
         let line = explanation(&failing(&[option, &address]), 4);
         assert!(line.contains(&address), "{option}: {line}");
         assert!(line.contains(option), "says which option to change, {option}: {line}");

@@ -163,27 +163,18 @@ async fn moved(factory: &Factory) {
     assert_eq!(runs_on(factory).await, [HOSTS[0]]);
 }
 
-/// A token of the HTTP API that the manager knows already, and the file that it is in.
-async fn token(factory: &Factory) -> (String, PathBuf) {
+/// A token of a user who pushes.
+async fn token(factory: &Factory) -> String {
     let made = factory.site.cli.json(&["token", "create", "press", "--scope", "operator", "--cluster", NAME]).await;
-    let token = made["token"].as_str().unwrap().to_owned();
-    let file = factory.shell.path().join("token");
-    std::fs::write(&file, &token).unwrap();
-    (token, file)
+    made["token"].as_str().unwrap().to_owned()
 }
 
 /// Sealed on the command line, opened by the controller that the edge's chart brings.
-async fn sealed(factory: &Factory, token: &Path) {
-    let url = format!("http://{}", factory.site.api());
-    let put = ["secret", "put", NAME, "press-login", "password", "--url", &url, "--token-file"];
-    let put = [&put[..], &[token.to_str().unwrap()]].concat();
-    // A token is known to the manager a moment after it was made.
-    let taken = async || {
-        let outcome = factory.site.cli.run_with(&put, "correct horse battery staple").await;
-        if outcome.code == 0 { Ok(()) } else { Err(Value::String(outcome.stderr)) }
-    };
+async fn sealed(factory: &Factory) {
+    let put = ["secret", "put", NAME, "press-login", "password"];
     let asked = Instant::now();
-    factory.until("the secret to be taken", taken).await;
+    let outcome = factory.site.cli.run_with(&put, "correct horse battery staple").await;
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
     let encoded = "Y29ycmVjdCBob3JzZSBiYXR0ZXJ5IHN0YXBsZQ==";
     let is_open = |secret: &Value| secret["data"]["password"] == encoded;
     factory.object(("v1", "Secret", NAMESPACE), "press-login", is_open).await;
@@ -529,8 +520,8 @@ async fn a_cluster_lives_from_the_pasted_line_to_its_removal() {
     alive(&factory, PAINT).await;
     deployed(&factory, PAINT).await;
     moved(&factory).await;
-    let (token, file) = token(&factory).await;
-    sealed(&factory, &file).await;
+    let token = token(&factory).await;
+    sealed(&factory).await;
     let clone = Clone::new(&factory, &token).await;
     pushed(&factory, &clone, "printer", 1).await;
     let granted = factory.audit.granted(&factory.plane.client()).await;
@@ -553,7 +544,7 @@ async fn two_clusters_live_through_a_bad_chart_an_api_server_that_ends_and_a_tho
     }
     rolled_out(&factory).await;
     outlives_the_api_server(&mut factory).await;
-    let (token, _) = token(&factory).await;
+    let token = token(&factory).await;
     let clone = Clone::new(&factory, &token).await;
     pushed(&factory, &clone, "many", 1000).await;
     took("all of it", started);

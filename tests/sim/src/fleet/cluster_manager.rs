@@ -108,7 +108,6 @@ fn manager_actions(state: &mut ClusterManager, now: Now) -> Vec<Action> {
             ManagerEffect::Principals(_) => None,
             ManagerEffect::Shared(_) => unreachable!("that of the charts is the only shared repository"),
             ManagerEffect::Answer(answer) => Some(Action::Answer(answer)),
-            ManagerEffect::Secret(_) => unreachable!("no one writes secrets"),
         })
         .collect()
 }

@@ -29,12 +29,13 @@ type Findings = Result<(), Violation>;
 /// The first thing that has not converged.
 #[must_use]
 pub fn unsettled(world: &World) -> Option<Violation> {
-    let checks: [fn(&World) -> Findings; 11] = [
+    let checks: [fn(&World) -> Findings; 12] = [
         everything_runs,
         requests_are_answered,
         answers_are_kept,
         clusters_are_set_up_or_gone,
         deployments_are_applied_or_refused,
+        secrets_are_written,
         replicas_equal_their_sources,
         monitors_report_what_is_true,
         super::joins::hosts_are_in,
@@ -136,6 +137,33 @@ fn clusters_are_set_up_or_gone(world: &World) -> Findings {
         unless(lost.is_none(), "written-is-kept", || {
             format!("the cluster manager's disk has lost {}", lost.unwrap_or_default())
         })?;
+    }
+    Ok(())
+}
+
+fn secrets_are_written(world: &World) -> Findings {
+    let Some(snapshot) = store(world) else { return Ok(()) };
+    let truth = Truth::of(&snapshot);
+    let devices = cluster_devices(world);
+    let is_ready = |uuid: &Uuid| devices.get(uuid).is_some_and(|device| device.setup.state == SetupState::Ready);
+    for secret in truth.secrets.iter().filter(|secret| is_ready(&secret.cluster)) {
+        let stored = world.git.secrets(secret.cluster);
+        for (key, value) in &secret.keys {
+            let path = format!("{}/{}/{key}", secret.namespace, secret.name);
+            let at = stored.get(&path);
+            let holds = match &value.value {
+                Some(_) => at.is_some_and(|at| *at >= value.at),
+                None => at.is_none_or(|at| *at > value.at),
+            };
+            unless(holds, "applied-or-visible", || {
+                format!("{path} of {} is wanted as of {}, and in the repository as of {at:?}", secret.cluster, value.at)
+            })?;
+            let is_later = at.is_some_and(|at| *at > value.at);
+            let reason = devices.get(&secret.cluster).and_then(|device| device.secrets.reason.as_ref());
+            unless(!is_later || reason.is_some(), "applied-or-visible", || {
+                format!("{path} of {} is later in the repository, and the Device does not say so", secret.cluster)
+            })?;
+        }
     }
     Ok(())
 }

@@ -1,10 +1,14 @@
 //! The cluster manager's disk: repositories and whether they are served.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cluster_manager::event::{GitAction, GitOutcome, GitWork};
+use cluster_manager::secrets::{self, WantedFile};
 use cluster_manager::state::PersistedRepository;
+use cluster_manager_contract::{SecretsReport, StoredSecret, StoredSecrets};
+use configdb_schema::document::SealedSecret;
 use uuid::Uuid;
 
 /// A repository.
@@ -68,6 +72,20 @@ impl Git {
         lost.next().map(|(path, _)| format!("{path} in {}", repository.path))
     }
 
+    /// When each key of each Secret in a repository was decided, by `namespace/name/key`.
+    #[must_use]
+    pub fn secrets(&self, cluster: Uuid) -> BTreeMap<String, String> {
+        let Some(repository) = self.repositories.get(&cluster) else { return BTreeMap::new() };
+        let key = |secret: StoredSecret| {
+            let (namespace, name) = (secret.namespace, secret.name);
+            secret
+                .keys
+                .into_iter()
+                .filter_map(move |(key, known)| Some((format!("{namespace}/{name}/{key}"), known.at?)))
+        };
+        secrets::stored(&secrets_of(&repository.files)).into_iter().flat_map(key).collect()
+    }
+
     /// The first time the disk is copied, the next time the copy takes its place. True: it has.
     pub fn roll_back(&mut self) -> bool {
         match self.snapshot.take() {
@@ -82,12 +100,12 @@ impl Git {
         }
     }
 
-    pub(crate) fn perform(&mut self, work: GitWork, now: Duration, loses: bool) -> GitOutcome {
+    pub(crate) fn perform(&mut self, work: GitWork, now: Duration, (loses, forgets): (bool, bool)) -> GitOutcome {
         if self.full_until.is_some_and(|until| until > now) {
             return GitOutcome::Failed { reason: "no space left on device".to_owned() };
         }
         match work.action {
-            GitAction::Write { path, store, files, hold } => {
+            GitAction::Write { path, store, files, hold, secrets } => {
                 let repository = self.repositories.entry(work.cluster).or_insert_with(|| Repository {
                     path: path.clone(),
                     store,
@@ -109,17 +127,23 @@ impl Git {
                 repository.path = path;
                 repository.store = store;
                 repository.is_open = true;
-                let differs = repository.commits == 0 || content != repository.files;
-                if differs && hold && repository.commits > 0 {
-                    return GitOutcome::Held { commit: commit(repository.commits) };
+                let is_first = repository.commits == 0;
+                let is_held = hold && !is_first && content != repository.files;
+                if is_held {
+                    content.clone_from(&repository.files);
                 }
-                if differs && !loses {
+                let secrets = bring_secrets(&mut content, &secrets, forgets);
+                if (is_first || content != repository.files) && !loses {
                     self.made += 1;
                     repository.commits = self.made;
                     repository.files = content;
                 }
+                let commit = commit(repository.commits);
+                if is_held {
+                    return GitOutcome::Held { commit, secrets };
+                }
                 self.acknowledged.insert(work.cluster, written);
-                GitOutcome::Written { commit: commit(repository.commits) }
+                GitOutcome::Written { commit, secrets }
             }
             GitAction::Close => {
                 if let Some(repository) = self.repositories.get_mut(&work.cluster) {
@@ -130,6 +154,44 @@ impl Git {
             }
         }
     }
+}
+
+fn secrets_of(files: &BTreeMap<String, Vec<u8>>) -> BTreeMap<String, Vec<u8>> {
+    let prefix = format!("{}/", secrets::DIRECTORY);
+    let below = files.iter().filter_map(|(path, bytes)| Some((path.strip_prefix(&prefix)?.to_owned(), bytes.clone())));
+    below.collect()
+}
+
+/// Brings what ConfigDB has of secrets into the files of a repository, as the adapter does it. `forgets`: the files do not say when their keys were decided.
+fn bring_secrets(files: &mut BTreeMap<String, Vec<u8>>, wanted: &[Arc<SealedSecret>], forgets: bool) -> SecretsReport {
+    let mut faults = Vec::new();
+    for secret in wanted {
+        let Ok(path) = secrets::path(secret) else { continue };
+        let path = format!("{}/{path}", secrets::DIRECTORY);
+        let before = files.get(&path).map(|bytes| match std::str::from_utf8(bytes) {
+            Ok(text) if forgets => text.replace("sealed-at", "forgotten").into_bytes(),
+            _ => bytes.clone(),
+        });
+        match secrets::bring(secret, before.as_deref()) {
+            Ok(WantedFile { content, fault }) => {
+                faults.extend(fault.map(|fault| fault.to_string()));
+                match content {
+                    Some(content) => drop(files.insert(path, content)),
+                    None => drop(files.remove(&path)),
+                }
+            }
+            Err(fault) => faults.push(fault.to_string()),
+        }
+    }
+    let (stored, _) = StoredSecrets::bounded(secrets::stored(&secrets_of(files)));
+    SecretsReport { stored, reason: (!faults.is_empty()).then(|| faults.join("; ")) }
+}
+
+/// A key that has an older value than before.
+#[must_use]
+pub fn gone_back(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Option<String> {
+    let is_older = |(key, at): &(&String, &String)| after.get(*key).is_some_and(|after| after < *at);
+    before.iter().find(is_older).map(|(key, _)| key.clone())
 }
 
 /// The commit of that number.

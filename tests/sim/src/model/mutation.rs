@@ -41,11 +41,13 @@ pub enum Mutation {
     SaysDiskKeys,
     /// The deadline of edge agents does not move.
     StandsStill,
+    /// Files of secrets do not say when their keys were decided.
+    ForgetsTimes,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::LosesCommands,
         Self::RecordRollsBack,
         Self::PrunesFromIgnorance,
@@ -65,6 +67,7 @@ impl Mutation {
         Self::DoubtsGoodKeys,
         Self::SaysDiskKeys,
         Self::StandsStill,
+        Self::ForgetsTimes,
     ];
 
     /// It is about hosts that join.
@@ -83,6 +86,12 @@ impl Mutation {
     #[must_use]
     pub const fn needs_keys(self) -> bool {
         matches!(self, Self::DoubtsGoodKeys)
+    }
+
+    /// It is about sealed secrets.
+    #[must_use]
+    pub const fn needs_secrets(self) -> bool {
+        matches!(self, Self::ForgetsTimes)
     }
 
     /// The check that must notice.
@@ -108,6 +117,7 @@ impl Mutation {
             Self::DoubtsGoodKeys => "rotate-only-on-proof",
             Self::SaysDiskKeys => "ciphertext-only",
             Self::StandsStill => "time-advances",
+            Self::ForgetsTimes => "no-value-goes-back",
         }
     }
 }

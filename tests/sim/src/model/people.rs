@@ -1,20 +1,20 @@
-//! People who ask the cluster manager over HTTP: one who may see one cluster, one who shows nothing, and one who asks without end.
+//! People who use git repositories: one who may read that of one cluster, one who shows nothing, and one who asks without end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use access::{Grant, Principal};
-use cluster_manager::api::Credential;
+use cluster_manager::git_users::Credential;
 use configdb_schema::document::TokenScope;
 use uuid::Uuid;
 
 /// Who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Person {
-    /// May look at one cluster.
+    /// May read the repository of one cluster.
     Viewer(Uuid),
     /// Shows nothing.
     Stranger,
-    /// May look at everything, and asks without end.
+    /// May read everything, and asks without end.
     Flooder,
 }
 

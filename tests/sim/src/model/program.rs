@@ -28,7 +28,7 @@ pub enum Input {
     /// From the disk, to the cluster manager.
     Git(cluster_manager::event::GitResult),
     /// From a person over HTTP, to the cluster manager.
-    Asked(cluster_manager::api::Asked),
+    Asked(cluster_manager::git_users::Asked),
     /// From a person, to the operator's program.
     Person(crate::model::script::OperatorWrite),
 }
@@ -51,7 +51,7 @@ pub enum Action {
     /// To the disk.
     Git(cluster_manager::event::GitWork),
     /// To a person over HTTP.
-    Answer(Box<cluster_manager::api::Answer>),
+    Answer(Box<cluster_manager::git_users::Answer>),
     /// End the process in good order; it starts again after this time, or never.
     Exit {
         /// When it starts again.

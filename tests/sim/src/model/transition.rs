@@ -73,8 +73,10 @@ pub enum Transition {
     Garbage,
     /// An operator signs the attestation policy of a cluster again.
     SignPolicy,
-    /// People ask over HTTP.
+    /// People ask over git.
     Ask,
+    /// An operator writes a key of a Secret, or deletes one.
+    PutSecret,
     /// Something breaks.
     Fault(Fault),
     /// Something becomes of ConfigDB's store.

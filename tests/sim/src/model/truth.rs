@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use configdb_schema::Document;
-use configdb_schema::document::{EdgeCluster, EdgeClusterRecovery, EdgeClusterSetup, EdgeDeployment};
+use configdb_schema::document::{EdgeCluster, EdgeClusterRecovery, EdgeClusterSetup, EdgeDeployment, SealedSecret};
 use sparkplug::replication::Point;
 use uuid::Uuid;
 
@@ -16,6 +16,8 @@ pub struct Truth {
     pub torn_down: BTreeSet<Uuid>,
     /// Deployments, also of clusters that do not exist.
     pub deployments: BTreeMap<Uuid, EdgeDeployment>,
+    /// Secrets, also of clusters that do not exist.
+    pub secrets: Vec<SealedSecret>,
     /// The highest epoch that an operator decided.
     pub epoch: u64,
     /// State of the store; None: nothing was ever written.
@@ -38,6 +40,8 @@ impl Truth {
             } else if *application == EdgeClusterRecovery::application().uuid {
                 let recovery = serde_json::from_str::<EdgeClusterRecovery>(&entry.json);
                 truth.epoch = truth.epoch.max(recovery.map_or(0, |recovery| recovery.epoch));
+            } else if *application == SealedSecret::application().uuid {
+                truth.secrets.extend(serde_json::from_str(&entry.json).ok());
             } else if *application == EdgeDeployment::application().uuid
                 && let Ok(deployment) = serde_json::from_str(&entry.json)
             {

@@ -2,6 +2,8 @@
 
 use cluster_manager::event::{GitOutcome, GitResult, GitWork};
 
+use crate::model::checks::Violation;
+use crate::model::git;
 use crate::model::happening::Happening;
 use crate::model::ids::ProcessId;
 use crate::model::mutation::Mutation;
@@ -14,7 +16,13 @@ impl World {
         let cluster = work.cluster;
         let is_torn = self.git.torn_until.is_some_and(|until| until > self.mono) && self.random.chance(500);
         let loses = self.mutation == Some(Mutation::GitLosesWrites) && self.random.chance(300);
-        let mut outcome = self.git.perform(work, self.mono, loses);
+        let forgets = self.mutation == Some(Mutation::ForgetsTimes);
+        let before = self.git.secrets(cluster);
+        let mut outcome = self.git.perform(work, self.mono, (loses, forgets));
+        if let Some(key) = git::gone_back(&before, &self.git.secrets(cluster)) {
+            let detail = format!("{key} in the repository of {cluster} has an older value than before");
+            self.checks.fail_with(Violation::new("no-value-goes-back", detail));
+        }
         if is_torn {
             outcome = GitOutcome::Failed { reason: "input/output error".to_owned() };
         }

@@ -1,7 +1,8 @@
-//! People who ask the cluster manager over HTTP: one who may see one cluster, one who shows nothing, and one who asks without end. HTTP itself is not here: what comes in are the questions
-//! that the handlers make, what goes out are the answers that they write.
+//! People who use git repositories: one who may read that of one cluster, one who shows nothing, and one who asks without end. Git itself is not here: what comes in are the questions
+//! that the gatekeeper asks, what goes out are the answers that it gets.
 
-use cluster_manager::api::{Answer, Asked, Question, Refusal, Reply};
+use cluster_manager::git_users::{Answer, Asked, Question, Refusal, Reply};
+use configdb_schema::known;
 use uuid::Uuid;
 
 use crate::model::checks::Violation;
@@ -38,7 +39,8 @@ impl World {
         self.people.next += 1;
         let number = self.people.next;
         self.people.asked.insert(number, (person, cluster));
-        let question = cluster.map_or(Question::Clusters, |cluster| Question::Status { cluster });
+        let (repository, shared) = cluster.map_or((known::repository::HELM_CHARTS, true), |cluster| (cluster, false));
+        let question = Question::Repository { repository, shared, push: false };
         let asked = Asked { id: number, from: "192.0.2.1".to_owned(), credential: credential(person), question };
         let lag = self.random.millis(0..50);
         self.after(lag, Happening::Input(id, life, Box::new(Input::Asked(asked))));
@@ -60,11 +62,8 @@ impl World {
             (Person::Viewer(_), Err(Refusal::TooOften(_))) => {
                 fault("fair-share", "someone who asks rarely is refused, because another one floods".to_owned())
             }
-            (Person::Viewer(own), Ok(Reply::Status(seen, _))) if *seen != own || cluster != Some(own) => {
-                fault("group-is-isolated", format!("who may see {own} sees {seen}"))
-            }
-            (Person::Viewer(own), Ok(Reply::Clusters(seen))) if seen.iter().any(|(uuid, _)| *uuid != own) => {
-                fault("group-is-isolated", format!("who may see {own} sees {} clusters", seen.len()))
+            (Person::Viewer(own), Ok(Reply::Repository { .. })) if cluster.is_some_and(|cluster| cluster != own) => {
+                fault("group-is-isolated", format!("who may read {own} reads {cluster:?}"))
             }
             _ => None,
         };

@@ -81,6 +81,9 @@ const KEYINGS: &[(u64, Transition)] = &[
     (6, Transition::Keying(Keying::KdcAway)),
 ];
 
+/// The same where clusters have sealed secrets.
+const SECRETS: &[(u64, Transition)] = &[(24, Transition::PutSecret)];
+
 const CLUSTER_NAMES: &[&str] = &["Paint", "Press", "Weld", "Final"];
 
 const DEPLOYMENT_NAMES: &[&str] = &["Robot", "Oven", "Belt", "Scale", "Gate", "Pump"];
@@ -97,7 +100,8 @@ impl World {
                 let recoveries = if self.restores { RECOVERIES } else { &[] };
                 let joinings = if self.with_joins { JOININGS } else { &[] };
                 let keyings = if self.with_keys { KEYINGS } else { &[] };
-                let choices = || CHOICES.iter().chain(recoveries).chain(joinings).chain(keyings);
+                let secrets = if self.with_secrets { SECRETS } else { &[] };
+                let choices = || CHOICES.iter().chain(recoveries).chain(joinings).chain(keyings).chain(secrets);
                 let mut at = self.random.below(choices().map(|(weight, _)| weight).sum());
                 for (weight, choice) in choices() {
                     if at < *weight {
@@ -202,6 +206,7 @@ impl World {
             Transition::Joining(joining) => self.on_joining(joining),
             Transition::Keying(keying) => self.on_keying(keying),
             Transition::Ask => self.people_ask(),
+            Transition::PutSecret => self.put_secret(),
             Transition::SignPolicy => self.on_some_site(|world, site| world.on_joining(Joining::Sign(site))),
         }
     }

@@ -1,49 +1,88 @@
-//! Secrets in a cluster's repository, over the cluster manager's HTTP API. A value is sealed here: the cluster manager gets nothing else.
+//! Secrets in a cluster's repository, by entries of ConfigDB. A value is sealed here: nothing else leaves this machine.
 
 use std::io::IsTerminal as _;
 use std::path::Path;
 
 use anyhow::anyhow;
-use hyper::Method;
+use configdb_schema::document::SealingScope;
+use fleet_view::requests::{self, NewSecretValue, SecretPlace};
+use fleet_view::{ClusterRow, Fleet, SecretRow, SecretState};
 use sealed_secrets::{Request, check_key, check_names, fingerprint};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 use service_runtime::exit;
+use uuid::Uuid;
 
 use super::sealing;
-use crate::arguments::secret::{ApiOptions, Place, PutArguments};
-use crate::http_api::{Api, ClusterRow};
+use crate::arguments::secret::{Place, PutArguments};
+use crate::client::{Client, Scope, author};
+use crate::look_up;
+use crate::options::Options;
 use crate::output::{self, Table};
-use crate::usage_error::usage;
+use crate::usage_error::{of_request, usage};
 
-/// What values are sealed with for a cluster.
-#[derive(Deserialize)]
-struct Certificate {
-    certificate: String,
-}
-
-/// The secrets in a repository.
-#[derive(Deserialize)]
+/// What a list shows.
+#[derive(Debug, Serialize)]
 struct Secrets {
-    #[serde(default)]
+    /// Of the certificate that the cluster has; None: it has reported none.
     fingerprint: Option<String>,
+    /// Why something is not in the repository.
+    reason: Option<String>,
     secrets: Vec<Secret>,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Serialize)]
 struct Secret {
     namespace: String,
     name: String,
-    scope: String,
+    scope: SealingScope,
     #[serde(rename = "type")]
     secret_type: String,
     keys: Vec<Key>,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Serialize)]
 struct Key {
     key: String,
+    fingerprint: Option<String>,
+    state: SecretState,
+    /// The cluster has another certificate than the one that it was sealed for.
     seal_again: bool,
+}
+
+impl Secrets {
+    fn of(fleet: &Fleet, cluster: Uuid) -> Self {
+        let own = fleet.sealing_certificate(cluster).and_then(|pem| fingerprint(&pem));
+        let key = |row: fleet_view::SecretKeyRow| {
+            let seal_again = own.is_some() && row.fingerprint != own;
+            Key { key: row.key, fingerprint: row.fingerprint, state: row.state, seal_again }
+        };
+        let secret = |row: SecretRow| {
+            let keys = row.keys.into_iter().map(key).collect();
+            Secret { namespace: row.namespace, name: row.name, scope: row.scope, secret_type: row.secret_type, keys }
+        };
+        let secrets = fleet.secrets(cluster).into_iter().map(secret).collect();
+        Self { reason: fleet.secrets_reason(cluster).map(str::to_owned), secrets, fingerprint: own }
+    }
+
+    fn lines(&self, cluster: &str) -> Vec<String> {
+        let mut table = Table::new(&["NAMESPACE", "NAME", "SCOPE", "TYPE", "KEYS", "NOT YET", "PUT AGAIN"]);
+        for secret in &self.secrets {
+            let keys = |of: &dyn Fn(&Key) -> bool| {
+                secret.keys.iter().filter(|key| of(key)).map(|key| key.key.as_str()).collect::<Vec<_>>().join(",")
+            };
+            let all = keys(&|_| true);
+            let (not_yet, again) = (keys(&|key| key.state != SecretState::Written), keys(&|key| key.seal_again));
+            let scope = secret.scope.as_str();
+            table.row([&secret.namespace, &secret.name, scope, &secret.secret_type, &all, &not_yet, &again]);
+        }
+        let certificate = match &self.fingerprint {
+            Some(fingerprint) => format!("{cluster} seals for certificate {fingerprint}"),
+            None => format!("{cluster} has published no sealing certificate yet"),
+        };
+        let reason = self.reason.iter().map(|reason| format!("not in the repository: {reason}"));
+        [table.shown(), reason.chain([certificate]).collect()].concat()
+    }
 }
 
 /// Seals a value and writes it.
@@ -51,29 +90,42 @@ struct Key {
 /// # Errors
 /// As documented for the exit codes.
 pub(super) async fn put(arguments: PutArguments) -> anyhow::Result<()> {
-    let PutArguments { place, key, file, fingerprint: pinned, scope, secret_type, dry_run, api: options } = arguments;
+    let PutArguments { place, key, file, fingerprint: pinned, scope, secret_type, dry_run, no_wait, options } =
+        arguments;
     check_names(&place.namespace, &place.name).and_then(|()| check_key(&key)).map_err(|error| usage(error.into()))?;
     if file == Path::new("-") && std::io::stdin().is_terminal() {
         let help = "pipe the value in, or name a file with --file";
         return Err(usage(anyhow!("standard input is a terminal, which shows what is typed: {help}")));
     }
-    let api = Api::open(&options)?;
-    let cluster = api.cluster(&place.cluster).await?;
-    let path = format!("/v1/cluster/{}/sealing-certificate", cluster.uuid);
-    let Certificate { certificate } = api.get(&path).await?;
-    let used = used_certificate(&certificate, pinned.as_deref(), &cluster)?;
+    let mut client = Client::open(&options, Scope::Managed).await?;
+    let cluster = look_up::cluster(&client.fleet, &place.cluster)?;
+    let pem = client.fleet.sealing_certificate(cluster.uuid);
+    let pem = pem.ok_or_else(|| {
+        let error = anyhow!("{} has published no sealing certificate yet; is its edge sync there?", cluster.name);
+        exit::with_code(exit::UNAVAILABLE, error)
+    })?;
+    let used = used_certificate(&pem, pinned.as_deref(), &cluster)?;
     let value = sealing::read_value(&key, &file)?;
     let (namespace, name) = (place.namespace.as_str(), place.name.as_str());
     let request = Request { namespace, name, scope: scope.into(), secret_type: &secret_type };
-    let sealed = sealing::seal(&certificate, request, &[value])?;
-    let sealed = sealed["spec"]["encryptedData"][&key].as_str().unwrap_or_default().to_owned();
-    let query = format!(
-        "fingerprint={used}&scope={}&type={secret_type}{}",
-        sealed_secrets::Scope::from(scope).name(),
-        dry(dry_run, "&")
-    );
-    let path = format!("/v1/cluster/{}/sealed-secret/{namespace}/{name}/{key}?{query}", cluster.uuid);
-    api.send(Method::PUT, &path, sealed).await?;
+    let sealed = sealing::seal(&pem, request, &[value])?;
+    let sealed = sealed["spec"]["encryptedData"][&key].as_str().unwrap_or_default();
+    let wanted = NewSecretValue {
+        place: SecretPlace { cluster: cluster.uuid, namespace, name },
+        scope: scope.into(),
+        secret_type: &secret_type,
+        key: &key,
+        sealed,
+        fingerprint: &used,
+    };
+    let request = requests::put_secret_value(&client.fleet, wanted, client.wall(), author()).map_err(of_request)?;
+    if !dry_run {
+        client.write(request).await?;
+        if !no_wait {
+            arrived(&mut client, cluster.uuid, (namespace, name), std::slice::from_ref(&key)).await?;
+        }
+    }
+    client.close().await;
     let value = json!({ "cluster": cluster.name, "namespace": namespace, "name": name, "key": key, "fingerprint": used,
         "pinned": pinned.is_some(), "dry_run": dry_run });
     let how =
@@ -88,11 +140,32 @@ pub(super) async fn put(arguments: PutArguments) -> anyhow::Result<()> {
     output::print(options.presentation.output, lines, &value)
 }
 
+/// Waits until the repository has what ConfigDB has of these keys.
+async fn arrived(
+    client: &mut Client,
+    cluster: Uuid,
+    (namespace, name): (&str, &str),
+    keys: &[String],
+) -> anyhow::Result<()> {
+    let waits = |fleet: &Fleet| {
+        let rows = fleet.secrets(cluster);
+        let row = rows.into_iter().find(|row| row.namespace == namespace && row.name == name);
+        let open = row.into_iter().flat_map(|row| row.keys);
+        let mut open = open.filter(|key| keys.contains(&key.key) && key.state != SecretState::Written);
+        open.next().is_some()
+    };
+    let stands = |fleet: &Fleet| {
+        let reason = fleet.secrets_reason(cluster).map(|reason| format!("the cluster manager says: {reason}"));
+        reason.filter(|_| waits(fleet))
+    };
+    let what = "the cluster manager to write it into the repository; ConfigDB has it, so that it comes there by itself";
+    client.until_or(what, |fleet| (!waits(fleet)).then_some(()), stands).await
+}
+
 /// The fingerprint of the certificate that is sealed for, if it is the one that it should be.
 fn used_certificate(pem: &str, pinned: Option<&str>, cluster: &ClusterRow) -> anyhow::Result<String> {
     let name = &cluster.name;
-    let used =
-        fingerprint(pem).ok_or_else(|| anyhow!("what the cluster manager gives for {name} is not a certificate"))?;
+    let used = fingerprint(pem).ok_or_else(|| anyhow!("what is known as the certificate of {name} is none"))?;
     match pinned {
         Some(pinned) if pinned != used => {
             let help = "nothing was sent; ask the administrator of the cluster which one is right";
@@ -103,53 +176,44 @@ fn used_certificate(pem: &str, pinned: Option<&str>, cluster: &ClusterRow) -> an
     }
 }
 
-fn dry(dry_run: bool, before: &str) -> String {
-    if dry_run { format!("{before}dryrun") } else { String::new() }
-}
-
 /// Lists the secrets.
 ///
 /// # Errors
 /// As documented for the exit codes.
-pub(super) async fn list(cluster: &str, options: &ApiOptions) -> anyhow::Result<()> {
-    let api = Api::open(options)?;
-    let cluster = api.cluster(cluster).await?;
-    let value: Value = api.get(&format!("/v1/cluster/{}/secrets", cluster.uuid)).await?;
-    let secrets = Secrets::deserialize(&value).map_err(|error| anyhow!("the list cannot be read: {error}"))?;
-    output::print(options.presentation.output, || lines(&secrets, &cluster.name), &value)
+pub(super) async fn list(cluster: &str, options: &Options) -> anyhow::Result<()> {
+    let client = Client::open(options, Scope::Managed).await?;
+    let cluster = look_up::cluster(&client.fleet, cluster)?;
+    let secrets = Secrets::of(&client.fleet, cluster.uuid);
+    client.close().await;
+    let value = serde_json::to_value(&secrets)?;
+    output::print(options.presentation.output, || secrets.lines(&cluster.name), &value)
 }
 
-fn lines(secrets: &Secrets, cluster: &str) -> Vec<String> {
-    let mut table = Table::new(&["NAMESPACE", "NAME", "SCOPE", "TYPE", "KEYS", "PUT AGAIN"]);
-    for secret in &secrets.secrets {
-        let keys = |of: &dyn Fn(&Key) -> bool| {
-            secret.keys.iter().filter(|key| of(key)).map(|key| key.key.as_str()).collect::<Vec<_>>().join(",")
-        };
-        let (all, again) = (keys(&|_| true), keys(&|key| key.seal_again));
-        table.row([&secret.namespace, &secret.name, &secret.scope, &secret.secret_type, &all, &again]);
-    }
-    let certificate = match &secrets.fingerprint {
-        Some(fingerprint) => format!("{cluster} seals for certificate {fingerprint}"),
-        None => format!("{cluster} has published no sealing certificate yet"),
-    };
-    [table.shown(), vec![certificate]].concat()
-}
-
-/// Deletes keys of a Secret, one after the other.
+/// Deletes keys of a Secret, in one write.
 ///
 /// # Errors
-/// As documented for the exit codes; keys before the one that it is about are deleted.
-pub(super) async fn delete(place: &Place, keys: &[String], dry_run: bool, options: &ApiOptions) -> anyhow::Result<()> {
+/// As documented for the exit codes; then none is deleted.
+pub(super) async fn delete(
+    place: &Place,
+    keys: &[String],
+    (dry_run, no_wait): (bool, bool),
+    options: &Options,
+) -> anyhow::Result<()> {
     let Place { cluster, name, namespace } = place;
     check_names(namespace, name)
         .and_then(|()| keys.iter().try_for_each(|key| check_key(key)))
         .map_err(|error| usage(error.into()))?;
-    let api = Api::open(options)?;
-    let cluster = api.cluster(cluster).await?;
-    for key in keys {
-        let path = format!("/v1/cluster/{}/secret/{namespace}/{name}/{key}{}", cluster.uuid, dry(dry_run, "?"));
-        api.send(Method::DELETE, &path, String::new()).await?;
+    let mut client = Client::open(options, Scope::Managed).await?;
+    let cluster = look_up::cluster(&client.fleet, cluster)?;
+    let of = SecretPlace { cluster: cluster.uuid, namespace, name };
+    let request = requests::delete_secret_keys(&client.fleet, of, keys, client.wall(), author()).map_err(of_request)?;
+    if !dry_run {
+        client.write(request).await?;
+        if !no_wait {
+            arrived(&mut client, cluster.uuid, (namespace, name), keys).await?;
+        }
     }
+    client.close().await;
     let done = if dry_run { "could be deleted" } else { "deleted" };
     let value =
         json!({ "cluster": cluster.name, "namespace": namespace, "name": name, "keys": keys, "dry_run": dry_run });

@@ -13,10 +13,11 @@ use axum::extract::{ConnectInfo, FromRequestParts, Path, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use cluster_manager_contract::api_token::TokenHash;
+use cluster_manager_contract::api_token::{self, TokenHash};
 use enrolment_protocol::bootstrap;
 use enrolment_protocol::token::Token;
 use fleet_view::requests::RequestError;
+use secrecy::ExposeSecret as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use service_runtime::http::server;
@@ -243,8 +244,23 @@ pub(super) async fn act(
         let lifetime = wanted.expires_s.map_or(bootstrap::LIFETIME, Duration::from_secs);
         return make_command(&site, &caller, wanted.cluster, lifetime).await;
     }
+    // The text of a token is made here: the state, ConfigDB and the record know its hash alone, and who asked has it alone.
+    let (action, token) = match action {
+        Action::CreateToken(mut wanted) => {
+            let Some(text) = random().map(|random| api_token::text(&random)) else { return no_randomness() };
+            wanted.hash = TokenHash::of(text.expose_secret()).map(|hash| hash.to_hex()).unwrap_or_default();
+            (Action::CreateToken(wanted), Some(text))
+        }
+        action => (action, None),
+    };
     match ask(&site, &caller, Question::Act { key: key.to_owned(), action }).await {
-        Ok(Reply::Accepted { id }) => (StatusCode::ACCEPTED, axum::Json(json!({ "id": id }))).into_response(),
+        Ok(Reply::Accepted { id }) => match token {
+            Some(token) => {
+                let body = json!({ "id": id, "token": token.expose_secret() });
+                (StatusCode::ACCEPTED, [(header::CACHE_CONTROL, "no-store")], axum::Json(body)).into_response()
+            }
+            None => (StatusCode::ACCEPTED, axum::Json(json!({ "id": id }))).into_response(),
+        },
         Ok(_) => unexpected(),
         Err(refusal) => answer_refusal(&refusal),
     }

@@ -21,7 +21,7 @@ fn description() -> Value {
         }
     });
     let name = json!([{ "name": "table", "in": "path", "required": true, "schema": { "type": "string" },
-        "description": "console, fleet, clusters, hosts, deployments, alerts, services, rollout, events, nodes, actions, objects, applications, policies, metrics:GROUP/NODE, entries:UUID, or history:UUID" },
+        "description": "console, fleet, clusters, hosts, deployments, alerts, services, rollout, events, nodes, actions, objects, applications, policies, secrets, metrics:GROUP/NODE, entries:UUID, or history:UUID" },
         { "name": "at", "in": "query", "required": false, "schema": { "type": "integer" },
           "description": "the table as it was at this time, UTC ms; for fleet, clusters, hosts, deployments, alerts, services and rollout" }]);
     let mut table = read(
@@ -83,7 +83,7 @@ fn actions() -> Value {
         ],
         "post": { "summary": "Does something; its end is in table actions",
             "requestBody": { "required": true, "content": { "application/json": { "schema": { "type": "object" } } } },
-            "responses": { "202": { "description": "under way: {id}" }, "200": { "description": "cluster.bootstrap: {id, command, expires}" },
+            "responses": { "202": { "description": "under way: {id}; token.create: {id, token}" }, "200": { "description": "cluster.bootstrap: {id, command, expires}" },
                 "401": { "description": "the credential is missing or not accepted" }, "403": { "description": "they may not" },
                 "409": { "description": "it cannot be done as things stand" }, "422": { "description": "the key was used for another action" },
                 "429": { "description": "too often" } } }

@@ -1,15 +1,17 @@
-// Seals a value for one cluster, and says how it gets there.
+// The secrets of one cluster: those in its repository, and a form that seals a value and puts it there.
 import { useEffect } from "preact/hooks";
 import { useSignal } from "@preact/signals";
+import { act, actNow } from "../actions.ts";
 import { commands } from "../commands.ts";
 import { inFours, visible } from "../format.ts";
-import { useTable } from "../hooks.ts";
+import { may, useTable } from "../hooks.ts";
 import { fingerprint, namesProblem, seal, sealedSecret, type Scope, type Wanted } from "../seal.ts";
-import type { ClusterRow } from "../wire.ts";
+import type { ClusterRow, SecretRow } from "../wire.ts";
 import { Command, CopyButton } from "./copy.tsx";
-import { Field, type Wrong } from "./dialog.tsx";
+import { Field, TypeTheName, type Wrong } from "./dialog.tsx";
 import { Card, Facts } from "./page.tsx";
-import { Hatched, Nothing } from "./table.tsx";
+import { DataTable, Hatched, Nothing, type Column } from "./table.tsx";
+import { Text } from "./text.tsx";
 
 /** What the cluster reports that secrets are sealed with; null: nothing. */
 function certificateOf(json: string | undefined): string | null {
@@ -29,15 +31,59 @@ interface Sealed {
   text: string;
 }
 
-function Result({ cluster, sealed: { wanted, print, text } }: { cluster: ClusterRow; sealed: Sealed }) {
+function Result({ cluster, sealed: { wanted, print, text }, close }: { cluster: ClusterRow; sealed: Sealed; close: () => void }) {
+  const { namespace, name, key, scope } = wanted;
+  const put = async () => {
+    await actNow("secret.put", { cluster: cluster.key, namespace, name, key, scope, sealed: text, fingerprint: print }, `Put ${key} of ${namespace}/${name}`);
+    close();
+  };
   return (
     <div data-sealed>
       <p>Sealed. Only the controller of this cluster can open it. It can be read by others.</p>
-      <Command why="Put it into the cluster's repository, with a token of the cluster manager's API in auth.txt:" line={commands.putSealed(cluster.key, wanted.namespace, wanted.name, wanted.key, `fingerprint=${print}&scope=${wanted.scope}`, text)} />
+      {may("secret.put") ? <button class="primary" onClick={() => void put()}>Put into the repository</button> : <p class="note">An operator who has signed in puts it into the cluster's repository from here.</p>}
       <p>
         Or copy it into <code>by-hand/</code> of the repository: <CopyButton text={JSON.stringify(sealedSecret(wanted, text), null, 2)} title="Copy the SealedSecret" />
       </p>
     </div>
+  );
+}
+
+const STATES = { written: "", waits: " (not there yet)", goes: " (being deleted)" };
+
+function Stored({ cluster }: { cluster: ClusterRow }) {
+  const table = useTable("secrets", true);
+  const asking = useSignal<SecretRow | null>(null);
+  const rows = table.list.value.filter((row) => row.cluster === cluster.name);
+  const columns: Column<SecretRow>[] = [
+    { title: "Secret", cell: (row) => <Text of={`${row.namespace}/${row.name}`} longest={80} /> },
+    { title: "Keys", cell: (row) => <Text of={row.keys.map((one) => one.key + STATES[one.state]).join(", ")} longest={200} />, class: "grow" },
+    { title: "Bound to", cell: (row) => SCOPES.find(([scope]) => scope === row.scope)?.[1] ?? "", class: "wide" },
+    { title: "Type", cell: (row) => <Text of={row.type} longest={60} />, class: "wide" },
+  ];
+  if (may("secret.delete")) {
+    columns.push({ title: "", cell: (row) => <button class="quiet" aria-label={`Delete ${visible(row.name, 60)}`} onClick={() => (asking.value = row)}>Delete</button>, class: "fit" });
+  }
+  const keysOf = (row: SecretRow) => row.keys.filter((one) => one.state !== "goes").map((one) => one.key);
+  const reason = rows.find((row) => row.reason !== null)?.reason;
+  return (
+    <Card title="Secrets in the repository">
+      <Hatched of={table}>
+        {reason && <p class="reason h-attention"><Text of={reason} longest={600} /></p>}
+        <DataTable label="Secrets" rows={rows} columns={columns} empty={<Nothing of={table}>There is none.</Nothing>} />
+      </Hatched>
+      <details class="as-command"><summary>As command</summary><Command line={commands.listSecrets(cluster.name)} /></details>
+      {asking.value && (
+        <TypeTheName
+          title={`Delete ${visible(asking.value.name, 60)}`}
+          verb="Delete the Secret"
+          name={asking.value.name}
+          consequence={`Flux removes the Secret ${visible(asking.value.name, 60)} from ${visible(cluster.name, 60)}.`}
+          command={commands.deleteSecret(cluster.name, asking.value.namespace, asking.value.name, keysOf(asking.value))}
+          send={() => act("secret.delete", { cluster: cluster.key, namespace: asking.value!.namespace, name: asking.value!.name, keys: keysOf(asking.value!) }, `Delete ${asking.value!.namespace}/${asking.value!.name}`)}
+          close={() => (asking.value = null)}
+        />
+      )}
+    </Card>
   );
 }
 
@@ -82,7 +128,7 @@ function Form({ cluster, certificate }: { cluster: ClusterRow; certificate: stri
         {wrong.value !== null && <p class="wrong" role="alert">{wrong.value.text}</p>}
         <button class="primary">Seal</button>
       </form>
-      {sealed.value && <Result cluster={cluster} sealed={sealed.value} />}
+      {sealed.value && <Result cluster={cluster} sealed={sealed.value} close={() => (sealed.value = null)} />}
       <Facts facts={[["Certificate", print.value && <code class="ek" title="SHA-256">{inFours(print.value)}</code>]]} />
       <details class="as-command"><summary>As command</summary><Command line={commands.putSecret(cluster.name, name.value || "NAME", key.value || "KEY", print.value)} /></details>
     </>
@@ -93,12 +139,15 @@ export function Secrets({ cluster }: { cluster: ClusterRow }) {
   const entries = useTable(`entries:${cluster.key}`, true);
   const certificate = certificateOf(entries.rows.value.get("EdgeClusterStatus")?.json);
   return (
-    <Card title="Seal a secret">
-      <Hatched of={entries}>
-        {certificate === null ? <Nothing of={entries}>The cluster has not reported a certificate that secrets are sealed with.</Nothing>
-        : globalThis.isSecureContext ? <Form cluster={cluster} certificate={certificate} />
-        : <p class="note">A browser seals only on pages that come over TLS or from this machine. On the command line: <code>sparkfleet secret put</code></p>}
-      </Hatched>
-    </Card>
+    <>
+      <Stored cluster={cluster} />
+      <Card title="Seal a secret">
+        <Hatched of={entries}>
+          {certificate === null ? <Nothing of={entries}>The cluster has not reported a certificate that secrets are sealed with.</Nothing>
+          : globalThis.isSecureContext ? <Form cluster={cluster} certificate={certificate} />
+          : <p class="note">A browser seals only on pages that come over TLS or from this machine. On the command line: <code>sparkfleet secret put</code></p>}
+        </Hatched>
+      </Card>
+    </>
   );
 }

@@ -19,8 +19,6 @@ pub struct Edit {
     pub path: String,
     /// Commit message.
     pub message: String,
-    /// Do everything but move the branch.
-    pub dry_run: bool,
     /// UTC, ms.
     pub wall: u64,
 }
@@ -38,8 +36,8 @@ impl<E> From<RepositoryError> for Fault<E> {
 }
 
 impl Repositories {
-    /// Changes one file on branch `main`: `change` makes the content after of that before; None: there is no such file. The commit that the branch is then; None for a
-    /// dry run. When another writer moves the branch meanwhile, `change` is asked again. Blocks.
+    /// Changes one file on branch `main`: `change` makes the content after of that before; None: there is no such file. The commit that the branch is then.
+    /// When another writer moves the branch meanwhile, `change` is asked again. Blocks.
     ///
     /// # Errors
     /// The repository's; inside, those of `change`.
@@ -48,25 +46,18 @@ impl Repositories {
         uuid: Uuid,
         edit: &Edit,
         mut change: impl FnMut(Option<&[u8]>) -> Result<Option<Vec<u8>>, E>,
-    ) -> Result<Result<Option<String>, E>, RepositoryError> {
+    ) -> Result<Result<String, E>, RepositoryError> {
         let directory = self.by_uuid(uuid).ok_or(RepositoryError::Closed)?.directory;
         let fault = RepositoryError::git::<String>;
-        let mut tree = |repository: &gix::Repository, parent: Option<ObjectId>| {
+        let tree = |repository: &gix::Repository, parent: Option<ObjectId>| {
             let before = root(repository, parent).map_err(fault("read", &directory))?;
             let found = file(repository, before, &edit.path).map_err(fault("read", &directory))?;
             let after = change(found.as_deref()).map_err(Fault::Change)?;
             let after = with_file(repository, before, &edit.path, after).map_err(fault("written", &directory))?;
             Ok::<_, Fault<E>>((after, parent.map(|_| before)))
         };
-        let done = if edit.dry_run {
-            let repository = open(&directory)?;
-            let parent = tip(&repository).map_err(fault("read", &directory))?;
-            tree(&repository, parent).map(|_| None)
-        } else {
-            commit_tree(&directory, &edit.message, edit.wall, tree).map(|written| Some(written.commit))
-        };
-        match done {
-            Ok(commit) => Ok(Ok(commit)),
+        match commit_tree(&directory, &edit.message, edit.wall, tree) {
+            Ok(written) => Ok(Ok(written.commit)),
             Err(Fault::Change(error)) => Ok(Err(error)),
             Err(Fault::Repository(error)) => Err(error),
         }

@@ -8,9 +8,9 @@ use access::audit::AuditRecord;
 use service_runtime::record::RecordFile;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
-use crate::api::{Answer, Asked, Credential, Question, Refusal, Reply};
+use crate::git_users::{Answer, Asked, Credential, Question, Refusal, Reply};
 
-/// Questions under way at the same time. Each may hold a sealed value of some 1.4 MB; the disk answers them one after the other.
+/// Questions under way at the same time.
 pub const QUESTIONS_MAX: usize = 64;
 
 /// The answer to a question.
@@ -136,6 +136,8 @@ fn log_record(record: &AuditRecord) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use access::Principal;
+    use uuid::Uuid;
 
     const HOME: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
@@ -144,7 +146,10 @@ mod tests {
         let (outlet, mut questions) = mpsc::channel(QUESTIONS_MAX);
         let (records, _records) = mpsc::channel(QUESTIONS_MAX);
         let desk = StateClient::new(outlet, records);
-        let ask = |desk: StateClient| async move { desk.ask(HOME, Credential::None, Question::Clusters).await };
+        let ask = |desk: StateClient| async move {
+            let question = Question::Repository { repository: Uuid::nil(), shared: true, push: false };
+            desk.ask(HOME, Credential::None, question).await
+        };
         let asking: Vec<_> = (0..QUESTIONS_MAX).map(|_| tokio::spawn(ask(desk.clone()))).collect();
         let mut ids = Vec::new();
         for _ in 0..QUESTIONS_MAX {
@@ -153,12 +158,14 @@ mod tests {
         let refused = ask(desk.clone()).await.unwrap_err();
         assert!(refused.to_string().contains("too many requests"), "{refused}");
         for id in ids {
-            desk.answer(Answer { id, reply: Ok(Reply::Certificate(id.to_string())), audit: None });
+            let who = Principal { name: id.to_string(), grants: Vec::new() };
+            let reply = Reply::Repository { who, pulled: std::collections::BTreeSet::new() };
+            desk.answer(Answer { id, reply: Ok(reply), audit: None });
         }
         let mut answers = std::collections::BTreeSet::new();
         for task in asking {
-            let Ok(Reply::Certificate(text)) = task.await.unwrap() else { panic!("answered") };
-            assert!(answers.insert(text), "each asked its own question");
+            let Ok(Reply::Repository { who, .. }) = task.await.unwrap() else { panic!("answered") };
+            assert!(answers.insert(who.name), "each asked its own question");
         }
         drop(questions);
         assert!(ask(desk).await.unwrap_err().to_string().contains("stopping"));

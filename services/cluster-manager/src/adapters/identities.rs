@@ -1,10 +1,10 @@
-//! Identity of a client by the credential that it shows, over HTTP and over git: the holder of one of our tokens, or a user whom the identity provider vouches for.
+//! Identity of a user by the credential that they show, over git: the holder of one of our tokens, or a user whom the identity provider vouches for.
 
-use crate::api::Credential;
+use crate::git_users::Credential;
 use cluster_manager_contract::api_token::TokenHash;
 use identity_provider::{Identities, IdentityFault};
 
-/// The credential that a client shows, in the form that the state takes. `identities`: None if no provider is configured.
+/// The credential that a user shows, in the form that the state takes. `identities`: None if no provider is configured.
 ///
 /// # Errors
 /// [`IdentityFault`]
