@@ -45,8 +45,8 @@ help: ## say what each target does
 
 up: ## build, and run a whole simulated factory on this machine (ARGS=... for `sparkfleet up`)
 	@.ci/tools cargo cc
-	$(CARGO) build --release --locked -p sparkfleet
-	exec "$${CARGO_TARGET_DIR:-target}/release/sparkfleet" up $(ARGS)
+	$(CARGO) build --profile up --locked -p sparkfleet
+	exec "$${CARGO_TARGET_DIR:-target}/up/sparkfleet" up $(ARGS)
 
 test: ## every test; installs missing Debian packages; last line: N passed, N failed, N skipped
 	@.ci/tools $(TEST_TOOLS)
