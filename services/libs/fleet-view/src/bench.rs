@@ -314,6 +314,7 @@ impl Bench {
             Metric::new(names::CONFIG_STORE, Uuid::from_u128(5).to_string()),
             Metric::new(names::CONFIG_TIMELINES, "00000000000000aa/0"),
             Metric::new(names::CONFIG_REVISION, self.revision),
+            Metric::new(names::CONFIG_MESSAGE_BYTES_MAX, 262_144_u64),
             Metric::new(names::CONFIG_OBJECTS, self.objects.len() as u64),
             Metric::string(names::REQUEST_RESULT, None),
         ];

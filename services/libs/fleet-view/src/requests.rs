@@ -415,6 +415,7 @@ pub fn put_secret_value(
         differs("scope", known_scope.as_str(), scope.as_str())?;
         differs("type", known_type, secret_type)?;
     }
+    check_size(fleet, &known, key, sealed)?;
     let value = json!({ "value": sealed, "sealedFor": fingerprint, "at": later(&known, key, wall)? });
     let patch = json!({ "cluster": place.cluster, "namespace": place.namespace, "name": place.name,
         "scope": scope, "type": secret_type, "keys": { key: value } });
@@ -452,6 +453,21 @@ pub fn delete_secret_keys(
         patch["type"] = json!(stored.secret_type);
     }
     Ok(patch_secret(place, patch, author))
+}
+
+/// Refuses a value with which the object of its Secret would not fit into a message. A server may drop the request in silence.
+fn check_size(fleet: &Fleet, known: &secrets::Known, key: &str, sealed: &str) -> Result<(), RequestError> {
+    let Some(max) = fleet.config.message_bytes_max().and_then(|max| usize::try_from(max).ok()) else { return Ok(()) };
+    let others = known.wanted.iter().flat_map(|entry| &entry.keys).filter(|(other, _)| *other != key);
+    let bytes: usize = others.filter_map(|(_, value)| value.value.as_deref()).map(str::len).sum();
+    if bytes + sealed.len() <= max {
+        return Ok(());
+    }
+    let secret = bytes + sealed.len();
+    let rule = format!(
+        "with it the sealed values of the Secret would take {secret} bytes, and ConfigDB takes objects of {max}; store less in one Secret, or put a SealedSecret into by-hand/ of the repository"
+    );
+    Err(invalid("value", rule))
 }
 
 fn patch_secret(place: SecretPlace<'_>, patch: Value, author: Author) -> WriteRequest {
@@ -1004,6 +1020,22 @@ mod tests {
         stored(&mut bench, &[]);
         assert_eq!(states(&bench), []);
         assert!(put_value(&bench, "password", SealingScope::ClusterWide, WALL).is_ok());
+    }
+
+    #[test]
+    fn a_secret_that_fits_into_no_message_is_refused_before_it_is_sent() {
+        let mut bench = Bench::with_cluster();
+        let put = |bench: &Bench, key: &str, length: usize| {
+            let (scope, secret_type, sealed) = (SealingScope::Strict, "Opaque", "A".repeat(length));
+            let wanted = NewSecretValue { place: PLACE, scope, secret_type, key, sealed: &sealed, fingerprint: "f1" };
+            put_secret_value(&bench.fleet, wanted, WALL, author())
+        };
+        let first = put(&bench, "a", 200_000).unwrap();
+        merged(&mut bench, &first);
+        let error = put(&bench, "b", 100_000).unwrap_err().to_string();
+        assert!(error.starts_with("value: with it the sealed values of the Secret would take 300000 bytes"), "{error}");
+        assert!(put(&bench, "a", 250_000).is_ok(), "it takes the place of the one before");
+        assert!(put(&bench, "a", 300_000).is_err());
     }
 
     #[test]
