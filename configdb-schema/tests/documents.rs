@@ -487,6 +487,15 @@ fn sealed_secrets_hold_ciphertext_under_names_of_kubernetes_and_are_closed() {
 }
 
 #[test]
+fn labels_are_texts_under_keys_that_a_selector_can_name() {
+    let info: Info = accepted(&json!({"name": "Paint_Shop", "labels": {"site": "Graz", "acme.example-line": "2"}}));
+    assert_eq!(info.labels["site"], "Graz");
+    for bad in [json!({"site": 1}), json!({"site": ""}), json!({"a b": "c"}), json!({"-a": "b"}), json!(["site"])] {
+        refused(&application::INFO, &json!({"name": "Paint_Shop", "labels": bad}));
+    }
+}
+
+#[test]
 fn general_information_needs_a_name() {
     accepted::<Info>(
         &json!({"name": "Robot Cell 3", "contact": [{"name": "Cell team", "email": "cell3@acme.example"}]}),

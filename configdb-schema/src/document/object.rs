@@ -1,6 +1,6 @@
 //! What any object can have: registration, relations, general information, a Sparkplug address.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -51,6 +51,9 @@ pub struct Info {
     /// Whom to ask.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contact: Option<Vec<Contact>>,
+    /// By which people choose among objects.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
     /// Mark of old stores; the registration says whether an object is deleted.
     #[serde(default, skip_serializing_if = "is_false")]
     pub deleted: bool,

@@ -17,6 +17,7 @@ use configdb_schema::document::GitRef;
 use uuid::Uuid;
 
 use crate::options::{CONTEXT_VARIABLE, Options, Reading, ReadingSource};
+use crate::selector::Selector;
 use crate::watch::WatchArguments;
 use access::{AuditCommand, TokenCommand};
 use apply::{ApplyArguments, DiffArguments};
@@ -33,6 +34,7 @@ const CLUSTER_LIST_EXAMPLES: &str = "\
 Examples:
   sparkfleet cluster list -o wide          # with UUIDs and more columns
   sparkfleet cluster list --watch          # until Ctrl-C
+  sparkfleet cluster list -l site=Graz     # set by `sparkfleet cluster label`
   sparkfleet cluster list --from console   # needs no login at the broker
 ";
 
@@ -174,9 +176,23 @@ pub enum ClusterCommand {
     /// List edge clusters with their setup, their liveness and what Flux says of their own release
     #[command(visible_alias = "ls", after_help = CLUSTER_LIST_EXAMPLES)]
     List {
+        /// Only with these labels: KEY=VALUE, KEY!=VALUE, KEY or !KEY, joined by commas
+        #[arg(long, short = 'l', value_name = "LABELS")]
+        selector: Option<Selector>,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         reading: Reading,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Set labels of an edge cluster, by which lists choose (-l), or take them away
+    Label {
+        /// Name or UUID
+        cluster: String,
+        /// KEY=VALUE, or KEY- to take it away
+        #[arg(required = true, value_parser = label)]
+        labels: Vec<(String, Option<String>)>,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
@@ -332,9 +348,23 @@ pub enum DeploymentCommand {
         /// Only of this cluster (name or UUID)
         #[arg(long)]
         cluster: Option<String>,
+        /// Only with these labels: KEY=VALUE, KEY!=VALUE, KEY or !KEY, joined by commas
+        #[arg(long, short = 'l', value_name = "LABELS")]
+        selector: Option<Selector>,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         reading: Reading,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
+    /// Set labels of a deployment, by which lists choose (-l), or take them away
+    Label {
+        /// UUID, or CLUSTER/NAME
+        deployment: String,
+        /// KEY=VALUE, or KEY- to take it away
+        #[arg(required = true, value_parser = label)]
+        labels: Vec<(String, Option<String>)>,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
@@ -747,6 +777,27 @@ pub enum BrokerKind {
     Hivemq,
     /// VerneMQ, static files
     Vernemq,
+}
+
+/// A label: `KEY=VALUE`, or `KEY-`, by which it is taken away.
+///
+/// # Errors
+/// Says the form.
+fn label(text: &str) -> Result<(String, Option<String>), String> {
+    let (key, value) = match (text.split_once('='), text.strip_suffix('-')) {
+        (Some((key, value)), _) => (key, Some(value)),
+        (None, Some(key)) => (key, None),
+        (None, None) => (text, Some("")),
+    };
+    let is_edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    let is_key = key.len() <= 63
+        && is_edge(key.chars().next())
+        && is_edge(key.chars().last())
+        && key.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
+    if !is_key || value.is_some_and(|value| value.is_empty() || value.chars().count() > 63) {
+        return Err("write KEY=VALUE, or KEY- to take it away; a key has 1 to 63 letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit, a value 1 to 63 characters".to_owned());
+    }
+    Ok((key.to_owned(), value.map(str::to_owned)))
 }
 
 /// Reads `REPOSITORY=KIND:PLACE`.

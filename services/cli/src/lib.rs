@@ -30,6 +30,7 @@ pub mod one_object;
 pub mod options;
 pub mod output;
 pub mod recovery;
+pub mod selector;
 #[cfg(test)]
 mod served;
 pub mod tables;

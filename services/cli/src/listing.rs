@@ -11,6 +11,8 @@
 mod console;
 mod screen;
 
+use std::collections::BTreeMap;
+
 use anyhow::anyhow;
 use serde::Serialize;
 use serde_json::Value;
@@ -26,6 +28,7 @@ use crate::look_up;
 use crate::options::{Options, Reading, ReadingSource, Source};
 use crate::output::page::{PACE, REDRAW};
 use crate::output::{self, Table, remark};
+use crate::selector::Selector;
 use crate::tables;
 use crate::usage_error::usage;
 pub use console::Held;
@@ -50,6 +53,10 @@ pub trait Listed: Clone + PartialEq + Serialize {
     fn key(&self) -> Key;
     /// Name of the cluster that it is in or is.
     fn cluster(&self) -> &str;
+    /// Labels that it has.
+    fn labels(&self) -> Option<&BTreeMap<String, String>> {
+        None
+    }
     /// What people call it.
     fn title(&self) -> String;
     /// Names it to another command.
@@ -134,6 +141,10 @@ impl Listed for ClusterRow {
         &self.name
     }
 
+    fn labels(&self) -> Option<&BTreeMap<String, String>> {
+        Some(&self.labels)
+    }
+
     fn title(&self) -> String {
         self.name.clone()
     }
@@ -146,6 +157,7 @@ impl Listed for ClusterRow {
         table.column("GROUP", rows.iter().map(|row| row.group.clone()));
         let commit = |row: &Self| row.flux.as_ref().and_then(|flux| flux.commit.clone()).unwrap_or_default();
         table.column("COMMIT", rows.iter().map(|row| commit(row).chars().take(COMMIT_DIGITS).collect()));
+        table.column("LABELS", rows.iter().map(|row| shown_labels(&row.labels)));
         table.column("UUID", rows.iter().map(|row| row.uuid.to_string()));
     }
 }
@@ -166,6 +178,10 @@ impl Listed for DeploymentRow {
         &self.cluster
     }
 
+    fn labels(&self) -> Option<&BTreeMap<String, String>> {
+        Some(&self.labels)
+    }
+
     fn title(&self) -> String {
         format!("{}/{}", self.cluster, self.name)
     }
@@ -179,6 +195,7 @@ impl Listed for DeploymentRow {
             "VERSION",
             rows.iter().map(|row| row.version.map_or_else(String::new, |version| version.to_string())),
         );
+        table.column("LABELS", rows.iter().map(|row| shown_labels(&row.labels)));
         table.column("UUID", rows.iter().map(|row| row.uuid.to_string()));
     }
 }
@@ -253,21 +270,52 @@ impl Listed for AlertRow {
     }
 }
 
-/// Prints a list, of one cluster (name or UUID) or of all, and follows it if that is asked for: of the console where there is one, else of the broker. The number of rows that it showed last.
+/// Which rows a list shows.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Filter<'a> {
+    /// Of this cluster (name or UUID); None: of all.
+    pub cluster: Option<&'a str>,
+    /// With these labels; None: with any.
+    pub selector: Option<&'a Selector>,
+}
+
+impl<'a> Filter<'a> {
+    /// Rows of a cluster, or of all.
+    #[must_use]
+    pub const fn of_cluster(cluster: Option<&'a str>) -> Self {
+        Self { cluster, selector: None }
+    }
+
+    /// The rows that are shown; `cluster`: by its name.
+    fn chosen<L: Listed>(&self, mut rows: Vec<L>, cluster: Option<&str>) -> Vec<L> {
+        rows.retain(|row| cluster.is_none_or(|name| row.cluster() == name));
+        if let Some(selector) = self.selector {
+            rows.retain(|row| row.labels().is_some_and(|labels| selector.selects(labels)));
+        }
+        rows
+    }
+}
+
+/// Labels as a wide table shows them.
+fn shown_labels(labels: &BTreeMap<String, String>) -> String {
+    labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
+}
+
+/// Prints a list, and follows it if that is asked for: of the console where there is one, else of the broker. The number of rows that it showed last.
 ///
 /// # Errors
 /// As documented for the exit codes.
-pub async fn run<L: InConsole>(cluster: Option<&str>, reading: &Reading, options: &Options) -> anyhow::Result<usize> {
+pub async fn run<L: InConsole>(filter: Filter<'_>, reading: &Reading, options: &Options) -> anyhow::Result<usize> {
     let mut screen = Screen::<L>::new(options.presentation.output, reading.watch);
     if let Some(address) = console_of(&reading.source)? {
-        match console::run(address, cluster, reading, options, &mut screen).await {
+        match console::run(address, filter, reading, options, &mut screen).await {
             Err(error) if reading.source.from.is_none() && is_away(&error) => {
                 remark(&format!("{error:#}; reading from the broker instead"));
             }
             ended => return ended.map(|()| screen.rows()),
         }
     }
-    from_broker(cluster, reading.watch, options, &mut screen).await?;
+    from_broker(filter, reading.watch, options, &mut screen).await?;
     Ok(screen.rows())
 }
 
@@ -398,24 +446,18 @@ fn is_away(error: &anyhow::Error) -> bool {
     matches!(exit::code_of(error), exit::UNAVAILABLE | exit::TIMEOUT)
 }
 
-/// The rows of a cluster, or all.
-fn chosen<L: Listed>(mut rows: Vec<L>, cluster: Option<&str>) -> Vec<L> {
-    rows.retain(|row| cluster.is_none_or(|name| row.cluster() == name));
-    rows
-}
-
 async fn from_broker<L: Listed>(
-    cluster: Option<&str>,
+    filter: Filter<'_>,
     watch: bool,
     options: &Options,
     screen: &mut Screen<L>,
 ) -> anyhow::Result<()> {
     let mut client = Client::open(options, L::SCOPE).await?;
-    let name = cluster.map(|wanted| look_up::cluster(&client.fleet, wanted)).transpose();
+    let name = filter.cluster.map(|wanted| look_up::cluster(&client.fleet, wanted)).transpose();
     let shown = match name {
         Ok(cluster) => {
             let name = cluster.map(|row| row.name);
-            let rows = |fleet: &Fleet| chosen(L::of_fleet(fleet), name.as_deref());
+            let rows = |fleet: &Fleet| filter.chosen(L::of_fleet(fleet), name.as_deref());
             follow_broker(&mut client, watch, rows, screen).await
         }
         Err(error) => Err(error),

@@ -220,7 +220,7 @@ impl<A: Fn() -> Author> Planner<'_, A> {
         let mut request = if is_new {
             let entry =
                 EdgeCluster { name: name.to_owned(), namespace: NAMESPACE.to_owned(), ..EdgeCluster::default() };
-            requests::put_cluster(self.fleet.organisation(), &entry, Some(uuid), (self.author)()).map_err(of_request)?
+            requests::put_cluster(self.fleet, &entry, Some(uuid), (self.author)()).map_err(of_request)?
         } else {
             self.put(uuid, [])
         };

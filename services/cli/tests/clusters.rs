@@ -32,6 +32,26 @@ fn a_cluster_is_created_once_and_again_is_unchanged() {
 }
 
 #[test]
+fn clusters_and_deployments_are_chosen_by_labels_which_stay_when_they_are_created_again() {
+    let user = user();
+    created(&user, "Lacquer_9");
+    let set = user.run("cluster label Lacquer_9 hall=9 pilot=yes");
+    assert_eq!(set.done(), "Lacquer_9 labelled: hall=9 pilot=yes\n");
+    assert_eq!(user.run("cluster label Lacquer_9 hall=9").done(), "Lacquer_9 unchanged: hall=9 pilot=yes\n");
+    assert_eq!(user.run("cluster create Lacquer_9 --bare -o json").json()["change"], "changed");
+    assert_eq!(user.run("cluster list -l hall=9,pilot -o name").done(), "Lacquer_9\n");
+    let row = user.run("cluster list -l hall=9 -o json").json();
+    assert_eq!(row[0]["labels"], json!({ "hall": "9", "pilot": "yes" }));
+    assert_eq!(user.run("cluster list -l hall=9,!pilot -o json").json(), json!([]));
+    assert_eq!(user.run("cluster label Lacquer_9 pilot-").done(), "Lacquer_9 labelled: hall=9\n");
+    user.run("cluster label Lacquer_9 pilot-").refused(7);
+    user.run("cluster label Lacquer_8 pilot=yes").refused(7);
+    user.run("deployment label Press_Shop/Stacker_1 spare=yes").done();
+    assert_eq!(user.run("deployment list -l spare -o name").done(), "Press_Shop/Stacker_1\n");
+    user.run("deployment label Press_Shop/Stacker_1 spare-").done();
+}
+
+#[test]
 fn what_cannot_name_a_cluster_is_refused_before_a_broker_is_reached() {
     let user = User::of("mqtt://127.0.0.1:1");
     for name in ["Central", "Enrol", "9th", "a-b", "a.b", "a/b", "ü", "_x", &"x".repeat(49)] {

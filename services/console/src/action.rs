@@ -649,7 +649,7 @@ fn create_cluster(fleet: &Fleet, of: &NewCluster, author: Author) -> Result<Writ
         let rule = "there is a cluster of that name already".to_owned();
         return Err(RequestError::Invalid { field: "name", rule });
     }
-    let request = requests::put_cluster(fleet.organisation(), &entry, None, author)?;
+    let request = requests::put_cluster(fleet, &entry, None, author)?;
     Ok(request.if_match(EdgeCluster::slug(), None))
 }
 

@@ -8,7 +8,7 @@ use service_runtime::exit;
 
 use crate::arguments::AlertCommand;
 use crate::client::{self, Client, Scope};
-use crate::listing;
+use crate::listing::{self, Filter};
 use crate::options::Options;
 use crate::output;
 use crate::usage_error::{not_found, of_request};
@@ -21,7 +21,7 @@ use fleet_view::{AlertRow, Fleet, requests};
 pub async fn run(command: AlertCommand) -> anyhow::Result<()> {
     match command {
         AlertCommand::List { cluster, check, reading, options } => {
-            let active = listing::run::<AlertRow>(cluster.as_deref(), &reading, &options).await?;
+            let active = listing::run::<AlertRow>(Filter::of_cluster(cluster.as_deref()), &reading, &options).await?;
             if check && active > 0 {
                 return Err(exit::with_code(exit::FAILURE, anyhow!("{active} active alerts")));
             }

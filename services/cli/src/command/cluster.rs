@@ -9,10 +9,11 @@ use service_runtime::exit;
 use sparkplug_mqtt::Clock;
 use uuid::Uuid;
 
-use super::{alert, edit};
+use super::{alert, edit, label};
 use crate::arguments::ClusterCommand;
 use crate::client::{Client, Scope, author};
 use crate::console_api::ConsoleApi;
+use crate::listing::Filter;
 use crate::options::{Connection, Options, ReadingSource};
 use crate::output;
 use crate::output::outcome;
@@ -31,8 +32,16 @@ pub async fn run(command: ClusterCommand) -> anyhow::Result<()> {
             let entry = EdgeCluster { name, namespace, bare, ..EdgeCluster::default() };
             create(entry, uuid, wait, &options).await
         }
-        ClusterCommand::List { reading, options } => {
-            listing::run::<ClusterRow>(None, &reading, &options).await.map(drop)
+        ClusterCommand::List { selector, reading, options } => {
+            let filter = Filter { selector: selector.as_ref(), ..Filter::default() };
+            listing::run::<ClusterRow>(filter, &reading, &options).await.map(drop)
+        }
+        ClusterCommand::Label { cluster, labels, options } => {
+            let find = |fleet: &Fleet| {
+                let (uuid, entry) = look_up::cluster_entry(fleet, &cluster)?;
+                Ok((uuid, entry.name))
+            };
+            label::run(find, &labels, Scope::Config, &options).await
         }
         ClusterCommand::Identity(command) => super::identity::run(command).await,
         ClusterCommand::Show { cluster, source, options } => show(&cluster, &source, &options).await,
@@ -59,7 +68,7 @@ pub async fn run(command: ClusterCommand) -> anyhow::Result<()> {
 async fn create(entry: EdgeCluster, uuid: Option<Uuid>, wait: bool, options: &Options) -> anyhow::Result<()> {
     let name = ClusterName::new(entry.name.clone()).map_err(|error| usage(error.into()))?;
     let mut client = Client::open(options, if wait { Scope::Fleet } else { Scope::Config }).await?;
-    let request = requests::put_cluster(client.fleet.organisation(), &entry, uuid, author()).map_err(of_request)?;
+    let request = requests::put_cluster(&client.fleet, &entry, uuid, author()).map_err(of_request)?;
     let uuid = request.object;
     let before = client.fleet.config.entry(uuid, EdgeCluster::slug()).map(|entry| entry.etag);
     let result = client.write(request).await?;

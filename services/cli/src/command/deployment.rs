@@ -7,11 +7,12 @@ use service_runtime::exit;
 use sparkplug_mqtt::Clock;
 use uuid::Uuid;
 
-use super::edit;
+use super::{edit, label};
 use crate::arguments::DeploymentCommand;
 use crate::client::{Client, Scope, author};
 use crate::console_api::ConsoleApi;
 use crate::input::read_document;
+use crate::listing::Filter;
 use crate::options::{Options, ReadingSource};
 use crate::output;
 use crate::output::outcome;
@@ -30,8 +31,16 @@ pub async fn run(command: DeploymentCommand) -> anyhow::Result<()> {
             let values = values.map(|file| read_document(&file)).transpose()?;
             create(&name, &cluster, &chart, host, values, wait, &options).await
         }
-        DeploymentCommand::List { cluster, reading, options } => {
-            listing::run::<DeploymentRow>(cluster.as_deref(), &reading, &options).await.map(drop)
+        DeploymentCommand::List { cluster, selector, reading, options } => {
+            let filter = Filter { cluster: cluster.as_deref(), selector: selector.as_ref() };
+            listing::run::<DeploymentRow>(filter, &reading, &options).await.map(drop)
+        }
+        DeploymentCommand::Label { deployment, labels, options } => {
+            let find = |fleet: &Fleet| {
+                let row = wanted_row(fleet, &deployment)?;
+                Ok((row.uuid, format!("{}/{}", row.cluster, row.name)))
+            };
+            label::run(find, &labels, Scope::Fleet, &options).await
         }
         DeploymentCommand::Show { deployment, source, options } => show(&deployment, &source, &options).await,
         DeploymentCommand::Edit { deployment, options } => {

@@ -12,6 +12,7 @@ use super::{administrator, attestation_policy, enrol as list_of_hosts, host_move
 use crate::arguments::joining::{HostCommand, SignerArguments};
 use crate::client::{Client, Scope};
 use crate::console_api::ConsoleApi;
+use crate::listing::Filter;
 use crate::options::{Options, ReadingSource};
 use crate::output;
 use crate::usage_error::usage;
@@ -25,7 +26,7 @@ use fleet_view::{Fleet, JoiningHostRow};
 pub async fn run(command: HostCommand) -> anyhow::Result<()> {
     match command {
         HostCommand::List { cluster, reading, options } => {
-            listing::run::<JoiningHostRow>(cluster.as_deref(), &reading, &options).await.map(drop)
+            listing::run::<JoiningHostRow>(Filter::of_cluster(cluster.as_deref()), &reading, &options).await.map(drop)
         }
         HostCommand::Show { host, source, options } => show(&host, &source, &options).await,
         HostCommand::Approve { host, name, ek, control_plane, wait, signer, options } => {

@@ -27,6 +27,7 @@ pub mod identity;
 pub mod join_secret;
 #[cfg(test)]
 mod json_shapes;
+mod label;
 pub mod past;
 pub mod policy;
 pub mod prepare;

@@ -15,7 +15,7 @@ use sparkplug_mqtt::Clock;
 use tokio::time::Instant;
 
 use super::screen::Screen;
-use super::{InConsole, REDRAW, chosen, is_away};
+use super::{Filter, InConsole, REDRAW, is_away};
 use crate::console_api::ConsoleApi;
 use crate::look_up;
 use crate::options::{Options, Reading};
@@ -38,7 +38,7 @@ struct Page {
 /// Prints the list, and follows it if that is asked for.
 pub(super) async fn run<L: InConsole>(
     address: &str,
-    cluster: Option<&str>,
+    filter: Filter<'_>,
     reading: &Reading,
     options: &Options,
     screen: &mut Screen<L>,
@@ -47,15 +47,15 @@ pub(super) async fn run<L: InConsole>(
     let clock = Clock::new();
     let table = L::TABLE;
     complete(&api).await?;
-    let name = match cluster {
+    let name = match filter.cluster {
         Some(wanted) => Some(look_up::cluster_among(rows(&api).await?, wanted)?.name),
         None => None,
     };
     let rows = rows(&api).await?;
-    if !screen.show(chosen(rows, name.as_deref()), clock.now().wall)? || !reading.watch {
+    if !screen.show(filter.chosen(rows, name.as_deref()), clock.now().wall)? || !reading.watch {
         return Ok(());
     }
-    again_and_again(async || follow(&api, table, name.as_deref(), clock, screen).await).await
+    again_and_again(async || follow(&api, table, (filter, name.as_deref()), clock, screen).await).await
 }
 
 /// Refuses to read from a console that does not know everything.
@@ -104,13 +104,13 @@ pub(super) fn of_another_version(address: &str) -> anyhow::Error {
 async fn follow<L: InConsole>(
     api: &ConsoleApi,
     table: &str,
-    cluster: Option<&str>,
+    (filter, cluster): (Filter<'_>, Option<&str>),
     clock: Clock,
     screen: &mut Screen<L>,
 ) -> anyhow::Result<()> {
     follow_tables(api, &[table], |tables| {
         let rows = read(tables.rows(table), api.address())?;
-        screen.show(chosen(rows, cluster), clock.now().wall)
+        screen.show(filter.chosen(rows, cluster), clock.now().wall)
     })
     .await
 }

@@ -26,11 +26,30 @@ fn rows_are_those_of_a_cluster() {
     let mut bench = Bench::with_cluster();
     bench.cluster(Uuid::from_u128(0xB), "Body_Shop", |_| {});
     let names = |cluster| {
-        let rows = chosen(bench.fleet.clusters(), cluster);
+        let rows = Filter::default().chosen(bench.fleet.clusters(), cluster);
         rows.into_iter().map(|row| row.name).collect::<Vec<_>>()
     };
     assert_eq!(names(None), ["Body_Shop", NAME]);
     assert_eq!(names(Some(NAME)), [NAME]);
+}
+
+#[test]
+fn rows_are_those_with_the_labels_and_what_can_have_none_has_none() {
+    let mut bench = Bench::with_cluster();
+    bench.cluster(Uuid::from_u128(0xB), "Body_Shop", |_| {});
+    let labels = [("site".to_owned(), "Graz".to_owned())].into();
+    let info = configdb_schema::document::Info { name: NAME.to_owned(), labels, ..Default::default() };
+    bench.entry(fleet_view::bench::CLUSTER, &info);
+    let names = |selector: &str| {
+        let selector = selector.parse().unwrap();
+        let filter = Filter { cluster: None, selector: Some(&selector) };
+        filter.chosen(bench.fleet.clusters(), None).into_iter().map(|row| row.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names("site=Graz"), [NAME]);
+    assert_eq!(names("!site"), ["Body_Shop"]);
+    let mut table = ClusterRow::table(&bench.fleet.clusters(), 0);
+    ClusterRow::widen(&bench.fleet.clusters(), &mut table);
+    assert!(table.shown().iter().any(|line| line.contains(NAME) && line.contains("site=Graz")), "{:?}", table.shown());
 }
 
 #[test]

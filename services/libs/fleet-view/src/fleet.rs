@@ -120,6 +120,9 @@ pub struct ClusterRow {
     pub alerts: usize,
     /// What shows here comes from a simulator.
     pub simulated: bool,
+    /// By which people choose among clusters; `location` is that of its general information.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
 }
 
 impl ClusterRow {
@@ -319,6 +322,9 @@ pub struct DeploymentRow {
     pub applied_at: Option<u64>,
     /// Version of the desired state that it was applied with.
     pub version: Option<u64>,
+    /// By which people choose among deployments; `location` is that of its general information.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
 }
 
 impl DeploymentRow {
@@ -657,6 +663,7 @@ impl Fleet {
             deployments,
             alerts,
             simulated: sync.and_then(SyncReplica::node).is_some_and(|node| node.simulated),
+            labels: self.labels_of(uuid),
             name,
             group,
         }
@@ -771,6 +778,7 @@ impl Fleet {
                     message: message_of(device),
                     applied_at: device.applied_at,
                     version: Some(device.version),
+                    labels: BTreeMap::new(),
                 });
             }
         }
@@ -810,8 +818,20 @@ impl Fleet {
             reason,
             applied_at: device.and_then(|device| device.applied_at),
             version: device.map(|device| device.version),
+            labels: self.labels_of(uuid),
             name: entry.name,
         }
+    }
+
+    /// Labels of an object, and its location as one.
+    #[must_use]
+    pub fn labels_of(&self, object: Uuid) -> BTreeMap<String, String> {
+        let entry = self.config.entry(object, Info::slug());
+        // Most objects have neither, and all of them are looked at whenever rows are made.
+        let entry = entry.filter(|entry| entry.json.contains("\"labels\"") || entry.json.contains("\"location\""));
+        let Some(info) = entry.and_then(|entry| entry.parse::<Info>().ok()) else { return BTreeMap::new() };
+        let location = info.location.map(|location| ("location".to_owned(), location));
+        location.into_iter().chain(info.labels).collect()
     }
 
     /// Name of an object as its Info says, else its UUID.

@@ -265,6 +265,7 @@ mod tests {
             message: None,
             applied_at: Some(3),
             version,
+            labels: std::collections::BTreeMap::new(),
         };
         assert_eq!(deployment(&row("applied", Some(1)), true).health, Health::Good);
         assert_eq!(deployment(&row("applied", Some(1)), false).health, Health::Away);

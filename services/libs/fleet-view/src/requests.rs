@@ -2,6 +2,7 @@
 //!
 //! Pure: request ids, names of writers and times are arguments. Whether a user may write is judged elsewhere.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cluster_manager_contract::api_token;
@@ -80,14 +81,14 @@ pub fn cluster_uuid(organisation: &Organisation, name: &str) -> Uuid {
 /// # Errors
 /// Its name is not one for clusters.
 pub fn put_cluster(
-    organisation: &Organisation,
+    fleet: &Fleet,
     entry: &EdgeCluster,
     uuid: Option<Uuid>,
     author: Author,
 ) -> Result<WriteRequest, RequestError> {
     let name = ClusterName::new(entry.name.clone()).map_err(|rule| invalid("name", rule))?;
-    let uuid = uuid.unwrap_or_else(|| cluster_uuid(organisation, name.as_str()));
-    let info = Info { name: entry.name.clone(), ..Info::default() };
+    let uuid = uuid.unwrap_or_else(|| cluster_uuid(fleet.organisation(), name.as_str()));
+    let info = info(fleet, uuid, &entry.name);
     let request = author.put(uuid).create_object(known::class::EDGE_CLUSTER, None);
     request.document(&info).and_then(|request| request.document(entry)).map_err(|error| invalid("name", error))
 }
@@ -96,6 +97,32 @@ pub fn put_cluster(
 #[must_use]
 pub fn delete_cluster(uuid: Uuid, author: Author) -> WriteRequest {
     author.put(uuid).delete(EdgeCluster::slug())
+}
+
+/// The general information of an object that is written: what there is, under this name.
+fn info(fleet: &Fleet, object: Uuid, name: &str) -> Info {
+    let known: Option<Info> = fleet.config.document(object).ok().flatten();
+    Info { name: name.to_owned(), ..known.unwrap_or_default() }
+}
+
+/// Sets labels of an object, or takes them away (None); the others stay.
+///
+/// # Errors
+/// There is no such object, or none of that label to be taken away.
+pub fn label(
+    fleet: &Fleet,
+    object: Uuid,
+    changes: &BTreeMap<String, Option<String>>,
+    author: Author,
+) -> Result<WriteRequest, RequestError> {
+    let missing = || RequestError::Missing { field: "object", wanted: object.to_string() };
+    let known: Info = fleet.config.document(object).ok().flatten().ok_or_else(missing)?;
+    let taken = changes.iter().filter(|(_, value)| value.is_none());
+    if let Some((key, _)) = taken.clone().find(|(key, _)| !known.labels.contains_key(*key)) {
+        return Err(RequestError::Missing { field: "label", wanted: key.clone() });
+    }
+    let request = WriteRequest::patch(author.id, object).by(author.writer);
+    Ok(request.entry(Info::slug(), json!({ "labels": changes })))
 }
 
 /// A deployment that is wanted.
@@ -149,7 +176,7 @@ pub fn put_deployment(
     };
     let class =
         if chart == known::chart::EDGE_AGENT { known::class::EDGE_AGENT } else { known::class::EDGE_DEPLOYMENT };
-    let info = Info { name: name.clone(), ..Info::default() };
+    let info = info(fleet, uuid, &name);
     let entry = EdgeDeployment {
         cluster,
         name,
@@ -702,10 +729,33 @@ mod tests {
     fn a_cluster_of_the_same_name_is_the_same_object_and_a_bad_name_is_refused() {
         let bench = Bench::new();
         let entry = |name: &str| EdgeCluster { name: name.to_owned(), ..EdgeCluster::default() };
-        let put = |name| put_cluster(bench.fleet.organisation(), &entry(name), None, author());
+        let put = |name| put_cluster(&bench.fleet, &entry(name), None, author());
         assert_eq!(put("Paint_Shop").unwrap().object, put("Paint_Shop").unwrap().object);
         assert_eq!(put("Paint_Shop").unwrap().writer.unwrap(), "console/token:ada");
         assert!(put("Paint Shop").unwrap_err().to_string().starts_with("name: "));
+    }
+
+    #[test]
+    fn labels_are_set_and_taken_away_and_stay_when_their_object_is_created_again() {
+        let mut bench = Bench::with_cluster();
+        let none = label(&bench.fleet, Uuid::nil(), &BTreeMap::new(), author()).unwrap_err();
+        assert!(none.to_string().starts_with("object: there is no "), "{none}");
+        let labels = [("site".to_owned(), "Graz".to_owned())].into();
+        let location = Some("hall 2".to_owned());
+        bench.entry(CLUSTER, &Info { name: NAME.to_owned(), labels, location, ..Info::default() });
+        let row = bench.fleet.clusters().remove(0);
+        assert_eq!((row.labels["site"].as_str(), row.labels["location"].as_str()), ("Graz", "hall 2"));
+        let shown = crate::tables::Rows::of(&bench.fleet).clusters();
+        assert_eq!(crate::tables::cluster_row(shown.values().next().unwrap()), Some(row), "the console has the same");
+        let changes = [("line".to_owned(), Some("2".to_owned())), ("site".to_owned(), None)].into();
+        let request = label(&bench.fleet, CLUSTER, &changes, author()).unwrap();
+        assert_eq!(request.entries["Info"], Some(json!({ "labels": { "line": "2", "site": null } })));
+        let changes = [("hall".to_owned(), None)].into();
+        let error = label(&bench.fleet, CLUSTER, &changes, author()).unwrap_err();
+        assert_eq!(error.to_string(), "label: there is no \"hall\"");
+        let entry = EdgeCluster { name: NAME.to_owned(), ..EdgeCluster::default() };
+        let again: Info = written(&put_cluster(&bench.fleet, &entry, Some(CLUSTER), author()).unwrap());
+        assert_eq!((again.labels.len(), again.location.as_deref()), (1, Some("hall 2")));
     }
 
     #[test]

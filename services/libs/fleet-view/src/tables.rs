@@ -6,9 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cluster_manager_contract::{ClusterDevice, JoinReport, SetupState, SetupStep};
 use configdb_schema::Document as _;
-use configdb_schema::document::{
-    ChartRollout, EdgeClusterRollout, EdgeDeployment, HelmChartTemplate, Info, RolloutDecision,
-};
+use configdb_schema::document::{ChartRollout, EdgeClusterRollout, EdgeDeployment, HelmChartTemplate, RolloutDecision};
 use edge_sync_contract::DeploymentDevice;
 use jiff::Timestamp;
 use join_service_contract::HostState;
@@ -141,8 +139,6 @@ impl<'a> Rows<'a> {
             let device = self.fleet.manager.cluster(row.uuid).unwrap_or(&default);
             let rollout: EdgeClusterRollout = self.document(row.uuid).unwrap_or_default();
             let node = self.fleet.sync(&row.name).and_then(edge_sync_contract::SyncReplica::node);
-            let location = self.document::<Info>(row.uuid).and_then(|info| info.location);
-            let labels = location.map_or_else(|| json!({}), |location| json!({ "location": location }));
             let git = device.git_commit.as_ref().map(
                 |wanted| json!({ "wanted": wanted, "applied": row.flux.as_ref().and_then(|flux| flux.commit.clone()), "url": device.git_url }),
             );
@@ -156,7 +152,7 @@ impl<'a> Rows<'a> {
                 "deployments": row.deployments, "alerts": row.alerts,
                 "version": node.map(|node| node.version.clone()), "desired_version": device.desired.version,
                 "certificate_ends": device.identity.expires, "git": git, "simulated": row.simulated,
-                "labels": labels, "namespace": device.namespace, "repository": repository,
+                "labels": row.labels, "namespace": device.namespace, "repository": repository,
                 "policy": policy_at_join(&device.join),
             });
             add(&mut table, row.uuid.to_string(), self.conditions.get(&row.uuid).cloned(), json);
@@ -193,6 +189,7 @@ impl<'a> Rows<'a> {
                 "cluster": row.cluster, "name": row.name, "chart": row.chart, "host": row.host, "state": row.state,
                 "ready": row.ready, "reason": row.reason, "version": row.version,
                 "revision": revision, "path": path.unwrap_or_default(), "wanted": wanted, "reported": reported,
+                "labels": row.labels,
             });
             let plain = row.uuid.to_string();
             let key = if table.contains_key(&plain) { format!("{}/{plain}", row.cluster) } else { plain };

@@ -116,7 +116,7 @@ async fn a_list_is_read_with_the_token_and_the_rows_are_those_of_the_broker() {
     let served = Served::start(answers).await;
     let Line { reading, options } = line(&format!("--console-token-file {}", token.display()));
     let mut screen = Screen::<ClusterRow>::new(OutputForm::Json, false);
-    run(&served.address, None, &reading, &options, &mut screen).await.unwrap();
+    run(&served.address, Filter::default(), &reading, &options, &mut screen).await.unwrap();
     assert_eq!(served.paths(), ["/api/v1/console", "/api/v1/clusters"]);
     assert!(served.asked().iter().all(|head| head.to_lowercase().contains("authorization: bearer sfp_abc")));
     let page: Page = ConsoleApi::open(&served.address, &reading.source.access, options.presentation.timeout)
@@ -133,8 +133,9 @@ async fn a_cluster_that_the_console_does_not_have_is_named() {
     let served = Served::start(answers).await;
     let Line { reading, options } = line("--from console");
     let mut screen = Screen::<DeploymentRow>::new(OutputForm::Json, false);
-    run(&served.address, Some(NAME), &reading, &options, &mut screen).await.unwrap();
-    let error = run(&served.address, Some("Paint_Shp"), &reading, &options, &mut screen).await.unwrap_err();
+    run(&served.address, Filter::of_cluster(Some(NAME)), &reading, &options, &mut screen).await.unwrap();
+    let error =
+        run(&served.address, Filter::of_cluster(Some("Paint_Shp")), &reading, &options, &mut screen).await.unwrap_err();
     assert_eq!(exit::code_of(&error), exit::NOT_FOUND);
     assert!(error.to_string().contains("did you mean \"Paint_Shop\"?"), "{error}");
 }
@@ -145,11 +146,13 @@ async fn who_asks_for_the_console_alone_gets_its_reason_and_others_the_broker() 
     let served = Served::start(answers).await;
     let console = format!("--console {}", served.address);
     let Line { reading, options } = line(&format!("{console} --from console"));
-    let error = crate::listing::run::<ClusterRow>(None, &reading, &options).await.unwrap_err();
+    let error =
+        crate::listing::run::<ClusterRow>(crate::listing::Filter::default(), &reading, &options).await.unwrap_err();
     assert_eq!(exit::code_of(&error), exit::UNAVAILABLE);
     assert!(error.to_string().contains("births of Paint_Shop are missing"), "{error}");
     let Line { reading, options } = line(&console);
-    let error = crate::listing::run::<ClusterRow>(None, &reading, &options).await.unwrap_err();
+    let error =
+        crate::listing::run::<ClusterRow>(crate::listing::Filter::default(), &reading, &options).await.unwrap_err();
     assert!(format!("{error:#}").contains("cannot reach the broker mqtt://127.0.0.1:1"), "{error:#}");
 }
 
@@ -158,7 +161,8 @@ async fn a_console_that_refuses_is_not_passed_over() {
     let refusal = r#"{"error":"sign in; this console shows nothing to others"}"#.to_owned();
     let served = Served::start(vec![("/api/v1/console", 401, refusal)]).await;
     let Line { reading, options } = line(&format!("--console {}", served.address));
-    let error = crate::listing::run::<ClusterRow>(None, &reading, &options).await.unwrap_err();
+    let error =
+        crate::listing::run::<ClusterRow>(crate::listing::Filter::default(), &reading, &options).await.unwrap_err();
     assert_eq!(exit::code_of(&error), exit::REFUSED);
     assert!(error.to_string().contains("sign in") && error.to_string().contains("`sparkfleet login http"), "{error}");
 }
@@ -169,7 +173,7 @@ async fn alerts_are_read_the_oldest_first_and_a_check_ends_with_one() {
     let served = Served::start(answers).await;
     let Line { reading, options } = line(&format!("--console {} --from console", served.address));
     let mut screen = Screen::<AlertRow>::new(OutputForm::Json, false);
-    run(&served.address, None, &reading, &options, &mut screen).await.unwrap();
+    run(&served.address, Filter::default(), &reading, &options, &mut screen).await.unwrap();
     assert_eq!(screen.rows(), bench.fleet.alerts().len());
     let ended = async |line: &str| {
         let line = format!("sparkfleet alert list --console {} --from console {line}", served.address);
@@ -208,7 +212,7 @@ async fn a_stream_is_followed_and_its_end_is_said() {
     let Line { reading, options } = line("");
     let api = ConsoleApi::open(&served.address, &reading.source.access, options.presentation.timeout).unwrap();
     let mut screen = Screen::<ClusterRow>::new(OutputForm::Json, true);
-    let ended = follow(&api, "clusters", None, Clock::new(), &mut screen).await.unwrap_err();
+    let ended = follow(&api, "clusters", (Filter::default(), None), Clock::new(), &mut screen).await.unwrap_err();
     assert!(is_away(&ended) && ended.to_string().contains("has ended the stream"), "{ended}");
     assert_eq!(served.paths(), ["/api/v1/stream?tables=console%2Cclusters"]);
     let names: Vec<&str> = screen.shown().iter().map(|row| row.name.as_str()).collect();
