@@ -132,7 +132,7 @@ mod tests {
         let (operation, scope) = (Operation::PutSecret, TokenScope::Viewer);
         assert_eq!(ada.may(operation, Some(B)), Err(Denied::Scope { operation, scope }));
         let ben = principal(&json!({"sub": "ben", "groups": "night-shift"})).unwrap();
-        assert_eq!(ben.may(Operation::ReadStatus, Some(B)), Err(Denied::Cluster));
+        assert_eq!(ben.may(Operation::ReadRepository, Some(B)), Err(Denied::Cluster));
     }
 
     #[test]

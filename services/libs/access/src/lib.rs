@@ -23,22 +23,12 @@ use uuid::Uuid;
 /// What can be asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
-    /// See which clusters there are.
-    ListClusters,
-    /// See how far a cluster is.
-    ReadStatus,
-    /// See which secrets a cluster has; their values are not shown.
-    ListSecrets,
-    /// Get the certificate that values are sealed for.
-    ReadCertificate,
     /// Write a key of a secret.
     PutSecret,
     /// Remove a key of a secret.
     DeleteSecret,
     /// Make a line that bootstraps a cluster.
     BootstrapLine,
-    /// See the tokens.
-    ListTokens,
     /// Make a token.
     CreateToken,
     /// Revoke a token.
@@ -90,14 +80,9 @@ impl Operation {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::ListClusters => "list-clusters",
-            Self::ReadStatus => "read-status",
-            Self::ListSecrets => "list-secrets",
-            Self::ReadCertificate => "read-certificate",
             Self::PutSecret => "put-secret",
             Self::DeleteSecret => "delete-secret",
             Self::BootstrapLine => "bootstrap-url",
-            Self::ListTokens => "list-tokens",
             Self::CreateToken => "create-token",
             Self::RevokeToken => "revoke-token",
             Self::ReadAudit => "read-audit",
@@ -127,9 +112,8 @@ impl Operation {
     #[must_use]
     pub const fn needs(self) -> TokenScope {
         match self {
-            Self::ListTokens | Self::CreateToken | Self::RevokeToken | Self::ReadAudit => TokenScope::Administrator,
-            Self::ListClusters | Self::ReadStatus | Self::ReadRepository | Self::SignIn => TokenScope::Viewer,
-            Self::ListSecrets | Self::ReadCertificate => TokenScope::Viewer,
+            Self::CreateToken | Self::RevokeToken | Self::ReadAudit => TokenScope::Administrator,
+            Self::ReadRepository | Self::SignIn => TokenScope::Viewer,
             Self::PutSecret | Self::DeleteSecret | Self::BootstrapLine | Self::Push | Self::PushShared => {
                 TokenScope::Operator
             }
@@ -146,14 +130,12 @@ impl Operation {
     /// It changes something, so it is recorded.
     #[must_use]
     pub const fn is_write(self) -> bool {
-        let looks =
-            matches!(self, Self::ListClusters | Self::ReadStatus | Self::ReadCertificate | Self::ReadRepository);
-        !looks && !matches!(self, Self::ListSecrets | Self::ListTokens | Self::ReadAudit)
+        !matches!(self, Self::ReadRepository | Self::ReadAudit)
     }
 
     /// It concerns all clusters at once: a user who is admitted for some of them may not do it.
     const fn is_for_all(self) -> bool {
-        let of_people = matches!(self, Self::ListTokens | Self::CreateToken | Self::RevokeToken | Self::ReadAudit);
+        let of_people = matches!(self, Self::CreateToken | Self::RevokeToken | Self::ReadAudit);
         let of_rollouts = matches!(self, Self::HoldRollout | Self::FreeRollout);
         of_people
             || of_rollouts
@@ -237,18 +219,14 @@ mod tests {
 
     const A: Uuid = Uuid::from_u128(0xA);
     const B: Uuid = Uuid::from_u128(0xB);
-    const OF_CLUSTERS: [Operation; 8] = [
+    const OF_CLUSTERS: [Operation; 5] = [
         Operation::ReadRepository,
         Operation::Push,
-        Operation::ListClusters,
-        Operation::ReadStatus,
-        Operation::ListSecrets,
         Operation::PutSecret,
         Operation::DeleteSecret,
         Operation::BootstrapLine,
     ];
-    const OF_ALL: [Operation; 4] =
-        [Operation::ListTokens, Operation::CreateToken, Operation::RevokeToken, Operation::ReadAudit];
+    const OF_ALL: [Operation; 3] = [Operation::CreateToken, Operation::RevokeToken, Operation::ReadAudit];
 
     fn grant(scope: TokenScope, clusters: Option<&[Uuid]>) -> Grant {
         Grant { scope, clusters: clusters.map(|clusters| clusters.iter().copied().collect()) }
@@ -269,7 +247,7 @@ mod tests {
                 assert_eq!(principal(scope, Some(&[A])).may(operation, Some(B)), Err(Denied::Cluster));
             }
         }
-        assert_eq!(principal(TokenScope::Viewer, Some(&[A])).may(Operation::ListClusters, None), Ok(()));
+        assert_eq!(principal(TokenScope::Viewer, Some(&[A])).may(Operation::ReadRepository, None), Ok(()));
     }
 
     #[test]
@@ -291,7 +269,7 @@ mod tests {
         assert_eq!(both.may(Operation::PutSecret, Some(A)), Ok(()));
         let operation = Operation::PutSecret;
         assert_eq!(both.may(operation, Some(B)), Err(Denied::Scope { operation, scope: TokenScope::Viewer }));
-        assert_eq!(both.may(Operation::ReadStatus, Some(B)), Ok(()));
+        assert_eq!(both.may(Operation::ReadRepository, Some(B)), Ok(()));
         let operation = Operation::CreateToken;
         assert_eq!(both.may(operation, None), Err(Denied::Scope { operation, scope: TokenScope::Viewer }));
     }
