@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use configdb_schema::timestamp::from_text;
 use fleet_view::history::View;
-use jiff::Timestamp;
 
 use crate::options::{ConsoleAddress, Presentation};
 
@@ -116,8 +116,7 @@ fn moment(text: &str) -> Result<Moment, String> {
     if let Ok(ago) = humantime::parse_duration(text) {
         return Ok(Moment::Ago(u64::try_from(ago.as_millis()).unwrap_or(u64::MAX)));
     }
-    let at = text.parse::<Timestamp>().ok().and_then(|at| u64::try_from(at.as_millisecond()).ok());
-    at.map(Moment::At).ok_or_else(|| {
+    from_text(text).map(Moment::At).ok_or_else(|| {
         "write how long ago (2h, 30m), a time with its zone (2026-01-31T08:00:00Z), or milliseconds since 1970"
             .to_owned()
     })

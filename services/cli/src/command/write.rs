@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{anyhow, bail};
 use bytes::Bytes;
+use configdb_schema::timestamp::from_text;
 use serde_json::Value as Json;
 use service_runtime::exit;
 use service_runtime::shutdown::Shutdown;
@@ -211,8 +212,7 @@ fn parse(datatype: DataType, text: &str) -> anyhow::Result<Option<Value>> {
 
 /// Milliseconds since 1970, or RFC 3339.
 fn time(text: &str) -> Option<u64> {
-    let instant = || u64::try_from(text.parse::<jiff::Timestamp>().ok()?.as_millisecond()).ok();
-    text.parse().ok().or_else(instant)
+    text.parse().ok().or_else(|| from_text(text))
 }
 
 fn array(datatype: DataType, items: &[Json]) -> Option<Value> {

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use configdb_schema::timestamp;
 use serde_json::{Map, Value as Json, json};
 use sparkplug::metric::{DataSet, Template};
 use sparkplug::payload::{DecodeError, RawMetric};
@@ -361,8 +362,7 @@ fn hex(bytes: &[u8]) -> String {
 
 /// RFC 3339 in UTC with milliseconds; a number that is not a time of ours stays a number.
 fn instant(ms: u64) -> String {
-    let instant = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
-    instant.map_or_else(|| format!("{ms} ms"), |instant| format!("{instant:.3}"))
+    timestamp::at(ms).map_or_else(|| format!("{ms} ms"), |instant| format!("{instant:.3}"))
 }
 
 #[cfg(test)]

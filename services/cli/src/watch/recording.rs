@@ -15,6 +15,7 @@ use anyhow::{Context as _, anyhow, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use configdb_schema::timestamp;
 use serde::{Deserialize, Serialize};
 use service_runtime::exit;
 
@@ -95,9 +96,8 @@ impl Recorder {
     /// # Errors
     /// It cannot be written, for example because the disk is full.
     pub fn record(&mut self, message: &Recorded) -> anyhow::Result<()> {
-        let time = i64::try_from(message.time).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
         let line = Line {
-            time: time.unwrap_or_default(),
+            time: timestamp::at(message.time).unwrap_or_default(),
             topic: message.topic.as_str().into(),
             retain: message.retain,
             payload: STANDARD.encode(&message.payload).into(),

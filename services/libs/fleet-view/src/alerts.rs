@@ -7,9 +7,9 @@ use cluster_manager_contract::{ClusterDevice, SetupState};
 use configdb_schema::address::{self, ClusterName};
 use configdb_schema::document::{AlertAcknowledgement, AlertAcknowledgements};
 use configdb_schema::known;
+use configdb_schema::timestamp::from_text;
 use edge_monitor_contract::{AlertKind, BIRTH_REFUSED, MonitorView, MonitoredNodeDevice, NodeState, Presence};
 use edge_sync_contract::SyncReplica;
-use jiff::Timestamp;
 use join_service_contract::HostState;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -92,14 +92,9 @@ pub struct Acknowledged {
 
 impl From<&AlertAcknowledgement> for Acknowledged {
     fn from(known: &AlertAcknowledgement) -> Self {
-        let until = known.until.as_deref().and_then(ms);
-        Self { by: known.by.clone(), at: ms(&known.at), note: known.note.clone(), until }
+        let until = known.until.as_deref().and_then(from_text);
+        Self { by: known.by.clone(), at: from_text(&known.at), note: known.note.clone(), until }
     }
-}
-
-/// UTC ms of an RFC 3339 time.
-fn ms(text: &str) -> Option<u64> {
-    text.parse::<Timestamp>().ok().and_then(|at| u64::try_from(at.as_millisecond()).ok())
 }
 
 impl AlertRow {
@@ -332,7 +327,7 @@ impl Fleet {
             let found = of_cluster.alerts.get(&row.key());
             // A silence is for a time, also where the alert ends meanwhile and becomes active again.
             let is_meant = |found: &&AlertAcknowledgement| match &found.until {
-                Some(until) => ms(until).is_some_and(|until| until > self.wall()),
+                Some(until) => from_text(until).is_some_and(|until| until > self.wall()),
                 None => found.since == row.since && found.reason == row.sign(),
             };
             row.acknowledged = found.filter(is_meant).map(Acknowledged::from);

@@ -13,8 +13,8 @@ use configdb_schema::document::{
     EdgeDeployment, EnrolmentToken, HelmChartTemplate, Info, JsonObject, RolloutDecision, RolloutWithout, SealedSecret,
     SealingScope, TokenScope,
 };
+use configdb_schema::timestamp::{self, from_text, to_text};
 use configdb_schema::{Document as _, application, known};
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use sparkplug::EdgeNodeId;
 use uuid::Uuid;
@@ -171,7 +171,7 @@ pub fn put_deployment(
         None => {
             check_deployment_name(&name)?;
             let uuid = address::v5(&["EdgeDeployment", &cluster.to_string(), &name]);
-            (uuid, EdgeDeployment { created_at: moment(wall), ..EdgeDeployment::default() })
+            (uuid, EdgeDeployment { created_at: to_text(wall), ..EdgeDeployment::default() })
         }
     };
     let class =
@@ -253,8 +253,7 @@ pub fn reconcile_deployment(
     wall: u64,
     author: Author,
 ) -> Result<WriteRequest, RequestError> {
-    let at = i64::try_from(wall).ok().and_then(|wall| Timestamp::from_millisecond(wall).ok());
-    let at = at.ok_or_else(|| invalid("deployment", "the time is out of range"))?;
+    let at = timestamp::at(wall).ok_or_else(|| invalid("deployment", "the time is out of range"))?;
     let patch = json!({ "reconcileRequestedAt": at.to_string() });
     let (entry, request) = patch_deployment(fleet, uuid, &patch, author)?;
     if entry.suspend {
@@ -348,8 +347,8 @@ pub fn create_token(
     let lifetime = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
     let ends = wall.checked_add(lifetime).filter(|_| lifetime > 0);
     let range = || invalid("expires", "no token can be valid for that long");
-    let text = |wall: u64| i64::try_from(wall).ok().and_then(|wall| Timestamp::from_millisecond(wall).ok());
-    let (issued, expires) = (text(wall).ok_or_else(range)?, ends.and_then(text).ok_or_else(range)?);
+    let issued = timestamp::at(wall).ok_or_else(range)?;
+    let expires = ends.and_then(timestamp::at).ok_or_else(range)?;
     let token = ApiToken {
         name: name.to_owned(),
         hash,
@@ -507,12 +506,11 @@ fn patch_secret(place: SecretPlace<'_>, patch: Value, author: Author) -> WriteRe
 
 /// When something of a key is decided: now, but after all that is known of it, whatever the clocks of those who wrote that say.
 fn later(known: &secrets::Known, key: &str, wall: u64) -> Result<String, RequestError> {
-    let of_entry = known.wanted.as_ref().and_then(|entry| entry.keys.get(key)).and_then(|value| ms(&value.at));
-    let stored = known.stored.as_ref().and_then(|stored| stored.keys.get(key)?.at.as_deref().and_then(ms));
+    let of_entry = known.wanted.as_ref().and_then(|entry| entry.keys.get(key)).and_then(|value| from_text(&value.at));
+    let stored = known.stored.as_ref().and_then(|stored| stored.keys.get(key)?.at.as_deref().and_then(from_text));
     let before = of_entry.max(stored);
     let at = before.map_or(wall, |before| wall.max(before.saturating_add(1)));
-    let at = i64::try_from(at).ok().and_then(|at| Timestamp::from_millisecond(at).ok());
-    at.map(|at| format!("{at:.3}")).ok_or_else(|| invalid("key", "the time is out of range"))
+    timestamp::at(at).map(|at| format!("{at:.3}")).ok_or_else(|| invalid("key", "the time is out of range"))
 }
 
 fn check_cluster(fleet: &Fleet, cluster: Uuid) -> Result<(), RequestError> {
@@ -538,8 +536,8 @@ pub fn add_bootstrap_token(
     let mut enrolment = before.unwrap_or_default();
     let range = || invalid("expires", "the time is out of range");
     let ends = wall.saturating_add(u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX));
-    let (issued, expires) = (moment(wall).ok_or_else(range)?, moment(ends).ok_or_else(range)?);
-    enrolment.tokens.retain(|token| ms(&token.expires).is_some_and(|ends| ends > wall));
+    let (issued, expires) = (to_text(wall).ok_or_else(range)?, to_text(ends).ok_or_else(range)?);
+    enrolment.tokens.retain(|token| from_text(&token.expires).is_some_and(|ends| ends > wall));
     if enrolment.tokens.len() >= TOKENS_MAX {
         let reason = format!("the cluster has {TOKENS_MAX} tokens already; revoke those that are not used");
         return Err(RequestError::NotNow(reason));
@@ -587,7 +585,7 @@ pub fn decide_rollout(
     let before: Option<ChartRollout> =
         entry.map(Entry::parse).transpose().map_err(|error| RequestError::NotNow(error.to_string()))?;
     let mut after = before.unwrap_or_default();
-    let at = moment(wall).ok_or_else(|| invalid("template", "the time is out of range"))?;
+    let at = to_text(wall).ok_or_else(|| invalid("template", "the time is out of range"))?;
     let decision = RolloutDecision { by: author.writer.clone(), at, note: note.map(str::to_owned) };
     let name = fleet.name_of(template);
     match change {
@@ -637,11 +635,11 @@ pub fn acknowledge_alerts(
     if silence.is_some_and(|silence| !(1..=longest).contains(&silence.as_secs())) {
         return Err(invalid("silence", format!("must be from 1 s to {} days", longest / (24 * 3_600))));
     }
-    let until = silence.map(|silence| wall.saturating_add(silence.as_secs().saturating_mul(1_000))).and_then(moment);
+    let until = silence.map(|silence| wall.saturating_add(silence.as_secs().saturating_mul(1_000))).and_then(to_text);
     if note.is_some_and(|note| note.is_empty() || note.chars().count() > AlertAcknowledgement::NOTE_CHARS) {
         return Err(invalid("note", format!("must have 1 to {} characters", AlertAcknowledgement::NOTE_CHARS)));
     }
-    let at = moment(wall).ok_or_else(|| invalid("alert", "the time is out of range"))?;
+    let at = to_text(wall).ok_or_else(|| invalid("alert", "the time is out of range"))?;
     let by = author.writer.clone();
     // A merge patch: what is not there any more has to be null.
     let record = |alert: &AlertRow| json!({ "by": by, "at": at, "note": note, "since": alert.since, "reason": alert.sign(), "until": until });
@@ -676,8 +674,9 @@ fn write_acknowledgements(
     }
     let wanted = first.cluster.clone().unwrap_or_default();
     let object = fleet.alert_object(first).ok_or(RequestError::Missing { field: "alert", wanted })?;
-    let is_old =
-        |known: &AlertAcknowledgement| ms(&known.at).is_none_or(|at| at.saturating_add(ACKNOWLEDGEMENT_AGE_MS) < wall);
+    let is_old = |known: &AlertAcknowledgement| {
+        from_text(&known.at).is_none_or(|at| at.saturating_add(ACKNOWLEDGEMENT_AGE_MS) < wall)
+    };
     let active: Vec<String> = fleet.alerts().iter().map(AlertRow::key).collect();
     for (key, _) in fleet.acknowledgements(object).alerts.iter().filter(|(_, known)| is_old(known)) {
         if !active.contains(key) && !changes.contains_key(key) {
@@ -697,16 +696,6 @@ fn check_host(fleet: &Fleet, cluster: Uuid, host: Option<&str>) -> Result<(), Re
         return Ok(());
     }
     Err(RequestError::Missing { field: "host", wanted: host.to_owned() })
-}
-
-/// RFC 3339, to the second; None: out of range.
-fn moment(wall_ms: u64) -> Option<String> {
-    let seconds = i64::try_from(wall_ms / 1000).ok()?;
-    Timestamp::from_second(seconds).ok().map(|time| time.to_string())
-}
-
-fn ms(text: &str) -> Option<u64> {
-    text.parse::<Timestamp>().ok().and_then(|time| u64::try_from(time.as_millisecond()).ok())
 }
 
 #[cfg(test)]

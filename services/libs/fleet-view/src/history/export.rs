@@ -14,6 +14,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use configdb_schema::timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Change, Event, NotRecorded, View};
@@ -204,8 +205,7 @@ impl Line {
 /// A time in UTC ms for people.
 #[must_use]
 pub fn moment(ms: u64) -> String {
-    let time = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
-    time.map_or_else(|| format!("{ms} ms"), |time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+    timestamp::at(ms).map_or_else(|| format!("{ms} ms"), |time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
 /// The tables at a point of an export.
