@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use cluster_manager_contract::{StoredKey, StoredSecret};
 use configdb_schema::document::{SealedSecret, SealedValue, SealingScope};
-use sealed_secrets::{ManifestError, Request, Scope, check_key, check_names, sealed_object};
+use sealed_secrets::{ManifestError, Request, annotation, check_key, check_names, sealed_object};
 use serde_json::{Map, Value};
 
 /// Directory in the repository of a cluster.
@@ -132,12 +132,7 @@ pub fn bring(secret: &SealedSecret, before: Option<&[u8]>) -> Result<WantedFile,
     if keys.data.is_empty() {
         return Ok(WantedFile { content: None, fault });
     }
-    let request = Request {
-        namespace: &secret.namespace,
-        name: &secret.name,
-        scope: sealing_scope(scope),
-        secret_type: &secret_type,
-    };
+    let request = Request { namespace: &secret.namespace, name: &secret.name, scope, secret_type: &secret_type };
     let mut after = sealed_object(request, keys.data)?;
     record(&mut after, SEALED_FOR, &keys.sealed_for);
     record(&mut after, SEALED_AT, &keys.at);
@@ -211,29 +206,21 @@ fn record(object: &mut Value, name: &str, of_keys: &BTreeMap<String, String>) {
     }
 }
 
-fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
+fn annotated<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
     object.pointer("/metadata/annotations")?.get(name)?.as_str()
 }
 
 fn recorded(object: &Value, name: &str) -> BTreeMap<String, String> {
-    annotation(object, name).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    annotated(object, name).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
 /// As the controller decides it.
 fn scope(object: &Value) -> SealingScope {
-    let is_set = |scope: Scope| scope.annotation().and_then(|name| annotation(object, name)) == Some("true");
-    match (is_set(Scope::ClusterWide), is_set(Scope::NamespaceWide)) {
+    let is_set = |scope: SealingScope| annotation(scope).and_then(|name| annotated(object, name)) == Some("true");
+    match (is_set(SealingScope::ClusterWide), is_set(SealingScope::NamespaceWide)) {
         (true, _) => SealingScope::ClusterWide,
         (_, true) => SealingScope::NamespaceWide,
         _ => SealingScope::Strict,
-    }
-}
-
-const fn sealing_scope(scope: SealingScope) -> Scope {
-    match scope {
-        SealingScope::Strict => Scope::Strict,
-        SealingScope::NamespaceWide => Scope::NamespaceWide,
-        SealingScope::ClusterWide => Scope::ClusterWide,
     }
 }
 

@@ -14,7 +14,7 @@ use fleet_view::requests::{
     self, Author, NewDeployment, NewSecretValue, NewToken, RequestError, RolloutChange, SecretPlace,
 };
 use fleet_view::{AlertRow, Fleet};
-use sealed_secrets::{Scope, SealingCertificate};
+use sealed_secrets::SealingCertificate;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -681,8 +681,7 @@ fn put_secret(fleet: &Fleet, of: &SecretToPut, wall: u64, author: Author) -> Res
     }
     let (namespace, secret_type) =
         (of.namespace.as_deref().unwrap_or(NAMESPACE), of.secret_type.as_deref().unwrap_or("Opaque"));
-    let scope = Scope::of_name(of.scope.as_str()).unwrap_or_default();
-    let request = sealed_secrets::Request { namespace, name: &of.name, scope, secret_type };
+    let request = sealed_secrets::Request { namespace, name: &of.name, scope: of.scope, secret_type };
     sealed_secrets::of_sealed(&certificate, request, &of.key, &of.sealed)
         .map_err(|error| invalid("sealed", error.to_string()))?;
     let place = SecretPlace { cluster: of.cluster, namespace, name: &of.name };

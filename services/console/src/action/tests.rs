@@ -79,8 +79,12 @@ fn a_value_of_a_secret_is_written_if_it_is_sealed_for_the_cluster_and_for_nothin
     let pem = simulator::sealed_secrets::CERTIFICATE;
     let certificate = SealingCertificate::from_pem(pem, Duration::from_millis(WALL)).unwrap();
     let own = sealed_secrets::fingerprint(pem).unwrap();
-    let request =
-        sealed_secrets::Request { namespace: NAMESPACE, name: "login", scope: Scope::Strict, secret_type: "Opaque" };
+    let request = sealed_secrets::Request {
+        namespace: NAMESPACE,
+        name: "login",
+        scope: SealingScope::Strict,
+        secret_type: "Opaque",
+    };
     let plain = sealed_secrets::Plain {
         key: "password".to_owned(),
         value: zeroize::Zeroizing::new(b"correct horse".to_vec()),

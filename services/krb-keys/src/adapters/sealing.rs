@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::digest::{SHA256, digest};
+use configdb_schema::document::SealingScope;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kerberos_client::{Kdc, Principal};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, PostParams};
 use kube::{Api, Client};
-use sealed_secrets::{Plain, Request, SESSION_KEY_BYTES, Scope, SealingCertificate, fingerprint, sealed_secret};
+use sealed_secrets::{Plain, Request, SESSION_KEY_BYTES, SealingCertificate, fingerprint, sealed_secret};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
@@ -166,7 +167,7 @@ impl Sealing {
         let session_key = random::<SESSION_KEY_BYTES>()?;
         let plain = Plain { key: place.key.clone(), value: made.value.clone(), session_key };
         let (namespace, name) = (self.namespace.as_str(), place.secret.as_str());
-        let request = Request { namespace, name, scope: Scope::Strict, secret_type: "Opaque" };
+        let request = Request { namespace, name, scope: SealingScope::Strict, secret_type: "Opaque" };
         let object = sealed_secret(certificate, request, &[plain])
             .map_err(|error| KeyError::Content(place.clone(), error.to_string()))?;
         self.change(place, Some(&object)).await?;

@@ -19,4 +19,4 @@ mod seal;
 
 pub use certificate::{CertificateError, SealingCertificate, fingerprint, is_certificate};
 pub use manifest::{ManifestError, Plain, Request, check_key, check_names, of_sealed, sealed_object, sealed_secret};
-pub use seal::{SESSION_KEY_BYTES, Scope, SealError, SealedError};
+pub use seal::{SESSION_KEY_BYTES, SealError, SealedError, annotation};

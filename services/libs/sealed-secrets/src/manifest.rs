@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use configdb_schema::document::SealingScope;
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
 use crate::SealingCertificate;
-use crate::seal::{SESSION_KEY_BYTES, Scope, SealError, SealedError, check_sealed, seal};
+use crate::seal::{SESSION_KEY_BYTES, SealError, SealedError, annotation, check_sealed, seal};
 
 /// Most bytes that the values of one Secret may have together (Kubernetes: 1 MiB for the object).
 const VALUES_BYTES_MAX: usize = 1024 * 1024;
@@ -32,7 +33,7 @@ pub struct Request<'a> {
     /// Name of the Secret.
     pub name: &'a str,
     /// What the values are bound to.
-    pub scope: Scope,
+    pub scope: SealingScope,
     /// Type of the Secret, such as `Opaque`.
     pub secret_type: &'a str,
 }
@@ -126,7 +127,7 @@ pub fn sealed_object(request: Request<'_>, data: Map<String, Value>) -> Result<V
 fn object(request: Request<'_>, data: Map<String, Value>) -> Value {
     let Request { namespace, name, scope, secret_type } = request;
     let mut metadata = json!({ "name": name, "namespace": namespace });
-    if let Some(annotation) = scope.annotation() {
+    if let Some(annotation) = annotation(scope) {
         metadata["annotations"] = json!({ annotation: "true" });
     }
     json!({

@@ -4,6 +4,7 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::rsa::OAEP_SHA256_MGF1SHA256;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use configdb_schema::document::SealingScope;
 use zeroize::Zeroizing;
 
 use crate::SealingCertificate;
@@ -13,18 +14,6 @@ pub const SESSION_KEY_BYTES: usize = 32;
 
 /// Bytes that say how long the wrapped session key is.
 const LENGTH_BYTES: usize = 2;
-
-/// What a sealed value is bound to: elsewhere the controller refuses to open it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Scope {
-    /// To the Secret's namespace and name.
-    #[default]
-    Strict,
-    /// To the namespace.
-    NamespaceWide,
-    /// To the cluster.
-    ClusterWide,
-}
 
 /// The cryptography library refused; it has no memory or no randomness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -45,39 +34,22 @@ pub enum SealedError {
     TooLarge,
 }
 
-impl Scope {
-    /// Its name in requests and reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Strict => "strict",
-            Self::NamespaceWide => "namespace-wide",
-            Self::ClusterWide => "cluster-wide",
-        }
+/// The annotation by which the controller knows a scope; none for the strict one.
+#[must_use]
+pub const fn annotation(scope: SealingScope) -> Option<&'static str> {
+    match scope {
+        SealingScope::Strict => None,
+        SealingScope::NamespaceWide => Some("sealedsecrets.bitnami.com/namespace-wide"),
+        SealingScope::ClusterWide => Some("sealedsecrets.bitnami.com/cluster-wide"),
     }
+}
 
-    /// The scope of that name.
-    #[must_use]
-    pub fn of_name(name: &str) -> Option<Self> {
-        [Self::Strict, Self::NamespaceWide, Self::ClusterWide].into_iter().find(|scope| scope.name() == name)
-    }
-
-    /// The annotation by which the controller knows the scope; none for the strict one.
-    #[must_use]
-    pub const fn annotation(self) -> Option<&'static str> {
-        match self {
-            Self::Strict => None,
-            Self::NamespaceWide => Some("sealedsecrets.bitnami.com/namespace-wide"),
-            Self::ClusterWide => Some("sealedsecrets.bitnami.com/cluster-wide"),
-        }
-    }
-
-    fn label(self, namespace: &str, name: &str) -> String {
-        match self {
-            Self::Strict => format!("{namespace}/{name}"),
-            Self::NamespaceWide => namespace.to_owned(),
-            Self::ClusterWide => String::new(),
-        }
+/// What a value is bound to, as its session key is: elsewhere the controller refuses to open it.
+fn label(scope: SealingScope, namespace: &str, name: &str) -> String {
+    match scope {
+        SealingScope::Strict => format!("{namespace}/{name}"),
+        SealingScope::NamespaceWide => namespace.to_owned(),
+        SealingScope::ClusterWide => String::new(),
     }
 }
 
@@ -102,9 +74,9 @@ pub(crate) fn seal(
     certificate: &SealingCertificate,
     session_key: &Zeroizing<[u8; SESSION_KEY_BYTES]>,
     plain: &[u8],
-    (scope, namespace, name): (Scope, &str, &str),
+    (scope, namespace, name): (SealingScope, &str, &str),
 ) -> Result<String, SealError> {
-    let label = scope.label(namespace, name);
+    let label = label(scope, namespace, name);
     let mut wrapped = vec![0; certificate.key.ciphertext_size()];
     let wrapped = certificate
         .key

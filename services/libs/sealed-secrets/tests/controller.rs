@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use configdb_schema::document::SealingScope;
 use sealed_secrets::{
-    CertificateError, ManifestError, Plain, Request, Scope, SealedError, SealingCertificate, of_sealed, sealed_secret,
+    CertificateError, ManifestError, Plain, Request, SealedError, SealingCertificate, of_sealed, sealed_secret,
 };
 use serde_json::Value;
 use simulator::kubernetes::{Kubernetes, KubernetesOptions};
@@ -25,7 +26,7 @@ fn plain(key: &str, value: &[u8]) -> Plain {
     Plain { key: key.to_owned(), value: Zeroizing::new(value.to_vec()), session_key: Zeroizing::new(session_key) }
 }
 
-fn request(name: &str, scope: Scope) -> Request<'_> {
+fn request(name: &str, scope: SealingScope) -> Request<'_> {
     Request { namespace: "fplus-edge", name, scope, secret_type: "Opaque" }
 }
 
@@ -62,9 +63,11 @@ async fn a_value_of_each_scope_opens_where_it_belongs_and_nowhere_else() {
         object["metadata"][field] = to.into();
         object
     };
-    for (scope, other_name, other_namespace) in
-        [(Scope::Strict, false, false), (Scope::NamespaceWide, true, false), (Scope::ClusterWide, true, true)]
-    {
+    for (scope, other_name, other_namespace) in [
+        (SealingScope::Strict, false, false),
+        (SealingScope::NamespaceWide, true, false),
+        (SealingScope::ClusterWide, true, true),
+    ] {
         let object = sealed_secret(&certificate, request("press", scope), &[plain("k", VALUE)]).unwrap();
         let text = object.to_string();
         assert!(!text.contains("word") && !text.contains(&STANDARD.encode(VALUE)), "the value does not stand in it");
@@ -78,7 +81,7 @@ async fn a_value_of_each_scope_opens_where_it_belongs_and_nowhere_else() {
 fn the_same_value_never_looks_the_same() {
     let certificate = SealingCertificate::from_pem(CERTIFICATE, now()).unwrap();
     let sealed = || {
-        let object = sealed_secret(&certificate, request("press", Scope::Strict), &[plain("k", VALUE)]).unwrap();
+        let object = sealed_secret(&certificate, request("press", SealingScope::Strict), &[plain("k", VALUE)]).unwrap();
         object["spec"]["encryptedData"]["k"].as_str().unwrap().to_owned()
     };
     assert_ne!(sealed(), sealed());
@@ -88,7 +91,7 @@ fn the_same_value_never_looks_the_same() {
 fn what_kubernetes_would_refuse_is_refused_before_anything_is_sealed() {
     let certificate = SealingCertificate::from_pem(CERTIFICATE, now()).unwrap();
     let refused = |request: Request<'_>, values: &[Plain]| sealed_secret(&certificate, request, values).unwrap_err();
-    let good = request("press", Scope::Strict);
+    let good = request("press", SealingScope::Strict);
     let long = "a".repeat(254);
     for (request, field) in [
         (Request { name: "../etc", ..good }, "name"),
@@ -121,12 +124,13 @@ fn a_certificate_that_the_controller_does_not_use_any_more_is_refused() {
 #[test]
 fn what_was_sealed_elsewhere_makes_the_same_object_and_nothing_else_is_taken() {
     let certificate = SealingCertificate::from_pem(CERTIFICATE, now()).unwrap();
-    for scope in [Scope::Strict, Scope::NamespaceWide, Scope::ClusterWide] {
+    for scope in [SealingScope::Strict, SealingScope::NamespaceWide, SealingScope::ClusterWide] {
         let sealed = sealed_secret(&certificate, request("s", scope), &[plain("k", VALUE)]).unwrap();
         let text = sealed["spec"]["encryptedData"]["k"].as_str().unwrap();
         assert_eq!(of_sealed(&certificate, request("s", scope), "k", text).unwrap(), sealed);
     }
-    let refused = |text: &str| match of_sealed(&certificate, request("s", Scope::Strict), "k", text).unwrap_err() {
+    let refused = |text: &str| match of_sealed(&certificate, request("s", SealingScope::Strict), "k", text).unwrap_err()
+    {
         ManifestError::Sealed { reason, .. } => reason,
         other => panic!("{other:?}"),
     };
@@ -143,10 +147,10 @@ fn what_was_sealed_elsewhere_makes_the_same_object_and_nothing_else_is_taken() {
     ] {
         assert_eq!(refused(&text), reason);
     }
-    assert!(of_sealed(&certificate, request("s", Scope::Strict), "k", &bytes(256, 256 + 16 + mebibyte)).is_ok());
+    assert!(of_sealed(&certificate, request("s", SealingScope::Strict), "k", &bytes(256, 256 + 16 + mebibyte)).is_ok());
     let text = bytes(256, 256 + 16);
-    let error = of_sealed(&certificate, request("s", Scope::Strict), "a/b", &text).unwrap_err().to_string();
+    let error = of_sealed(&certificate, request("s", SealingScope::Strict), "a/b", &text).unwrap_err().to_string();
     assert!(error.starts_with("key \"a/b\" must be"), "{error}");
-    let error = of_sealed(&certificate, request("S", Scope::Strict), "k", &text).unwrap_err().to_string();
+    let error = of_sealed(&certificate, request("S", SealingScope::Strict), "k", &text).unwrap_err().to_string();
     assert!(error.starts_with("name \"S\" must be"), "{error}");
 }

@@ -2,12 +2,13 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use configdb_schema::document::SealingScope;
 use kube::api::{Api, DeleteParams, DynamicObject};
 use kubernetes_tests::control_plane::{ControlPlane, Options};
 use kubernetes_tests::controllers::apply;
 use kubernetes_tests::definitions;
 use kubernetes_tests::kubelet::{Kubelet, Program};
-use sealed_secrets::{Plain, Request, SESSION_KEY_BYTES, Scope, SealingCertificate, sealed_secret};
+use sealed_secrets::{Plain, Request, SESSION_KEY_BYTES, SealingCertificate, sealed_secret};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
@@ -175,7 +176,7 @@ async fn the_real_controller_opens_what_our_package_has_sealed() {
     let mut session_key = Zeroizing::new([0; SESSION_KEY_BYTES]);
     session_key.iter_mut().for_each(|byte| *byte = uuid::Uuid::new_v4().into_bytes()[0]);
     let plain = Plain { key: "password".to_owned(), value: Zeroizing::new(b"not in git".to_vec()), session_key };
-    let request = Request { namespace: "default", name: "robot", scope: Scope::Strict, secret_type: "Opaque" };
+    let request = Request { namespace: "default", name: "robot", scope: SealingScope::Strict, secret_type: "Opaque" };
     let sealed = sealed_secret(&certificate, request, &[plain]).unwrap();
     apply(&plane, "bitnami.com/v1alpha1", "SealedSecret", "default", &sealed).await;
     // Base64 of the value.

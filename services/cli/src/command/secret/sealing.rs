@@ -5,12 +5,11 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, anyhow};
-use sealed_secrets::{Plain, Request, SESSION_KEY_BYTES, Scope, SealingCertificate, sealed_secret};
+use sealed_secrets::{Plain, Request, SESSION_KEY_BYTES, SealingCertificate, sealed_secret};
 use serde_json::Value;
 use service_runtime::exit;
 use zeroize::Zeroizing;
 
-use crate::arguments::secret::SealingScope;
 use crate::usage_error::usage;
 
 /// Bytes that are read of a value: one more than a Secret holds, so that a larger one is refused and not cut.
@@ -21,16 +20,6 @@ pub(super) fn seal(pem: &str, request: Request<'_>, values: &[Plain]) -> anyhow:
     let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock of this machine is before 1970")?;
     let certificate = SealingCertificate::from_pem(pem, now).map_err(|error| exit::with_code(exit::CONFIG, error))?;
     sealed_secret(&certificate, request, values).map_err(|error| usage(error.into()))
-}
-
-impl From<SealingScope> for Scope {
-    fn from(scope: SealingScope) -> Self {
-        match scope {
-            SealingScope::Strict => Self::Strict,
-            SealingScope::NamespaceWide => Self::NamespaceWide,
-            SealingScope::ClusterWide => Self::ClusterWide,
-        }
-    }
 }
 
 /// The value in a file, or on standard input for `-`.
