@@ -41,8 +41,8 @@ const VERSION: &str = "Properties/Version";
 /// Parts of a transaction that are handed to the writer at once, of as many as it takes.
 const STAGED_AT_ONCE: usize = 10_000;
 
-/// How much of the fleet a command wants to see.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How much of the fleet a command wants to see; each has what those before it have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     /// ConfigDB only.
     Config,
@@ -121,10 +121,10 @@ pub fn filters(organisation: &Organisation, scope: Scope) -> Vec<(String, QoS)> 
     let central = organisation.central_group();
     let node = |group: &str, node: &str| [format!("spBv1.0/{group}/+/{node}"), format!("spBv1.0/{group}/+/{node}/+")];
     let mut topics = node(&central, address::CONFIGDB_NODE).to_vec();
-    if scope != Scope::Config {
+    if scope >= Scope::Managed {
         topics.extend(node(&central, address::CLUSTER_MANAGER_NODE));
     }
-    if scope == Scope::Joining || scope == Scope::Fleet {
+    if scope >= Scope::Joining {
         topics.extend(node("+", address::JOIN_NODE));
     }
     if scope == Scope::Fleet {
@@ -144,11 +144,11 @@ impl Client {
         let mut client = Self::start(options, scope).await?;
         client.expect(client.fleet.config.node().clone()).await?;
         client.until("ConfigDB to be born", |fleet| fleet.config.is_complete().then_some(())).await?;
-        if scope != Scope::Config {
+        if scope >= Scope::Managed {
             client.expect(client.fleet.manager.node().clone()).await?;
             client.until("the cluster manager to be born", |fleet| fleet.manager.is_complete().then_some(())).await?;
         }
-        if scope == Scope::Joining || scope == Scope::Fleet {
+        if scope >= Scope::Joining {
             client.receive_joins(scope).await?;
         }
         if scope == Scope::Fleet {
@@ -406,7 +406,7 @@ impl Client {
     /// Whether the central services are replicated at present.
     #[must_use]
     pub fn is_current(&self) -> bool {
-        self.fleet.config.is_complete() && (self.scope == Scope::Config || self.fleet.manager.is_complete())
+        self.fleet.config.is_complete() && (self.scope < Scope::Managed || self.fleet.manager.is_complete())
     }
 
     /// Asks Sync and Join of a cluster to publish the entries that they keep, or to stop that.

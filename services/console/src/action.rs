@@ -11,7 +11,7 @@ use configdb_schema::document::{
     EdgeCluster, EdgeClusterRollout, EdgeDeployment, Info, JsonObject, SealingScope, TokenScope, WAVE_MAX,
 };
 use fleet_view::requests::{
-    self, Author, NewDeployment, NewSecretValue, NewToken, RequestError, RolloutChange, SecretPlace,
+    self, Author, NewDeployment, NewSecretValue, NewToken, RequestError, RolloutChange, SecretPlace, check_cluster,
 };
 use fleet_view::{AlertRow, Fleet};
 use sealed_secrets::SealingCertificate;
@@ -591,7 +591,7 @@ impl Action {
                 one(requests::reconcile_deployment(fleet, of.deployment, wall, author(0))?)
             }
             Self::ReconcileCluster(of) => {
-                known_cluster(fleet, of.cluster)?;
+                check_cluster(fleet, of.cluster)?;
                 requests::reconcile_cluster(fleet, of.cluster, wall, author).map(Plan::Writes)
             }
             Self::DeleteDeployment(of) => {
@@ -601,7 +601,7 @@ impl Action {
                 one(requests::delete_deployment(of.deployment, author(0)))
             }
             Self::MoveHost(of) => {
-                known_cluster(fleet, of.cluster)?;
+                check_cluster(fleet, of.cluster)?;
                 requests::move_host(fleet, of.cluster, &of.host, of.to.as_deref(), author).map(Plan::Writes)
             }
             Self::PutSecret(of) => one(put_secret(fleet, of, wall, author(0))?),
@@ -669,7 +669,7 @@ fn create_token(fleet: &Fleet, of: &TokenToCreate, wall: u64, author: Author) ->
 
 /// Writes a sealed value, if it can be what is sealed for the certificate that the cluster has.
 fn put_secret(fleet: &Fleet, of: &SecretToPut, wall: u64, author: Author) -> Result<WriteRequest, RequestError> {
-    known_cluster(fleet, of.cluster)?;
+    check_cluster(fleet, of.cluster)?;
     let invalid = |field, rule: String| RequestError::Invalid { field, rule };
     let no_certificate = "the cluster has published no sealing certificate yet; is its edge sync there?";
     let pem = fleet.sealing_certificate(of.cluster).ok_or_else(|| RequestError::NotNow(no_certificate.to_owned()))?;
@@ -731,7 +731,7 @@ fn set_wave(fleet: &Fleet, of: &ClusterWave, author: Author) -> Result<WriteRequ
         let rule = format!("must be from 1 to {WAVE_MAX}");
         return Err(RequestError::Invalid { field: "wave", rule });
     }
-    known_cluster(fleet, of.cluster)?;
+    check_cluster(fleet, of.cluster)?;
     let slug = EdgeClusterRollout::slug();
     let etag = fleet.config.entry(of.cluster, slug).map(|entry| entry.etag);
     let before: EdgeClusterRollout = fleet.config.document(of.cluster).ok().flatten().unwrap_or_default();
@@ -761,13 +761,8 @@ fn known_object(fleet: &Fleet, object: Uuid) -> Result<(), RequestError> {
     fleet.config.object(object).map(drop).ok_or_else(|| missing("object", object))
 }
 
-fn known_cluster(fleet: &Fleet, cluster: Uuid) -> Result<(), RequestError> {
-    let entry = fleet.config.entry(cluster, EdgeCluster::slug());
-    entry.map(drop).ok_or_else(|| missing("cluster", cluster))
-}
-
 fn delete_cluster(fleet: &Fleet, of: &ClusterToDelete, author: impl Fn(usize) -> Author) -> Result<Plan, RequestError> {
-    known_cluster(fleet, of.cluster)?;
+    check_cluster(fleet, of.cluster)?;
     let name = fleet.name_of(of.cluster);
     if fleet.manager.cluster(of.cluster).is_some_and(|device| device.held().is_some()) {
         let reason = format!(
@@ -796,7 +791,7 @@ fn create_deployment(
     wall: u64,
     author: Author,
 ) -> Result<WriteRequest, RequestError> {
-    known_cluster(fleet, of.cluster)?;
+    check_cluster(fleet, of.cluster)?;
     let mut charts = Uuid::try_parse(&of.chart).ok().into_iter().chain(fleet.named(&of.chart));
     let chart = charts.next();
     let chart = chart.ok_or_else(|| RequestError::Missing { field: "chart", wanted: of.chart.clone() })?;

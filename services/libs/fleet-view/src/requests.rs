@@ -513,7 +513,11 @@ fn later(known: &secrets::Known, key: &str, wall: u64) -> Result<String, Request
     timestamp::at(at).map(|at| format!("{at:.3}")).ok_or_else(|| invalid("key", "the time is out of range"))
 }
 
-fn check_cluster(fleet: &Fleet, cluster: Uuid) -> Result<(), RequestError> {
+/// Refuses a cluster of which there is no entry.
+///
+/// # Errors
+/// There is none.
+pub fn check_cluster(fleet: &Fleet, cluster: Uuid) -> Result<(), RequestError> {
     let missing = || RequestError::Missing { field: "cluster", wanted: cluster.to_string() };
     fleet.config.entry(cluster, EdgeCluster::slug()).map(|_| ()).ok_or_else(missing)
 }
@@ -1014,9 +1018,10 @@ mod tests {
         }
     }
 
-    fn states(bench: &Bench) -> Vec<(String, &'static str)> {
-        let keys = |row: crate::SecretRow| row.keys.into_iter().map(|key| (key.key, key.state.as_str()));
-        bench.fleet.secrets(CLUSTER).into_iter().flat_map(keys).collect()
+    /// Each key with its state, as rows spell it.
+    fn states(bench: &Bench) -> Value {
+        let keys = |row: crate::SecretRow| row.keys.into_iter().map(|key| (key.key, key.state));
+        json!(bench.fleet.secrets(CLUSTER).into_iter().flat_map(keys).collect::<Vec<_>>())
     }
 
     #[test]
@@ -1025,7 +1030,7 @@ mod tests {
         bench.entry(CLUSTER, &EdgeCluster::default());
         let password = put_value(&bench, "password", SealingScope::Strict, WALL).unwrap();
         merged(&mut bench, &password);
-        assert_eq!(states(&bench), [("password".to_owned(), "waits")]);
+        assert_eq!(states(&bench), json!([["password", "waits"]]));
         let stored = |bench: &mut Bench, keys: &[(&str, Option<&str>)]| {
             let key = |(key, at): &(&str, Option<&str>)| {
                 let at = at.map(str::to_owned);
@@ -1044,7 +1049,7 @@ mod tests {
         };
         // Another key was in the repository before ConfigDB had secrets.
         stored(&mut bench, &[("password", Some("2027-01-15T08:00:00.000Z")), ("old", None)]);
-        assert_eq!(states(&bench), [("old".to_owned(), "written"), ("password".to_owned(), "written")]);
+        assert_eq!(states(&bench), json!([["old", "written"], ["password", "written"]]));
         let error = put_value(&bench, "password", SealingScope::ClusterWide, WALL).unwrap_err().to_string();
         assert!(error.starts_with("scope: fplus-edge/login has strict, not cluster-wide"), "{error}");
         let gone =
@@ -1054,10 +1059,10 @@ mod tests {
             let request = gone(&bench, key).unwrap();
             merged(&mut bench, &request);
         }
-        assert_eq!(states(&bench), [("old".to_owned(), "goes"), ("password".to_owned(), "goes")]);
+        assert_eq!(states(&bench), json!([["old", "goes"], ["password", "goes"]]));
         assert!(gone(&bench, "old").is_err(), "it is deleted already");
         stored(&mut bench, &[]);
-        assert_eq!(states(&bench), []);
+        assert_eq!(states(&bench), json!([]));
         assert!(put_value(&bench, "password", SealingScope::ClusterWide, WALL).is_ok());
     }
 

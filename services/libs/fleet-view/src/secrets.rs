@@ -55,18 +55,6 @@ pub enum SecretState {
     Goes,
 }
 
-impl SecretState {
-    /// As rows spell it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Written => "written",
-            Self::Waits => "waits",
-            Self::Goes => "goes",
-        }
-    }
-}
-
 /// What is known of a Secret.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Known {
