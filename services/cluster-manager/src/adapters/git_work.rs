@@ -16,7 +16,7 @@ use super::passwords::ClusterPasswords;
 use crate::event::{
     Event, GitAction, GitOutcome, GitResult, GitWork, SharedAction, SharedOutcome, SharedResult, SharedWork,
 };
-use crate::secrets;
+use crate::secrets::{self, WantedFile};
 use crate::shared_repository::HELM_PATH;
 use git_hosting::external::External;
 use git_hosting::pulls::chain;
@@ -160,22 +160,18 @@ fn bring_secrets(
     for secret in wanted {
         let brought = secrets::path(secret).and_then(|path| {
             let before = before.get(&path).map(Vec::as_slice);
-            let file = secrets::bring(secret, before)?;
-            Ok((path, file.content.as_deref() != before, file.fault))
+            let WantedFile { content, fault } = secrets::bring(secret, before)?;
+            faults.extend(fault);
+            Ok((content.as_deref() != before).then_some(path))
         });
-        let (path, fault) = match brought {
-            Ok((path, true, fault)) => (path, fault),
-            Ok((_, false, fault)) => {
-                faults.extend(fault);
-                continue;
-            }
+        let path = match brought {
+            Ok(Some(path)) => format!("{}/{path}", secrets::DIRECTORY),
+            Ok(None) => continue,
             Err(fault) => {
                 faults.push(fault);
                 continue;
             }
         };
-        faults.extend(fault);
-        let path = format!("{}/{path}", secrets::DIRECTORY);
         let edit = Edit { path, message: secrets::message(secret), wall: wall() };
         // It is read again: a user may have pushed meanwhile.
         match repositories.edit(cluster, &edit, |before| secrets::bring(secret, before).map(|file| file.content))? {
@@ -189,16 +185,9 @@ fn bring_secrets(
     if left_out > 0 {
         reasons.push(format!("{left_out} more secrets are in the repository and not listed"));
     }
-    let reason = cut(reasons.join("; "));
+    let mut reason = reasons.join("; ");
+    reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));
     Ok((commit, SecretsReport { stored, reason: (!reason.is_empty()).then_some(reason) }))
-}
-
-/// A text that fits into a metric.
-fn cut(mut text: String) -> String {
-    if text.len() > REASON_BYTES_MAX {
-        text.truncate(text.floor_char_boundary(REASON_BYTES_MAX));
-    }
-    text
 }
 
 fn carry_out_shared(

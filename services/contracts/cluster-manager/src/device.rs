@@ -231,7 +231,7 @@ impl RefusedDeployments {
         let mut bounded = BTreeMap::new();
         let mut bytes = 0;
         for (index, (uuid, reason)) in self.0.iter().enumerate() {
-            let reason = cut(reason, Self::REASON_BYTES_MAX);
+            let reason = &reason[..reason.floor_char_boundary(Self::REASON_BYTES_MAX)];
             // 48: the UUID, and what the encoding of a row adds.
             bytes += 48 + reason.len();
             if bytes > Self::BYTES_MAX - 128 {
@@ -262,13 +262,6 @@ impl MetricValue for RefusedDeployments {
 
     fn of_null() -> Option<Self> {
         Some(Self::default())
-    }
-}
-
-fn cut(text: &str, bytes_max: usize) -> &str {
-    match text.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= bytes_max).last() {
-        Some(end) => &text[..end],
-        None => "",
     }
 }
 
