@@ -77,7 +77,7 @@ pub struct PutArguments {
     /// File with the value, taken byte by byte; - for standard input. The value is never an argument, because others on this machine see these
     #[arg(long, default_value = "-")]
     pub file: PathBuf,
-    /// SHA-256 fingerprint of the certificate that the cluster must have; without it the word of the cluster manager is taken
+    /// SHA-256 fingerprint of the certificate that the cluster must have; without it what the cluster has reported is taken
     #[arg(long, value_parser = fingerprint)]
     pub fingerprint: Option<String>,
     /// What the value is bound to; all keys of a Secret share it
