@@ -150,15 +150,12 @@ impl GitUsersController {
     /// The user who asks. While ConfigDB is not known completely no user is admitted: a token may have been revoked meanwhile.
     fn principal(&self, credential: &Credential, fleet: &FleetView, now: Now) -> Result<Principal, Refusal> {
         let unauthenticated = |reason: &str| Refusal::Unauthenticated(reason.to_owned());
-        if matches!(credential, Credential::None) {
-            return Err(unauthenticated("show a token"));
-        }
-        if !fleet.is_ready() {
-            let reason = "ConfigDB is not known completely; no client is admitted until it is";
-            return Err(Refusal::NotAtPresent(reason.to_owned()));
-        }
         match credential {
             Credential::None => Err(unauthenticated("show a token")),
+            _ if !fleet.is_ready() => {
+                let reason = "ConfigDB is not known completely; no client is admitted until it is";
+                Err(Refusal::NotAtPresent(reason.to_owned()))
+            }
             Credential::Verified(principal) => Ok(principal.clone()),
             Credential::Token(hash) => {
                 let known = self.tokens.authenticate(hash, now.wall);
