@@ -19,7 +19,7 @@ mod run;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use cluster_manager_contract::node::UNKNOWN_MAX;
+use cluster_manager_contract::node::{NOT_SERVED_MAX, UNKNOWN_MAX};
 use cluster_manager_contract::{NodeMetrics, SetupState, names, repository};
 use configdb_contract::configdb_node;
 use configdb_schema::{Organisation, known};
@@ -464,6 +464,7 @@ impl ClusterManager {
             let shown = unknown.iter().take(UNKNOWN_MAX).map(|(name, uuid)| (name.clone(), *uuid));
             self.totals.clusters_unknown = shown.collect();
         }
+        self.totals.repositories_not_served = self.copies.problems().take(NOT_SERVED_MAX).collect();
         if self.totals != self.published_totals {
             let metrics = self.totals.changes_since(&self.published_totals);
             self.published_totals = self.totals.clone();

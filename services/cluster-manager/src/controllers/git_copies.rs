@@ -66,6 +66,8 @@ pub struct GitCopiesController {
     queued: BTreeSet<Uuid>,
     /// When each is looked at again.
     deadlines: Deadlines,
+    /// Path of each of which the git server has not everything, and why.
+    problems: BTreeMap<Uuid, (String, String)>,
 }
 
 /// One copy.
@@ -80,6 +82,8 @@ struct GitCopy {
     pack: Option<Sending>,
     /// The copy could not use a pack on top of what it has: the next one has everything.
     whole: bool,
+    /// Why it does not get what it lacks, since it was as wanted last.
+    problem: Option<String>,
     wait: Wait,
     /// A version that the git server has accepted and does not apply, and `Now::mono` at which it is sent once more under another.
     accepted: Option<(u64, Duration)>,
@@ -167,11 +171,11 @@ impl Sending {
     fn refusal(&self, file: &PackFile, reported: &RepositoryCopy, now: Now) -> Option<String> {
         let is_over = reported.pack.as_ref() != Some(&file.digest);
         let is_new = reported.reason != self.reason && reported.reason.is_some();
+        let reason = |otherwise: &str| reported.reason.clone().unwrap_or_else(|| otherwise.to_owned());
         if is_over && (self.has_arrived || self.is_sent(file) && is_new) {
-            let reason = || "the copy lacks objects although its pack has arrived".to_owned();
-            return Some(reported.reason.clone().unwrap_or_else(reason));
+            return Some(reason("the copy lacks objects although its pack has arrived"));
         }
-        self.is_hopeless(now).then(|| "the git server does not take the pack".to_owned())
+        self.is_hopeless(now).then(|| reason("the git server does not take the pack"))
     }
 
     /// A part was sent so often that it will not be taken.
@@ -195,6 +199,7 @@ impl GitCopy {
             sender: DesiredSender::default(),
             pack: None,
             whole: false,
+            problem: None,
             wait,
             accepted: None,
         }
@@ -251,6 +256,15 @@ impl GitCopy {
         until <= now.mono
     }
 
+    /// Where it would be served, and why not all of it is.
+    fn problem(&self, repository: Uuid) -> Option<(String, String)> {
+        let (path, left_out) = match &self.original {
+            Some(Disk::Open(original)) => (original.path.clone(), left_out(original)),
+            Some(Disk::Closed) | None => (repository.to_string(), None),
+        };
+        self.problem.clone().or(left_out).map(|reason| (path, reason))
+    }
+
     fn next_deadline(&self, now: Now) -> Option<Duration> {
         let pack = self.pack.as_ref();
         let part = pack.and_then(|pack| pack.sent.as_ref()).map(Repetition::next);
@@ -261,17 +275,14 @@ impl GitCopy {
     }
 }
 
-/// Says in the log if not all refs of a repository reach its copy.
-fn warn_of_left_out(repository: Uuid, disk: &Disk) {
-    let Disk::Open(original) = disk else { return };
-    let left_out = original.refs.len() - can_be_sent(&original.refs).count();
-    if left_out > 0 {
-        let help = "delete branches and tags that are not needed";
-        tracing::warn!(
-            %repository, left_out, help,
-            "not all refs of a repository are served: at most {REFS_MAX}, with names of at most {REF_BYTES_MAX} bytes"
-        );
-    }
+/// Why not all refs of a repository reach its copy. None: they do.
+fn left_out(original: &Original) -> Option<String> {
+    let count = original.refs.len() - can_be_sent(&original.refs).count();
+    (count > 0).then(|| {
+        format!(
+            "{count} branches or tags are not served: at most {REFS_MAX} are, with names of at most {REF_BYTES_MAX} bytes; delete those that are not needed"
+        )
+    })
 }
 
 /// The refs that can be sent, branch `main` before all others.
@@ -296,6 +307,7 @@ impl GitCopiesController {
             packing: BTreeSet::new(),
             queued: BTreeSet::new(),
             deadlines: Deadlines::default(),
+            problems: BTreeMap::new(),
         };
         open.into_iter().for_each(|repository| controller.changed(repository));
         controller
@@ -369,16 +381,11 @@ impl GitCopiesController {
             CopyOutcome::Looked(result) => {
                 copy.look = if copy.look == Look::Again { Look::Due } else { Look::Fresh };
                 match result {
-                    Ok(original) => {
-                        let original = original.map_or(Disk::Closed, Disk::Open);
-                        if copy.original.as_ref() != Some(&original) {
-                            warn_of_left_out(repository, &original);
-                        }
-                        copy.original = Some(original);
-                    }
+                    Ok(original) => copy.original = Some(original.map_or(Disk::Closed, Disk::Open)),
                     Err(reason) => {
                         tracing::warn!(%repository, error = reason, "a repository cannot be read for its copy");
                         copy.look = Look::Due;
+                        copy.problem = Some(format!("it cannot be read: {reason}"));
                         copy.wait.failed(reason, now);
                     }
                 }
@@ -404,6 +411,7 @@ impl GitCopiesController {
                 };
                 tracing::warn!(%repository, error = reason, "a repository cannot be packed for its copy");
                 copy.whole = true;
+                copy.problem = Some(format!("what the git server lacks of it cannot be packed: {reason}"));
                 copy.wait.failed(reason, now);
                 self.end_pack(repository)
             }
@@ -417,6 +425,11 @@ impl GitCopiesController {
         let next = self.queued.pop_first();
         self.stale.extend(next);
         ended.file.map(|file| drop_pack(repository, file))
+    }
+
+    /// Path of each repository of which the git server has not everything, and why.
+    pub fn problems(&self) -> impl Iterator<Item = (String, String)> {
+        self.problems.values().cloned()
     }
 
     /// When there is something to do without an event.
@@ -436,6 +449,7 @@ impl GitCopiesController {
         while let Some(repository) = self.stale.pop_first() {
             self.reconcile_one(fleet, around, repository, &mut effects, now);
             self.set_deadline(repository, now);
+            self.note_problem(repository);
         }
         effects
     }
@@ -443,6 +457,19 @@ impl GitCopiesController {
     fn set_deadline(&mut self, repository: Uuid, now: Now) {
         if let Some(copy) = self.known.get(&repository) {
             self.deadlines.set(repository, copy.next_deadline(now));
+        }
+    }
+
+    /// Keeps what [`GitCopiesController::problems`] says of a repository as it is now.
+    fn note_problem(&mut self, repository: Uuid) {
+        let found = self.known.get(&repository).and_then(|copy| copy.problem(repository));
+        if self.problems.get(&repository) == found.as_ref() {
+            return;
+        }
+        self.problems.remove(&repository);
+        if let Some((path, reason)) = found {
+            tracing::warn!(%repository, path, reason, "not all of a repository is served");
+            self.problems.insert(repository, (path, reason));
         }
     }
 
@@ -531,6 +558,7 @@ impl GitCopiesController {
         if comparison.is_agreed() {
             copy.wait.succeeded();
             copy.whole = false;
+            copy.problem = None;
         }
         let is_sent = copy.sender.send(comparison, pace, now);
         is_sent.then(|| Effect::Host(DesiredRepository { version, ..desired }.to_request(node.clone())))
@@ -565,6 +593,8 @@ impl GitCopiesController {
         let Some(file) = pack.file.clone() else { return };
         if let Some(reason) = pack.refusal(&file, reported, now) {
             tracing::warn!(%repository, error = reason, "a copy cannot use its pack; all of the repository is sent to it");
+            // It may have been damaged on its way, or lack a base. Once all of the repository was sent, it is the repository.
+            copy.problem = copy.whole.then(|| format!("the git server cannot use what is sent of it: {reason}"));
             copy.whole = true;
             copy.wait.failed(reason, now);
             effects.extend(self.end_pack(repository));

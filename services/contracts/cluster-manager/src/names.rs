@@ -28,6 +28,8 @@ pub const CLUSTERS_DELETING: &str = "Clusters/Deleting";
 pub const CLUSTERS_HELD: &str = "Clusters/Held";
 /// DataSet of `Cluster` (name) and `UUID`: clusters whose edge sync is alive, and which ConfigDB does not have.
 pub const CLUSTERS_UNKNOWN: &str = "Clusters/Unknown";
+/// DataSet of `Repository` (path) and `Reason`: repositories of which the git server has not everything.
+pub const REPOSITORIES_NOT_SERVED: &str = "Repositories/Not_Served";
 /// UInt64: deployments on clusters that have a Device.
 pub const DEPLOYMENTS_TOTAL: &str = "Deployments/Total";
 /// Of the node UInt64: deployments that are refused centrally or by their edge. Of a Device DataSet of `Deployment` (UUID) and `Reason`.

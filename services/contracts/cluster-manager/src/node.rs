@@ -18,6 +18,17 @@ impl form::Columns for Unknown {
     const VALUE: &'static str = "UUID";
 }
 
+/// Most rows of [`NodeMetrics::repositories_not_served`].
+pub const NOT_SERVED_MAX: usize = 100;
+
+/// Columns of [`NodeMetrics::repositories_not_served`].
+struct NotServed;
+
+impl form::Columns for NotServed {
+    const KEY: &'static str = "Repository";
+    const VALUE: &'static str = "Reason";
+}
+
 /// The node metrics, without those that every Edge Node has.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeMetrics {
@@ -35,6 +46,8 @@ pub struct NodeMetrics {
     pub clusters_held: u32,
     /// Clusters whose edge sync is alive, and which ConfigDB does not have, by name; [`UNKNOWN_MAX`] at most.
     pub clusters_unknown: BTreeMap<String, Uuid>,
+    /// Why the git server has not everything of a repository, by its path; [`NOT_SERVED_MAX`] at most.
+    pub repositories_not_served: BTreeMap<String, String>,
     /// Deployments on clusters that have a Device.
     pub deployments_total: u32,
     /// Deployments that are refused centrally or by their edge.
@@ -82,6 +95,10 @@ sparkplug::typed_metrics! {
         #[optional]
         #[omit_null]
         clusters_unknown as form::Table<Unknown> => names::CLUSTERS_UNKNOWN,
+        /// Repositories of which the git server has not everything, and why; absent from births: it has all.
+        #[optional]
+        #[omit_null]
+        repositories_not_served as form::Table<NotServed> => names::REPOSITORIES_NOT_SERVED,
         /// Deployments on clusters that have a device.
         #[optional]
         deployments_total as form::Count => names::DEPLOYMENTS_TOTAL,
@@ -124,6 +141,7 @@ mod tests {
             clusters_deleting: 2,
             clusters_held: 1,
             clusters_unknown: [("Paint_Shop".to_owned(), Uuid::from_u128(7))].into(),
+            repositories_not_served: [("cluster/Paint_Shop".to_owned(), "it is too large".to_owned())].into(),
             deployments_total: 90,
             deployments_refused: 3,
             git_url: "http://127.0.0.1:4000".to_owned(),

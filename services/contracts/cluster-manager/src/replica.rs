@@ -149,6 +149,12 @@ impl ManagerReplica {
         unknown.into_iter().flatten().map(|(name, uuid)| (&**name, *uuid))
     }
 
+    /// Why the git server has not everything of a repository, by its path.
+    pub fn repositories_not_served(&self) -> impl Iterator<Item = (&str, &str)> {
+        let not_served = self.0.node().map(|node| &node.repositories_not_served);
+        not_served.into_iter().flatten().map(|(path, reason)| (&**path, &**reason))
+    }
+
     /// A cluster as last known.
     #[must_use]
     pub fn cluster(&self, uuid: Uuid) -> Option<&ClusterDevice> {

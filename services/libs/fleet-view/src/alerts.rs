@@ -27,7 +27,7 @@ const CENTRAL: Uuid = known::service::CLUSTER_MANAGER;
 pub(crate) type AlertName = &'static str;
 
 /// All kinds.
-const ALERTS: [AlertName; 13] = [
+const ALERTS: [AlertName; 14] = [
     "Offline",
     "Will_Not_Reload",
     "Held",
@@ -38,6 +38,7 @@ const ALERTS: [AlertName; 13] = [
     "Store",
     "Authority",
     "Git_Server",
+    "Repository",
     "Revocations",
     "Second_Speaker",
     "Disk_Space",
@@ -61,6 +62,7 @@ pub struct AlertRow {
     /// - `Store`: ConfigDB's disk.
     /// - `Authority`: no certificate is issued: Identity has other keys than ConfigDB names, or its certificate has expired.
     /// - `Git_Server`: no one reaches repositories.
+    /// - `Repository`: the git server has not everything of a repository.
     /// - `Revocations`: a revocation list is not renewed, or cannot be written.
     /// - `Second_Speaker`: another process, or someone who forges births, speaks for a service's Edge Node.
     /// - `Disk_Space`: the disk of a service's state directory has little room.
@@ -183,6 +185,10 @@ impl Fleet {
         rows.extend(is_away.then(|| AlertRow {
             node: Some(address::GIT_NODE.to_owned()),
             ..own_alert(self.manager.node(), "Git_Server", NO_GIT)
+        }));
+        rows.extend(self.manager.repositories_not_served().map(|(path, reason)| AlertRow {
+            node: Some(path.to_owned()),
+            ..own_alert(self.manager.node(), "Repository", reason)
         }));
         rows.extend(self.said_by_nodes("Second_Speaker", &self.contested));
         rows.extend(self.said_by_nodes("Disk_Space", &self.disks));

@@ -156,6 +156,18 @@ impl Bench {
         self.publish_event(HostEvent::NodeData { node, timestamp: 2, metrics });
     }
 
+    /// The manager says why the git server has not everything of this repository; None: it has everything of each.
+    pub fn repository_not_served(&mut self, repository: Option<(&str, &str)>) {
+        let now = repository.map(|(path, reason)| (path.to_owned(), reason.to_owned()));
+        let now = NodeMetrics { repositories_not_served: now.into_iter().collect(), ..NodeMetrics::default() };
+        let metrics = now.changes_since(&NodeMetrics {
+            repositories_not_served: [(String::new(), String::new())].into(),
+            ..NodeMetrics::default()
+        });
+        let node = central(address::CLUSTER_MANAGER_NODE);
+        self.publish_event(HostEvent::NodeData { node, timestamp: 2, metrics });
+    }
+
     /// A cluster that is set up, as the manager reports it.
     pub fn cluster(&mut self, uuid: Uuid, name: &str, change: impl FnOnce(&mut ClusterDevice)) {
         let entry = EdgeCluster { name: name.to_owned(), namespace: "fplus-edge".to_owned(), ..EdgeCluster::default() };

@@ -78,7 +78,9 @@ fn births() -> Vec<(&'static str, Vec<Metric>)> {
     let commit = "0123456789abcdef0123456789abcdef01234567".parse().expect("a commit");
     let sync = SyncNode { source_others: Others([(String::new(), commit)].into()), ..SyncNode::default() };
     let unknown = [("<cluster>".to_owned(), Uuid::nil())].into();
-    let manager = NodeMetrics { clusters_unknown: unknown, ..NodeMetrics::default() };
+    let not_served = [("<repository>".to_owned(), String::new())].into();
+    let manager =
+        NodeMetrics { clusters_unknown: unknown, repositories_not_served: not_served, ..NodeMetrics::default() };
     let refs = [("<ref>".to_owned(), String::new())].into();
     let copy = RepositoryCopy { refs, ..RepositoryCopy::default() };
     let change = RefChange { before: None, after: None };

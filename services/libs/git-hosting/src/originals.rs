@@ -124,7 +124,7 @@ async fn write_pack(directory: &Path, wanted: &str, into: &Path) -> Result<Packe
             }
             bytes += length as u64;
             if bytes > PACK_BYTES_MAX {
-                return Err(std::io::Error::other(format!("it has more than {PACK_BYTES_MAX} bytes")));
+                return Err(std::io::Error::other(format!("it has more than {} MiB", PACK_BYTES_MAX >> 20)));
             }
             context.update(&buffer[..length]);
             file.write_all(&buffer[..length]).await?;

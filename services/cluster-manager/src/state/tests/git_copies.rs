@@ -37,6 +37,8 @@ pub(super) struct Git {
     keeps: bool,
     /// Packs that build on other objects are damaged here.
     fails_thin: bool,
+    /// So are all.
+    fails_all: bool,
     commands: usize,
     desired: usize,
     parts: usize,
@@ -80,11 +82,11 @@ impl Stored {
         }
     }
 
-    fn take(&mut self, pack: &Pack, fails_thin: bool) {
+    fn take(&mut self, pack: &Pack, fails_thin: bool, fails_all: bool) {
         let text = std::str::from_utf8(pack.bytes()).unwrap();
         let (base, objects) = text.trim_end().split_once('|').unwrap();
         let ids = |text: &str| text.split_whitespace().map(str::to_owned).collect::<BTreeSet<_>>();
-        if !ids(base).is_subset(&self.objects) || fails_thin && !base.is_empty() {
+        if !ids(base).is_subset(&self.objects) || fails_thin && !base.is_empty() || fails_all {
             self.shown.reason = Some("the pack cannot be taken: unresolved deltas".to_owned());
             return;
         }
@@ -152,7 +154,7 @@ impl Git {
                 if self.shows_arrival {
                     events.push(data(repository, &stored.shown));
                 }
-                stored.take(&pack, self.fails_thin);
+                stored.take(&pack, self.fails_thin, self.fails_all);
                 stored.apply();
             }
             Received::Wrong => panic!("a wrong pack"),
@@ -209,6 +211,10 @@ pub(super) struct Packs {
     bytes: usize,
     /// The disk does not answer.
     hangs: bool,
+    /// Branches of a cluster's repository beside `main`.
+    branches: usize,
+    /// Why no pack can be made.
+    fails: Option<&'static str>,
     /// Pushes that were given to the disk.
     pub pushed: Vec<PushWork>,
 }
@@ -235,9 +241,11 @@ impl World {
     }
 
     fn original(&self, repository: Uuid) -> Option<Original> {
-        let refs = |commit: String| [(MAIN.to_owned(), commit)].into();
+        let refs = |commit: String| BTreeMap::from([(MAIN.to_owned(), commit)]);
         if let Some(path) = self.disk.open.get(&repository) {
-            let refs = refs(self.disk.commit(repository));
+            let mut refs = refs(self.disk.commit(repository));
+            let commit = refs[MAIN].clone();
+            refs.extend((0..self.packs.branches).map(|n| (format!("refs/heads/b{n}"), commit.clone())));
             return Some(Original { path: path.clone(), kind: Kind::Cluster, refs, password: Some("ab".repeat(32)) });
         }
         let path = self.shared.open.get(&repository)?;
@@ -252,6 +260,9 @@ impl World {
         }
         let outcome = match action {
             CopyAction::Look => CopyOutcome::Looked(Ok(self.original(repository))),
+            CopyAction::Pack { .. } if self.packs.fails.is_some() => {
+                CopyOutcome::Packed(Err(self.packs.fails.unwrap_or_default().to_owned()))
+            }
             CopyAction::Pack { refs, has } => {
                 let of = |ids: &mut dyn Iterator<Item = &String>| ids.cloned().collect::<Vec<_>>().join(" ");
                 let new = of(&mut refs.values().filter(|id| !has.contains(*id)));
@@ -275,6 +286,11 @@ impl World {
             }
         };
         self.manager.on_event(Event::Copy(CopyResult { repository, outcome }), self.now);
+    }
+
+    /// What the manager's node says of repositories of which the git server has not everything.
+    fn not_served(&self) -> Vec<(&str, &str)> {
+        self.node.repositories_not_served.iter().map(|(path, reason)| (path.as_str(), reason.as_str())).collect()
     }
 
     fn is_copied(&self, repository: Uuid) -> bool {
@@ -404,6 +420,58 @@ fn a_new_process_or_one_that_was_restored_is_followed() {
     world.start();
     world.settle();
     assert!(world.is_copied(CLUSTER) && world.git().stored[&CLUSTER].shown.version > version);
+}
+
+#[test]
+fn what_the_git_server_cannot_get_is_said_until_it_has_it_or_the_repository_is_gone() {
+    let mut world = copied();
+    world.packs.fails = Some("it has more than 256 MiB");
+    world.commits(CLUSTER);
+    world.settle();
+    let reason = "what the git server lacks of it cannot be packed: it has more than 256 MiB";
+    assert_eq!(world.not_served(), [("cluster/Paint_Shop", reason)]);
+    // A new process finds it again.
+    world.start();
+    world.settle();
+    assert_eq!(world.not_served(), [("cluster/Paint_Shop", reason)]);
+    world.packs.fails = None;
+    world.run(Duration::from_secs(600));
+    assert!(world.is_copied(CLUSTER));
+    assert_eq!(world.not_served(), []);
+}
+
+#[test]
+fn a_pack_that_was_damaged_once_is_not_said_and_one_that_never_arrives_whole_is() {
+    let mut world = copied();
+    world.git().fails_thin = true;
+    world.commits(CLUSTER);
+    let mut said = false;
+    for _ in 0..600 {
+        world.run(Duration::from_secs(1));
+        said |= !world.not_served().is_empty();
+    }
+    assert!(world.is_copied(CLUSTER) && !said);
+    world.git().fails_all = true;
+    world.commits(CLUSTER);
+    world.run(Duration::from_secs(600));
+    let reason = "the git server cannot use what is sent of it: the pack cannot be taken: unresolved deltas";
+    assert_eq!(world.not_served(), [("cluster/Paint_Shop", reason)]);
+}
+
+#[test]
+fn branches_that_are_too_many_are_said_with_the_repository_that_has_them() {
+    let mut world = copied();
+    world.packs.branches = git_server_contract::desired::REFS_MAX;
+    world.commits(CLUSTER);
+    world.settle();
+    let [(path, reason)] = world.not_served()[..] else { panic!("{:?}", world.not_served()) };
+    assert_eq!(path, "cluster/Paint_Shop");
+    assert!(reason.starts_with("1 branches or tags are not served: at most "), "{reason}");
+    assert!(world.is_copied(CLUSTER), "branch main comes first");
+    world.packs.branches = 0;
+    world.commits(CLUSTER);
+    world.settle();
+    assert_eq!(world.not_served(), []);
 }
 
 #[test]

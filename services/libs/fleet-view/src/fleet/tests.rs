@@ -320,6 +320,17 @@ fn an_edge_whose_cluster_configdb_does_not_have_is_an_alert_that_says_how_to_get
 }
 
 #[test]
+fn a_repository_of_which_the_git_server_has_not_everything_is_an_alert() {
+    let mut bench = Bench::with_cluster();
+    bench.repository_not_served(Some(("cluster/Paint_Shop", "it has more than 268435456 bytes")));
+    let alert = bench.fleet.alerts().pop().unwrap();
+    assert_eq!((alert.alert, alert.subject()), ("Repository", "cluster/Paint_Shop".to_owned()));
+    assert_eq!(alert.reason, "it has more than 268435456 bytes");
+    bench.repository_not_served(None);
+    assert_eq!(bench.fleet.alerts(), []);
+}
+
+#[test]
 fn of_an_edge_that_was_not_received_the_hosts_of_its_last_report_are_known() {
     let host = |hostname: &str, ready| Host {
         hostname: hostname.to_owned(),
