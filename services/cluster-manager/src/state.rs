@@ -93,7 +93,7 @@ pub struct Settings {
     pub charts_written: bool,
 }
 
-/// An open repository that an earlier life of the manager left on the disk.
+/// An open repository that an earlier process of the manager left on the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PersistedRepository {
     /// The cluster.
@@ -104,7 +104,7 @@ pub struct PersistedRepository {
     pub store: Uuid,
 }
 
-/// What an earlier life of the manager left open on the disk.
+/// What an earlier process of the manager left open on the disk.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PersistedRepositories {
     /// Repositories of clusters.
