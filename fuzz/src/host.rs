@@ -55,6 +55,7 @@ fn config(reader: &mut Reader<'_>) -> HostConfig {
         devices_max: usize::from(1 + reader.below(2)),
         metrics_max: usize::from(2 + reader.below(4)),
         message_bytes_max: 2_000,
+        report_aliases: true,
         ..HostConfig::new(host_id)
     }
 }

@@ -484,18 +484,25 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
 
   scenario("the explorer decodes aliases, and says of an unknown one that the node is not understood", async () => {
     const node = new EdgeNode(factory.brokerPort, "Foreign", "Press_7");
-    await node.start([["Temperature", DOUBLE, 41.5, 7], ["Pressure", DOUBLE, 2.5, 8]]);
+    await node.start([["Temperature", DOUBLE, 41.5, 7], ["Pressure", DOUBLE, 2.5, 18446744073709551615n]]);
     const page = await open("/explorer/Foreign/Press_7");
     const row = (name) => page.getByRole("row", { name });
     await row(/Temperature/).getByText("41.5").waitFor();
+    const titles = await page.getByRole("table", { name: "Metrics" }).getByRole("columnheader").allTextContents();
+    const column = titles.findIndex((title) => title.startsWith("Alias"));
+    assert.notEqual(column, -1, titles.join());
+    const alias = (name) => row(name).getByRole("cell").nth(column).textContent();
+    assert.deepEqual([await alias(/Temperature/), await alias(/Pressure/), await alias(/bdSeq/)], ["7", "18446744073709551615", ""]);
     node.report([[null, DOUBLE, 43.25, 7]]);
     await row(/Temperature/).getByText("43.25").waitFor();
-    node.report([[null, DOUBLE, 3.75, 8]]);
+    node.report([[null, DOUBLE, 3.75, 18446744073709551615n]]);
     await row(/Pressure/).getByText("3.75").waitFor();
     assert.equal(await page.getByRole("table", { name: "Metrics" }).getByRole("row").count(), 1 + 4, "bdSeq, Rebirth and the two that were born");
     node.report([[null, DOUBLE, 99, 9]]);
     await page.getByText("alias 9 is not in the birth").first().waitFor();
     assert.equal(await page.getByRole("row", { name: /99/ }).count(), 0, "its value belongs to no metric");
+    await row(/Temperature/).getByRole("link").click();
+    assert.equal(await page.locator(".metric-detail dt", { hasText: "Alias" }).locator("xpath=following-sibling::dd[1]").textContent(), "7");
     await page.close_checked();
     node.die();
   });

@@ -65,6 +65,7 @@ impl Sessions {
             Role::Explorer { rebirths } => (None, HostConfig { rebirth_requests: rebirths, ..HostConfig::new(None) }),
             Role::Replay => return Ok(Self { node: None, host: None }),
         };
+        let config = HostConfig { report_aliases: true, ..config };
         let host = sparkplug_mqtt::spawn_host(config, mqtt, clock).map_err(SpawnError::from)?;
         Ok(Self { node, host: Some(host) })
     }

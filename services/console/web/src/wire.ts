@@ -229,6 +229,7 @@ export interface MetricRow extends Row {
   device: string;
   name: string;
   datatype: string;
+  /** Of the birth; a text beyond 2^53, null where the birth gave none. */
   alias: number | string | null;
   value: unknown;
   quality: string | number | null;

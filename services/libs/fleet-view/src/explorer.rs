@@ -67,6 +67,8 @@ struct Metrics {
     birth: Arc<[Metric]>,
     born_at: u64,
     changed: BTreeMap<Arc<str>, Metric>,
+    /// By name, of the birth.
+    aliases: BTreeMap<Arc<str>, u64>,
     dead: bool,
 }
 
@@ -100,6 +102,16 @@ impl Explorer {
                 let is_born_with = |name: &str| metrics.iter().any(|metric| &*metric.name == name);
                 known.lacks = (!is_born_with("Node Control/Rebirth")).then_some("Node Control/Rebirth");
                 self.note(node, None, metrics, now);
+            }
+            HostEvent::Aliases { node, device, aliases } => {
+                let Some(known) = self.nodes.get_mut(node) else { return };
+                let of = match device {
+                    Some(device) => known.devices.get_mut(device),
+                    None => Some(&mut known.own),
+                };
+                if let Some(of) = of {
+                    of.aliases = aliases.iter().cloned().collect();
+                }
             }
             HostEvent::NodeData { node, timestamp, metrics } => {
                 let Some(known) = self.received(node, now) else { return };
@@ -291,7 +303,8 @@ impl Explorer {
                 let key = key(device, &metric.name);
                 let row = json!({
                     "device": device.map_or("", DeviceId::as_str), "name": &*metric.name,
-                    "datatype": format!("{:?}", metric.datatype), "alias": null,
+                    "datatype": format!("{:?}", metric.datatype),
+                    "alias": of.aliases.get(&metric.name).map(|alias| value::unsigned(*alias)),
                     "value": metric.value.as_ref().map(to_json),
                     "quality": value::quality(metric, known.alive && !of.dead && known.stale.is_none()),
                     "historical": metric.is_historical, "at": metric.timestamp.unwrap_or(of.born_at),
@@ -363,6 +376,34 @@ mod tests {
         let metrics = explorer.metrics(&node());
         assert_eq!((&metrics["|Speed"]["value"], &metrics["|Speed"]["at"]), (&json!(4), &json!(7)));
         assert_eq!((&metrics["|Name"]["value"], &metrics["|Name"]["datatype"]), (&json!(null), &json!("String")));
+    }
+
+    #[test]
+    fn metrics_have_the_alias_of_their_birth_until_the_next_one() {
+        let mut explorer = Explorer::default();
+        let device = DeviceId::new("Motor").unwrap();
+        let aliases = |device: Option<&DeviceId>, alias: u64| HostEvent::Aliases {
+            node: node(),
+            device: device.cloned(),
+            aliases: vec![("Speed".into(), alias)],
+        };
+        let alias = |explorer: &Explorer, key: &str| explorer.metrics(&node())[key]["alias"].clone();
+        explorer.on_event(&birth(vec![rebirth(), Metric::new("Speed", 3_u32)]), 1);
+        explorer.on_event(&aliases(None, 7), 1);
+        let of_device = HostEvent::DeviceBirth {
+            node: node(),
+            device: device.clone(),
+            timestamp: 6,
+            metrics: vec![Metric::new("Speed", 5_u32)].into(),
+        };
+        explorer.on_event(&of_device, 1);
+        explorer.on_event(&aliases(Some(&device), u64::MAX), 1);
+        explorer.on_event(&data(vec![Metric::new("Speed", 4_u32)]), 2);
+        assert_eq!((alias(&explorer, "|Speed"), alias(&explorer, "|Node Control/Rebirth")), (json!(7), json!(null)));
+        assert_eq!(alias(&explorer, "Motor|Speed"), "18446744073709551615", "JavaScript would round the number");
+        assert_eq!(explorer.nodes()["Foreign/Gateway <b>"]["messages"], 3, "an alias is not a message");
+        explorer.on_event(&birth(vec![rebirth(), Metric::new("Speed", 3_u32)]), 3);
+        assert_eq!(alias(&explorer, "|Speed"), json!(null));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::node_table::{Birth, BirthVerdict, NodeIndex};
 use super::replica::{Replica, Unknown};
 use super::resequencer::{self, Held, Place, Resequencer};
-use super::{EXCESSES_MAX, HostApplication, HostEvent, Liveness, Phase, TOO_MANY_HELD, interest};
+use super::{EXCESSES_MAX, HostApplication, HostEvent, HostOutput, Liveness, Phase, TOO_MANY_HELD, interest};
 use crate::metric::{DataType, Metric};
 use crate::name::{DeviceId, HostId};
 use crate::payload::{self, DecodeError, Inflated, MetricRef, PayloadRef};
@@ -189,6 +189,7 @@ impl HostApplication {
         let mut problems = Vec::new();
         let replica = Replica::from_birth(&payload.metrics, timestamp, &mut self.shapes, &mut problems);
         let metrics = replica.metrics().collect();
+        let aliases = self.config.aliases_of(&replica, &node, None);
         let mut order = Resequencer::after_birth(seq, digest);
         let earlier = known.birth.take().map(|birth| birth.order);
         let held_before = earlier.as_ref().map_or(0, |order| order.held().1);
@@ -210,6 +211,7 @@ impl HostApplication {
         }
         let uuid = payload.uuid.map(Into::into);
         self.event(HostEvent::NodeBirth { node, bd_seq, timestamp, uuid, metrics });
+        self.outputs.extend(aliases.map(HostOutput::Event));
         self.report(topic, &problems);
         if self.weigh(at, topic, now) {
             self.drain(at, now);
@@ -387,6 +389,7 @@ impl HostApplication {
         let timestamp = payload.timestamp.unwrap_or(now.wall);
         let mut problems = Vec::new();
         let mut bytes = known.replica_bytes;
+        let mut aliases = None;
         let event = match (kind, device) {
             (MessageKind::DBirth, Some(device)) => {
                 if !interest::keeps_device(&self.config.interests, node, &device) {
@@ -412,6 +415,7 @@ impl HostApplication {
                 }
                 let replica = Replica::from_birth(&payload.metrics, timestamp, &mut self.shapes, &mut problems);
                 let metrics = replica.metrics().collect();
+                aliases = self.config.aliases_of(&replica, node, Some(&device));
                 bytes += replica.bytes();
                 bytes -= known.devices.insert(device.clone(), replica).map_or(0, |earlier| earlier.bytes());
                 Ok(HostEvent::DeviceBirth { node: node.clone(), device, timestamp, metrics })
@@ -454,7 +458,7 @@ impl HostApplication {
         };
         self.groups.replica(known.group, std::mem::replace(&mut known.replica_bytes, bytes), bytes);
         match event {
-            Ok(event) => self.event(event),
+            Ok(event) => self.outputs.extend([event].into_iter().chain(aliases).map(HostOutput::Event)),
             Err(Unknown(reason)) => self.lose_track(at, &reason, now),
         }
         self.report(topic, &problems);

@@ -144,7 +144,8 @@ impl HostMerge {
                     self.report(event);
                 }
             }
-            HostEvent::NodeData { ref node, .. }
+            HostEvent::Aliases { ref node, .. }
+            | HostEvent::NodeData { ref node, .. }
             | HostEvent::DeviceBirth { ref node, .. }
             | HostEvent::DeviceData { ref node, .. }
             | HostEvent::DeviceDeath { ref node, .. } => {

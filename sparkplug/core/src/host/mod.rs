@@ -41,7 +41,7 @@ use new_hosts::NewHosts;
 pub use new_hosts::RebirthsForHosts;
 use node_table::{Node, NodeIndex, NodeTable};
 use rebirth::RebirthQueue;
-use replica::Change;
+use replica::{Change, Replica};
 use shape::Shapes;
 use state::OwnState;
 pub use view::{DeviceView, MetricView, NodeView};
@@ -102,6 +102,8 @@ pub struct HostConfig {
     /// ([`HostEvent::NodeMessages`]), in whatever condition the node is: births and deaths that another client sends in its name keep none back. They carry their names, and are Bytes
     /// where the message has no datatype. With such metrics no birth decides which commands are sent.
     pub messages: BTreeSet<&'static str>,
+    /// Report the aliases of births ([`HostEvent::Aliases`]), for tools that show them. Values have their names either way.
+    pub report_aliases: bool,
     /// For which readers commands are written: [`Dialect::Tahu`] for nodes that look for UInt32 where Tahu's JavaScript does.
     pub dialect: Dialect,
     /// Larger payloads are refused unread, and compressed ones that carry more.
@@ -136,11 +138,18 @@ impl HostConfig {
             replica_bytes_max: 4 * 1024 * 1024 * 1024,
             commands_beyond_births: false,
             messages: BTreeSet::new(),
+            report_aliases: false,
             dialect: Dialect::Strict,
             message_bytes_max: 1024 * 1024,
             reconnect: (Duration::from_millis(500), Duration::from_secs(30)),
             seed: 0,
         }
+    }
+
+    /// What is reported of the aliases of a birth, of which this is the replica.
+    fn aliases_of(&self, birth: &Replica, node: &EdgeNodeDescriptor, device: Option<&DeviceId>) -> Option<HostEvent> {
+        let aliases = if self.report_aliases { birth.aliases() } else { Vec::new() };
+        (!aliases.is_empty()).then(|| HostEvent::Aliases { node: node.clone(), device: device.cloned(), aliases })
     }
 
     /// The same for a service that commands others by their contracts: see [`Self::commands_beyond_births`].
@@ -209,6 +218,15 @@ pub enum HostEvent {
         uuid: Option<Arc<str>>,
         /// All metrics of the node, `bdSeq` and `Node Control/Rebirth` included.
         metrics: Arc<[Metric]>,
+    },
+    /// Aliases that the NBIRTH or DBIRTH just reported gave to its metrics; only with [`HostConfig::report_aliases`], and not of a birth without aliases.
+    Aliases {
+        /// Of whom.
+        node: EdgeNodeDescriptor,
+        /// None: of the node's own metrics.
+        device: Option<DeviceId>,
+        /// By the names of the metrics, in the order of the aliases.
+        aliases: Vec<(Arc<str>, u64)>,
     },
     /// NDEATH with the bdSeq of the birth: the node and all its devices are dead. `timestamp` is the host's own receive time.
     NodeDeath {
@@ -307,6 +325,7 @@ impl HostEvent {
     pub const fn node(&self) -> Option<&EdgeNodeDescriptor> {
         match self {
             Self::NodeBirth { node, .. }
+            | Self::Aliases { node, .. }
             | Self::NodeDeath { node, .. }
             | Self::NodeStale { node, .. }
             | Self::NodeData { node, .. }

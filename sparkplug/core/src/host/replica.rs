@@ -154,6 +154,11 @@ impl Replica {
         })
     }
 
+    /// Names of the birth that have an alias, in the order of their aliases.
+    pub(super) fn aliases(&self) -> Vec<(Arc<str>, u64)> {
+        self.shape.aliases().map(|(name, alias)| (name.clone(), alias)).collect()
+    }
+
     /// The datatype that a metric was born with.
     pub(super) fn datatype(&self, name: &str) -> Option<DataType> {
         self.shape.column(self.shape.find_name(name, 0)?).map(|(_, datatype)| datatype)

@@ -202,6 +202,14 @@ impl Shape {
         })
     }
 
+    /// Columns that have an alias, in the order of their aliases.
+    pub(super) fn aliases(&self) -> impl Iterator<Item = (&Arc<str>, u64)> {
+        let steps = self.aliases.iter().flat_map(|run| (0..run.length).map(move |step| (run, step)));
+        steps.filter_map(|(run, step)| {
+            Some((self.names.get((run.column + step) as usize)?, run.alias + u64::from(step)))
+        })
+    }
+
     /// Whether the birth had it, unreadable.
     pub(super) fn passes_over(&self, name: Option<&str>, alias: Option<u64>) -> bool {
         let compare = |known: &str, name: &str| {
@@ -362,6 +370,9 @@ mod tests {
             for unknown in [10, 100, 1 << 41] {
                 assert_eq!(shape.find_alias(unknown), None);
             }
+            let mut numbers: Vec<u64> = aliases.iter().flatten().copied().collect();
+            numbers.sort_unstable();
+            assert!(shape.aliases().map(|(_, alias)| alias).eq(numbers), "{aliases:?}");
             assert!(shape.is_of(&metrics(&aliases), &[]));
             assert!(!shape.is_of(&metrics(&[Some(1), Some(1)]), &[]));
         }

@@ -70,6 +70,11 @@ fn line(output: &HostOutput) -> String {
             HostEvent::NodeBirth { node, bd_seq, timestamp, metrics, .. } => {
                 format!("{} born {} at {timestamp} {}", own(node), bd_seq.get(), values(metrics))
             }
+            HostEvent::Aliases { node, device, aliases } => {
+                let of = device.as_ref().map_or(String::new(), |device| format!("/{device}"));
+                let aliases: Vec<String> = aliases.iter().map(|(name, alias)| format!("{name}={alias}")).collect();
+                format!("{}{of} aliases {}", own(node), aliases.join(" "))
+            }
             HostEvent::NodeDeath { node, timestamp } => format!("{} dead at {timestamp}", own(node)),
             HostEvent::NodeStale { node, reason } => format!("{} stale: {reason}", own(node)),
             HostEvent::NodeData { node, timestamp, metrics } => {

@@ -154,8 +154,8 @@ fn print(event: &HostEvent) {
             console::print_metrics(metrics);
         }
         HostEvent::NodeDeath { node, .. } => println!("NDEATH {}", of_node(node)),
-        // Of names that this program does not give.
-        HostEvent::NodeMessages { .. } => {}
+        // This program asks for neither.
+        HostEvent::NodeMessages { .. } | HostEvent::Aliases { .. } => {}
         HostEvent::DeviceBirth { node, device, metrics, .. } => {
             println!("DBIRTH {}", of_device(node, device));
             console::print_metrics(&**metrics);

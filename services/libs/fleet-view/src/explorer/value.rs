@@ -80,7 +80,8 @@ fn signed(number: i64) -> Json {
     if number.unsigned_abs() <= EXACT_MAX { json!(number) } else { json!(number.to_string()) }
 }
 
-fn unsigned(number: u64) -> Json {
+/// A number, or a text where JavaScript would round it.
+pub(super) fn unsigned(number: u64) -> Json {
     if number <= EXACT_MAX { json!(number) } else { json!(number.to_string()) }
 }
 

@@ -17,6 +17,10 @@ fn data() -> HostEvent {
     HostEvent::NodeData { node: node("E"), timestamp: 1, metrics: Vec::new() }
 }
 
+fn aliases() -> HostEvent {
+    HostEvent::Aliases { node: node("E"), device: None, aliases: vec![("T".into(), 1)] }
+}
+
 fn death() -> HostEvent {
     HostEvent::NodeDeath { node: node("E"), timestamp: 1 }
 }
@@ -35,6 +39,7 @@ fn text(output: MergeOutput) -> String {
         MergeOutput::Event(HostEvent::Offline { reason }) => format!("offline {reason}"),
         MergeOutput::Event(HostEvent::NodeBirth { timestamp, .. }) => format!("birth {timestamp}"),
         MergeOutput::Event(HostEvent::NodeDeath { .. }) => "death".to_owned(),
+        MergeOutput::Event(HostEvent::Aliases { .. }) => "aliases".to_owned(),
         MergeOutput::Event(HostEvent::NodeData { .. }) => "data".to_owned(),
         MergeOutput::Event(HostEvent::NodeStale { reason, .. }) => format!("stale {reason}"),
         MergeOutput::Event(HostEvent::Stopped) => "stopped".to_owned(),
@@ -106,6 +111,8 @@ fn a_node_that_moved_is_where_its_latest_birth_came_from_whatever_the_old_server
     merged.receives(0, HostEvent::NodeStale { node: node("E"), reason: "old".to_owned() }, &[]);
     // The old server passes on an old birth late.
     merged.receives(0, birth(5), &["0: forget"]);
+    merged.receives(0, aliases(), &[]);
+    merged.receives(1, aliases(), &["aliases"]);
     merged.receives(1, data(), &["data"]);
     merged.asks(rebirth(), &["1: rebirth"]);
     // Back again.

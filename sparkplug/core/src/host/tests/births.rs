@@ -164,6 +164,31 @@ fn aliases_and_types_come_from_the_birth() {
 }
 
 #[test]
+fn a_host_that_asks_for_aliases_is_told_those_of_each_birth() {
+    let aliases = |name: &str| match name {
+        "T" => Some(9),
+        "S" => Some(u64::MAX),
+        _ => None,
+    };
+    let mut bench = Bench::online(HostConfig { report_aliases: true, ..config() });
+    let metrics = vec![Metric::new("bdSeq", 0i64), Metric::new("S", 1u8), Metric::new("T", -1i8)];
+    bench.receive("spBv1.0/G/NBIRTH/E", message("NBIRTH", Some(0), 1, metrics, Some(&aliases)));
+    let of_device = vec![Metric::new("S", 2u8), Metric::new("plain", 3i16)];
+    bench.receive("spBv1.0/G/DBIRTH/E/D", message("DBIRTH", Some(1), 2, of_device, Some(&aliases)));
+    bench.receive("spBv1.0/G/NDATA/E", message("NDATA", Some(2), 3, vec![Metric::new("T", -2i8)], Some(&aliases)));
+    bench.expect(&[
+        "E born 0 at 1 bdSeq=Int64(0) S=UInt8(1) T=Int8(-1)",
+        "E aliases T=9 S=18446744073709551615",
+        "E/D born at 2 S=UInt8(2) plain=Int16(3)",
+        "E/D aliases S=18446744073709551615",
+        "E data at 3 T=Int8(-2)",
+    ]);
+    // A birth without aliases says nothing of them.
+    bench.nbirth(0, 4, vec![Metric::new("T", 1i8)]);
+    bench.expect(&["E born 0 at 4 bdSeq=Int64(0) T=Int8(1)"]);
+}
+
+#[test]
 fn historical_values_are_reported_but_do_not_become_current() {
     let mut bench = Bench::with_node(config());
     let metrics = vec![Metric::new("T", 1.0f64).at(1).historical(), Metric::new("T", 2.0f64).at(2).historical()];
