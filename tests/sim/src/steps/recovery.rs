@@ -46,9 +46,13 @@ impl World {
                     let again = Recovery::Release { site, store, after, adopts, kept, seen, accepted };
                     return self.after(Duration::from_secs(1), Happening::Transition(Transition::Recovery(again)));
                 }
-                // What was written back is seen before the decision, which counts for the state that has it.
+                // What was written back is seen before the decision, which counts for the state that has it. A store that was restored meanwhile may have it on another cluster.
                 let now = disk.store().map(|store| Truth::of(&store.load_now()));
-                let is_seen = |now: &Truth| kept.iter().all(|deployment| now.deployments.contains_key(deployment));
+                let cluster = self.clusters.get(&site).map(|cluster| cluster.uuid);
+                let is_here = |now: &Truth, deployment: &Uuid| {
+                    now.deployments.get(deployment).is_some_and(|entry| Some(entry.cluster) == cluster)
+                };
+                let is_seen = |now: &Truth| kept.iter().all(|deployment| is_here(now, deployment));
                 let is_written = after.is_empty() || !adopts || now.as_ref().is_some_and(is_seen);
                 let seen = if after.is_empty() { seen } else { now.and_then(|now| now.point) };
                 // What was refused or given up may be needed: the operator looks again.
