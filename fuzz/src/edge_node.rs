@@ -168,6 +168,7 @@ impl Watch {
                 *self = Self { bytes_max: self.bytes_max, will_bd_seq: Some(will), ..Self::default() };
             }
             NodeOutput::Transport(TransportAction::Publish(publish)) => self.publish(publish),
+            NodeOutput::Transport(TransportAction::Disconnect) => assert!(self.dead, "DISCONNECT without NDEATH"),
             NodeOutput::Event(NodeEvent::Born { bd_seq, .. }) => {
                 assert_eq!(Some(bd_seq.get()), self.will_bd_seq);
                 self.births_done = true;
@@ -183,7 +184,6 @@ impl Watch {
         assert!(publish.payload.len() <= self.bytes_max && !publish.retain);
         if topic.kind() == MessageKind::NDeath {
             assert_eq!((payload.seq, Some(bd_seq(&payload))), (None, self.will_bd_seq));
-            assert!(self.seq.is_some(), "NDEATH without NBIRTH");
             self.dead = true;
             return;
         }

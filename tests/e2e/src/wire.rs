@@ -301,6 +301,10 @@ impl Node {
         if self.dead == Some(died) && !(self.is_alive && self.bd_seq == self.dead) {
             return Ok(());
         }
+        // A session that ends before its births has an NDEATH, too.
+        if !self.is_unknown && !self.is_alive && self.bd_seq != Some(died) {
+            return Ok(());
+        }
         self.dead = Some(died);
         self.deaths += 1;
         if self.bd_seq != Some(died) {
@@ -481,6 +485,8 @@ mod tests {
         let gone = message("spBv1.0/G/DDEATH/N/D", Form::Data, Some(3), vec![]);
         let messages = vec![nbirth(7), device, ndata(2), gone, ndata(4), ndeath(7), ndeath(7), nbirth(8), ndata(1)];
         assert_eq!(rules(messages), Vec::<String>::new());
+        let without_births = vec![ndeath(6), nbirth(7), ndeath(7), ndeath(8), nbirth(9)];
+        assert_eq!(rules(without_births), Vec::<String>::new());
     }
 
     #[test]

@@ -117,13 +117,13 @@ impl EdgeNode {
         self.phase = Phase::Away { until: now.mono + self.backoff.next() };
     }
 
-    /// Ends the session: NDEATH if there was a birth, then DISCONNECT
-    /// (tck-id-operational-behavior-edge-node-intentional-disconnect-ndeath, tck-id-payloads-ndeath-will-message-publisher).
+    /// Ends the session: NDEATH, then DISCONNECT
+    /// (tck-id-operational-behavior-edge-node-intentional-disconnect-ndeath, tck-id-payloads-ndeath-will-message-publisher,
+    /// tck-id-payloads-ndeath-will-message-publisher-disconnect-mqtt311). The standard excepts no session, so one without births has its NDEATH too: hosts
+    /// pass it over, because no birth has its bdSeq.
     pub(super) fn leave(&mut self, why: Leave, now: Now) {
-        if matches!(self.phase, Phase::Birthing | Phase::Born) {
-            let ndeath = self.outputs.ndeath(self.bd_seq, now.wall);
-            self.outputs.action(TransportAction::Publish(ndeath));
-        }
+        let ndeath = self.outputs.ndeath(self.bd_seq, now.wall);
+        self.outputs.action(TransportAction::Publish(ndeath));
         self.outputs.action(TransportAction::Disconnect);
         // Whatever is said from here on comes after it. A farewell for good waits for the server's answer, which shows what arrived.
         if let Some(history) = self.history.as_mut().filter(|_| !self.stopping) {
