@@ -92,10 +92,11 @@ async fn sessions(server: &'static Server, protocol: Protocol) -> Cell {
         session::story(running.address(), tried, &current).await;
     };
     let cell = verdict(server, tried, "sessions", story, &step).await;
-    match cell.text.as_str() {
-        "yes" if !is_spoken => Cell { text: "does not speak it; `auto` speaks 3.1.1".to_owned(), ..cell },
-        _ => cell,
+    if is_spoken || !cell.good {
+        return cell;
     }
+    let except = if cell.text == "yes" { String::new() } else { format!(", {}", cell.text) };
+    Cell { text: format!("does not speak it; `auto` speaks 3.1.1{except}"), ..cell }
 }
 
 async fn factory(server: &'static Server, protocol: Protocol) -> Cell {
