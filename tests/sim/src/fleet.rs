@@ -7,6 +7,7 @@ pub mod cluster_manager;
 pub mod config_db;
 pub mod console;
 pub mod enrolment;
+pub mod git_server;
 pub mod joining;
 pub mod keys;
 pub mod monitor;

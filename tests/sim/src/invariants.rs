@@ -3,6 +3,7 @@
 //! `after_step` is called after every step. `unsettled` says what has not converged; after everything is mended it must come to say nothing.
 
 pub mod console;
+pub mod copies;
 pub mod enrolment;
 pub mod joins;
 pub mod keys;
@@ -40,6 +41,7 @@ pub fn after_step(world: &mut World) -> Result<(), Violation> {
     joins::nothing_without_verdict(world)?;
     enrolment::token_once(world)?;
     speakers::one_speaker(world)?;
+    copies::pushed_is_kept(world)?;
     share::fair_share(world)
 }
 

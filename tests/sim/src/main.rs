@@ -36,6 +36,9 @@ struct Arguments {
     /// Let clusters have sealed secrets
     #[arg(long)]
     secrets: bool,
+    /// Let there be a git server, and users who push
+    #[arg(long)]
+    git: bool,
     /// Print what happened
     #[arg(long)]
     trace: bool,
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         console: arguments.console,
         keys: arguments.keys,
         secrets: arguments.secrets,
+        git: arguments.git,
         ..Plan::of(arguments.seed.unwrap_or(1))
     };
     if let Some((first, end)) = arguments.seeds {

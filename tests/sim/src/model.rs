@@ -2,6 +2,7 @@
 
 pub mod broker;
 pub mod checks;
+pub mod copies;
 pub mod disk;
 pub mod endpoint;
 pub mod enrolment;
@@ -14,10 +15,12 @@ pub mod kubernetes;
 pub mod mutation;
 pub mod names;
 pub mod network;
+pub mod pack;
 pub mod past;
 pub mod people;
 pub mod process;
 pub mod program;
+pub mod pushing;
 pub mod random;
 pub mod replica;
 pub mod role;

@@ -50,6 +50,8 @@ pub struct Plan {
     pub keys: bool,
     /// Clusters have sealed secrets.
     pub secrets: bool,
+    /// There is a git server.
+    pub git: bool,
 }
 
 impl Plan {
@@ -67,6 +69,7 @@ impl Plan {
             console: false,
             keys: false,
             secrets: false,
+            git: false,
         }
     }
 
@@ -79,7 +82,8 @@ impl Plan {
         let keys = if self.keys { " --keys" } else { "" };
         let names = if self.adopts_taken_names { " --adopt-taken-names" } else { "" };
         let secrets = if self.secrets { " --secrets" } else { "" };
-        let options = format!("{restores}{joins}{console}{keys}{secrets}{names}");
+        let git = if self.git { " --git" } else { "" };
+        let options = format!("{restores}{joins}{console}{keys}{secrets}{git}{names}");
         format!("cargo run -p sim -- --seed {} --steps {}{options} --trace", self.seed, self.steps)
     }
 }
@@ -101,6 +105,10 @@ pub struct Summary {
     pub messages: u64,
     /// Kerberos keys that were made.
     pub rotations: u64,
+    /// Pushes whose users know that they were taken.
+    pub pushes: u64,
+    /// Commits that edges were told.
+    pub told: usize,
     /// Clusters and deployments that people made.
     pub made: (usize, usize),
 }
@@ -127,6 +135,7 @@ pub fn run(plan: &Plan) -> Result<Summary, Box<Failure>> {
     world.with_joins = plan.joins;
     world.with_keys = plan.keys;
     world.with_secrets = plan.secrets;
+    world.with_git = plan.git;
     let ended = errors::watched(|| catch_unwind(AssertUnwindSafe(|| live(&mut world, plan))));
     let violation = match ended {
         Ok(Ok(converged_in)) => {
@@ -138,6 +147,8 @@ pub fn run(plan: &Plan) -> Result<Summary, Box<Failure>> {
                 crashes: world.checks.crashes,
                 messages: world.checks.messages.values().sum(),
                 rotations: world.checks.rotations,
+                pushes: world.pushing.taken,
+                told: world.pushing.told.len(),
                 made: (world.script.clusters.len(), world.script.deployments.len()),
             });
         }
@@ -164,6 +175,10 @@ fn live(world: &mut World, plan: &Plan) -> Result<Duration, Violation> {
     }
     if world.with_joins || plan.console {
         world.add_process(Role::Identity, Disk::default());
+    }
+    if plan.git {
+        world.git.begin_charts();
+        world.add_process(Role::GitServer, Disk::default());
     }
     if plan.console {
         world.add_process(Role::Console, Disk::default());

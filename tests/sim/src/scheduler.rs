@@ -68,6 +68,9 @@ impl World {
             }
             Happening::Kubernetes(cluster, work) => self.on_kubernetes(cluster, *work),
             Happening::Git(process, life, work) => self.on_git(process, life, *work),
+            Happening::Copy(process, life, work) => self.on_copy(process, life, *work),
+            Happening::Copying(process, life, work) => self.on_copying(process, life, *work),
+            Happening::Push(process, life, work) => self.on_push(process, life, *work),
             Happening::Keys(site, process, life, work) => self.on_keys(site, process, life, *work),
             Happening::Join(site, work) => self.on_join_work(site, *work),
             Happening::Start(process) => self.start(process),

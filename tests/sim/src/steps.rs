@@ -4,10 +4,11 @@
 //!
 //! 1. `mutation`, `sending`, `machines`: what processes send, and the Sparkplug machines that say it.
 //! 2. `delivery`, `notify`, `requests`: what arrives at the broker, at processes, at watchers, at ConfigDB.
-//! 3. `kubernetes`, `joins`, `keys`, `git`, `people`, `enrolment`: what services ask of their surroundings is done.
+//! 3. `kubernetes`, `joins`, `keys`, `git`, `copies`, `people`, `pushes`, `enrolment`: what services ask of their surroundings is done.
 //! 4. `watches`, `turns`, `start`: watches list, programs take turns, processes begin.
 //! 5. `recovery`, `fault`, `transition`: what people do, and what breaks.
 
+pub mod copies;
 pub mod delivery;
 pub mod enrolment;
 pub mod fault;
@@ -19,6 +20,7 @@ pub mod machines;
 pub mod mutation;
 pub mod notify;
 pub mod people;
+pub mod pushes;
 pub mod recovery;
 pub mod requests;
 pub mod sending;

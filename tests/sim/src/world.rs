@@ -23,6 +23,7 @@ use crate::model::mutation::Mutation;
 use crate::model::network::Network;
 use crate::model::people::People;
 use crate::model::process::Process;
+use crate::model::pushing::Pushing;
 use crate::model::random::Random;
 use crate::model::role::Role;
 use crate::model::script::Script;
@@ -62,6 +63,10 @@ pub struct World {
     pub join_wire: Wire,
     /// Repositories on the cluster manager's disk.
     pub git: Git,
+    /// There is a git server.
+    pub with_git: bool,
+    /// What is between the cluster manager and the git server.
+    pub pushing: Pushing,
     /// The MQTT server.
     pub broker: Broker,
     /// Connections.
@@ -126,6 +131,8 @@ impl World {
             with_joins: false,
             join_wire: Wire::default(),
             git: Git::default(),
+            with_git: false,
+            pushing: Pushing::default(),
             broker: Broker::default(),
             network: Network::default(),
             script: Script::default(),

@@ -110,9 +110,9 @@ fn unnoticed(mutation: Mutation) -> Result<(), String> {
     for seed in 0..SEEDS_MUTATED {
         let (joins, console) = (mutation.needs_joins(), mutation.needs_console());
         let keys = mutation.needs_keys();
-        let secrets = mutation.needs_secrets();
+        let (secrets, git) = (mutation.needs_secrets(), mutation.needs_git());
         let like = Plan { steps: STEPS, mutation: Some(mutation), restores: !joins, ..Plan::of(seed) };
-        let plan = Plan { joins, console, keys, secrets, ..like };
+        let plan = Plan { joins, console, keys, secrets, git, ..like };
         match run(&plan) {
             Err(failure) if failure.violation.invariant == mutation.noticed_by() => return Ok(()),
             Err(failure) => others.push(failure.violation.to_string()),

@@ -9,16 +9,21 @@ use cluster_manager::event::{
 };
 use cluster_manager::git_address::GitAddress;
 use cluster_manager::state::{ClusterManager, PersistedRepositories, Settings as ManagerSettings};
+use configdb_schema::known::repository::HELM_CHARTS;
 use sparkplug::Now;
 use sparkplug::edge_node::EdgeNodeConfig;
 use sparkplug::host::HostConfig;
 
 use crate::fleet::enrolment::seal_login;
-use crate::model::git::Git;
+use crate::model::git::commit;
+use crate::model::mutation::Mutation;
 use crate::model::names::organisation;
 use crate::model::program::{Action, Boot, Input, Program};
+use crate::model::pushing::key_pair;
+use crate::world::World;
 
-pub(crate) fn boot(git: &Git, seed: u64, now: Now) -> Boot {
+pub(crate) fn boot(world: &World, seed: u64, now: Now) -> Boot {
+    let (git, with_git) = (&world.git, world.with_git);
     let organisation = organisation();
     let address = GitAddress { own: "http://git.example:8480".to_owned(), external: None };
     let settings = ManagerSettings {
@@ -41,23 +46,32 @@ pub(crate) fn boot(git: &Git, seed: u64, now: Now) -> Boot {
         rate: Rate::per_minute(300),
         retry: (Duration::from_secs(1), Duration::from_secs(60)),
         realm: None,
-        charts_commit: Some(format!("{:040x}", 1)),
+        charts_commit: Some(commit(git.charts.as_ref().map_or(1, |charts| charts.commits))),
         charts: None,
         charts_written: false,
         scripts_url: "http://api.example:8483".to_owned(),
-        git_key: String::new(),
+        git_key: if with_git { key_pair(seed).public().to_string() } else { String::new() },
         is_git_fixed: true,
-        awaits_git: false,
+        awaits_git: with_git && world.mutation != Some(Mutation::TellsBeforeItKnows),
         organisation: organisation.clone(),
     };
-    let left = PersistedRepositories { clusters: git.left(), shared: Vec::new() };
-    let mut state = ClusterManager::new(settings, left, seed, now);
+    let shared = git.charts.iter().map(|charts| (HELM_CHARTS, charts.store));
+    let left = PersistedRepositories { clusters: git.left(), shared: shared.collect() };
+    let state = ClusterManager::new(settings, left, seed, now);
+    let mut program = Manager { state, with_git };
     let node = cluster_manager::adapters::sparkplug::own_descriptor(&organisation).expect("ACME is a name");
     let host = cluster_manager::adapters::sparkplug::host_config(&organisation).expect("ACME is a name");
     let config = EdgeNodeConfig { seed, ..cluster_manager::adapters::sparkplug::node_config(node) };
-    let node = (config, state.node_metrics());
-    let actions = manager_actions(&mut state, now);
-    Boot { program: Box::new(state), node: Some(node), host: Some(HostConfig { seed: seed ^ 1, ..host }), actions }
+    let node = (config, program.state.node_metrics());
+    let actions = program.actions(now);
+    Boot { program: Box::new(program), node: Some(node), host: Some(HostConfig { seed: seed ^ 1, ..host }), actions }
+}
+
+/// The cluster manager.
+#[derive(Debug)]
+struct Manager {
+    state: ClusterManager,
+    with_git: bool,
 }
 
 /// What the disk answers where no copy is wanted.
@@ -69,67 +83,75 @@ fn no_copy(action: CopyAction) -> Option<CopyOutcome> {
     }
 }
 
-fn manager_actions(state: &mut ClusterManager, now: Now) -> Vec<Action> {
-    let mut effects = Vec::new();
-    loop {
-        let next = state.poll_effects();
-        if next.is_empty() {
-            break;
-        }
-        for effect in next {
-            match effect {
-                ManagerEffect::SealLogin { cluster, key } => {
-                    state.on_event(ManagerEvent::LoginSealed(seal_login(cluster, key)), now);
+impl Manager {
+    fn actions(&mut self, now: Now) -> Vec<Action> {
+        let state = &mut self.state;
+        let mut effects = Vec::new();
+        loop {
+            let next = state.poll_effects();
+            if next.is_empty() {
+                break;
+            }
+            for effect in next {
+                match effect {
+                    ManagerEffect::SealLogin { cluster, key } => {
+                        state.on_event(ManagerEvent::LoginSealed(seal_login(cluster, key)), now);
+                    }
+                    // There is no git server here that could have copies.
+                    ManagerEffect::Copy(CopyWork { repository, action }) if !self.with_git => {
+                        let outcome = no_copy(action);
+                        let result = outcome.map(|outcome| ManagerEvent::Copy(CopyResult { repository, outcome }));
+                        result.into_iter().for_each(|event| state.on_event(event, now));
+                    }
+                    other => effects.push(other),
                 }
-                // There is no git server here that could have copies.
-                ManagerEffect::Copy(CopyWork { repository, action }) => {
-                    let outcome = no_copy(action);
-                    let result = outcome.map(|outcome| ManagerEvent::Copy(CopyResult { repository, outcome }));
-                    result.into_iter().for_each(|event| state.on_event(event, now));
-                }
-                other => effects.push(other),
             }
         }
+        effects
+            .into_iter()
+            .filter_map(|effect| match effect {
+                ManagerEffect::Host(request) => Some(Action::Host(request)),
+                ManagerEffect::Node(update) => Some(Action::Node(update)),
+                ManagerEffect::Git(work) => Some(Action::Git(work)),
+                // No one keeps records here.
+                ManagerEffect::Record(_) => None,
+                // No one fetches a script here.
+                ManagerEffect::BootstrapGrant { .. } | ManagerEffect::Script(_) => None,
+                ManagerEffect::SealLogin { .. } => unreachable!("it is sealed before"),
+                ManagerEffect::Copy(work) => Some(Action::Copy(work)),
+                ManagerEffect::Push(work) => Some(Action::Push(work)),
+                // This site has no KDC.
+                ManagerEffect::Principals(_) => None,
+                ManagerEffect::Shared(_) => unreachable!("that of the charts is the only shared repository"),
+                ManagerEffect::Answer(answer) => Some(Action::Answer(answer)),
+            })
+            .collect()
     }
-    effects
-        .into_iter()
-        .filter_map(|effect| match effect {
-            ManagerEffect::Host(request) => Some(Action::Host(request)),
-            ManagerEffect::Node(update) => Some(Action::Node(update)),
-            ManagerEffect::Git(work) => Some(Action::Git(work)),
-            // No one keeps records here.
-            ManagerEffect::Record(_) => None,
-            // No one fetches a script here.
-            ManagerEffect::BootstrapGrant { .. } | ManagerEffect::Script(_) => None,
-            ManagerEffect::SealLogin { .. } => unreachable!("it is sealed before"),
-            ManagerEffect::Copy(_) => unreachable!("it is answered before"),
-            ManagerEffect::Push(_) => unreachable!("no git server receives a push"),
-            // This site has no KDC.
-            ManagerEffect::Principals(_) => None,
-            ManagerEffect::Shared(_) => unreachable!("that of the charts is the only shared repository"),
-            ManagerEffect::Answer(answer) => Some(Action::Answer(answer)),
-        })
-        .collect()
 }
 
-impl Program for ClusterManager {
+impl Program for Manager {
     fn on_input(&mut self, input: Input, now: Now) -> Vec<Action> {
         let event = match input {
             Input::Timer => ManagerEvent::DeadlineReached,
             Input::Node(event) => ManagerEvent::Node(event),
             Input::Host(event) => ManagerEvent::Host(event),
             Input::Git(result) => ManagerEvent::Git(result),
+            Input::Copy(result) => ManagerEvent::Copy(result),
+            Input::PushTaken(result) => ManagerEvent::PushTaken(result),
             Input::Asked(asked) => ManagerEvent::Asked(asked),
-            Input::Sync(_) | Input::Monitor(_) | Input::Join(_) | Input::Keys(_) | Input::Person(_) => {
-                return Vec::new();
-            }
+            Input::Sync(_)
+            | Input::Monitor(_)
+            | Input::Join(_)
+            | Input::Keys(_)
+            | Input::GitServer(_)
+            | Input::Person(_) => return Vec::new(),
         };
-        self.on_event(event, now);
-        manager_actions(self, now)
+        self.state.on_event(event, now);
+        self.actions(now)
     }
 
     fn next_deadline(&self) -> Option<Duration> {
-        Self::next_deadline(self)
+        self.state.next_deadline()
     }
 
     fn as_any(&self) -> &dyn Any {

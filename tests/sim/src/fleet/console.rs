@@ -114,6 +114,9 @@ impl Program for Console {
             | Input::Join(_)
             | Input::Keys(_)
             | Input::Git(_)
+            | Input::Copy(_)
+            | Input::PushTaken(_)
+            | Input::GitServer(_)
             | Input::Asked(_)
             | Input::Person(_) => {
                 return Vec::new();

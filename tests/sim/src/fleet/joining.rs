@@ -72,6 +72,9 @@ impl Program for Replica {
             | Input::Monitor(_)
             | Input::Keys(_)
             | Input::Git(_)
+            | Input::Copy(_)
+            | Input::PushTaken(_)
+            | Input::GitServer(_)
             | Input::Asked(_)
             | Input::Person(_) => return Vec::new(),
         };

@@ -63,6 +63,9 @@ impl Program for SyncState {
             | Input::Join(_)
             | Input::Keys(_)
             | Input::Git(_)
+            | Input::Copy(_)
+            | Input::PushTaken(_)
+            | Input::GitServer(_)
             | Input::Asked(_)
             | Input::Person(_) => return Vec::new(),
         };

@@ -29,7 +29,7 @@ type Findings = Result<(), Violation>;
 /// The first thing that has not converged.
 #[must_use]
 pub fn unsettled(world: &World) -> Option<Violation> {
-    let checks: [fn(&World) -> Findings; 12] = [
+    let checks: [fn(&World) -> Findings; 13] = [
         everything_runs,
         requests_are_answered,
         answers_are_kept,
@@ -42,6 +42,7 @@ pub fn unsettled(world: &World) -> Option<Violation> {
         super::enrolment::clusters_are_enrolled,
         super::console::shows_what_is,
         super::keys::keys_are_in_step,
+        super::copies::copies_equal_their_repositories,
     ];
     checks.into_iter().find_map(|check| check(world).err())
 }
@@ -286,7 +287,7 @@ fn replicas_equal_their_sources(world: &World) -> Findings {
                 return Err(Violation::new("replica-equals-source", detail));
             };
             same_values(&process.role, descriptor, None, node, &view.values)?;
-            for device in node.devices() {
+            for device in node.devices().filter(|device| endpoint.keeps(descriptor, device)) {
                 let held = view.devices.get(device);
                 let held = held.cloned().unwrap_or_default();
                 same_values(&process.role, descriptor, Some(device), node, &held)?;

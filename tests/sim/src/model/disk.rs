@@ -12,6 +12,7 @@ use sparkplug::BdSeq;
 use sparkplug::replication::Point;
 use uuid::Uuid;
 
+use crate::model::copies::Copies;
 use crate::model::past::Past;
 
 /// A disk; clones are the same one.
@@ -47,6 +48,8 @@ struct Content {
     store: Option<MemoryStore>,
     /// The console's history.
     past: Past,
+    /// The git server's copies.
+    copies: Copies,
     identity: Uuid,
     fault: Option<DiskFault>,
     /// The run that writes.
@@ -118,6 +121,11 @@ impl Disk {
     /// The console's history.
     pub fn with_past<T>(&self, take: impl FnOnce(&mut Past) -> T) -> T {
         take(&mut self.lock().past)
+    }
+
+    /// The git server's copies.
+    pub fn with_copies<T>(&self, take: impl FnOnce(&mut Copies) -> T) -> T {
+        take(&mut self.lock().copies)
     }
 
     /// The database.

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use sparkplug::edge_node::{EdgeNode, NodeEvent, NodeOutput};
-use sparkplug::host::{HostApplication, HostEvent, HostOutput};
+use sparkplug::host::{HostApplication, HostEvent, HostOutput, Interest};
 use sparkplug::session::{TransportAction, TransportEvent};
-use sparkplug::{EdgeNodeDescriptor, Now};
+use sparkplug::{DeviceId, EdgeNodeDescriptor, Now};
 
 use crate::model::broker::SessionId;
 use crate::model::replica::Replica;
@@ -58,6 +58,8 @@ pub struct Endpoint {
     pub descriptor: Option<EdgeNodeDescriptor>,
     /// Subscriptions of a Host Application.
     pub filters: Vec<String>,
+    /// What a Host Application keeps of what it receives; empty: everything.
+    pub interests: Vec<Interest>,
 }
 
 impl Endpoint {
@@ -72,7 +74,18 @@ impl Endpoint {
             replica: Replica::default(),
             descriptor: None,
             filters: Vec::new(),
+            interests: Vec::new(),
         }
+    }
+
+    /// Whether a Host Application keeps a device of a node.
+    #[must_use]
+    pub fn keeps(&self, node: &EdgeNodeDescriptor, device: &DeviceId) -> bool {
+        let is_of = |one: &&Interest| {
+            one.group.as_ref().is_none_or(|group| *group == node.group)
+                && one.edge_node.as_ref().is_none_or(|edge_node| *edge_node == node.edge_node)
+        };
+        self.interests.iter().find(is_of).is_none_or(|one| (one.device)(device))
     }
 
     /// Something happened to the session.

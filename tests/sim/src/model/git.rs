@@ -1,15 +1,25 @@
-//! The cluster manager's disk: repositories and whether they are served.
+//! The cluster manager's disk: repositories and whether they are served. Where there is a git server, the repository of the shared charts is among them, and users push.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster_manager::event::{GitAction, GitOutcome, GitWork};
+use cluster_manager::event::{GitAction, GitOutcome, GitWork, Original};
 use cluster_manager::secrets::{self, WantedFile};
+use cluster_manager::shared_repository::HELM_PATH;
 use cluster_manager::state::PersistedRepository;
 use cluster_manager_contract::{SecretsReport, StoredSecret, StoredSecrets};
 use configdb_schema::document::SealedSecret;
+use configdb_schema::known::repository::HELM_CHARTS;
+use git_hosting::repositories::Kind;
+use git_server_contract::pack::Pack;
+use git_server_contract::push::RefChange;
 use uuid::Uuid;
+
+use crate::model::pack::Content;
+
+/// The branch that clusters follow.
+pub const MAIN: &str = "refs/heads/main";
 
 /// A repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +34,8 @@ pub struct Repository {
     pub commits: u32,
     /// Content.
     pub files: BTreeMap<String, Vec<u8>>,
+    /// The commits that are there.
+    pub objects: BTreeSet<u32>,
 }
 
 /// All repositories.
@@ -31,16 +43,24 @@ pub struct Repository {
 pub struct Git {
     /// By cluster.
     pub repositories: BTreeMap<Uuid, Repository>,
+    /// The shared charts, where there is a git server.
+    pub charts: Option<Repository>,
     /// The disk is full until then.
     pub full_until: Option<Duration>,
     /// Until then the disk may carry work out and say that it failed.
     pub torn_until: Option<Duration>,
     /// An older state of the whole disk, which may come back.
-    snapshot: Option<BTreeMap<Uuid, Repository>>,
+    snapshot: Option<(BTreeMap<Uuid, Repository>, Option<Repository>)>,
     /// Of each repository, by path, what the manager has written there last, with success.
     acknowledged: BTreeMap<Uuid, BTreeMap<String, Vec<u8>>>,
     /// Commits of all repositories, those that are gone again included: none has the number of another.
     made: u32,
+    /// The commit that each was made on; 0: none.
+    parents: BTreeMap<u32, u32>,
+    /// Of each repository the commits of pushes whose users know that they were taken.
+    pushed: BTreeMap<Uuid, BTreeSet<u32>>,
+    /// Commits that were lost when the disk was rolled back.
+    gone: BTreeSet<(Uuid, u32)>,
 }
 
 impl Git {
@@ -89,15 +109,137 @@ impl Git {
     /// The first time the disk is copied, the next time the copy takes its place. True: it has.
     pub fn roll_back(&mut self) -> bool {
         match self.snapshot.take() {
-            Some(snapshot) => {
-                self.repositories = snapshot;
+            Some((repositories, charts)) => {
+                let before = std::mem::replace(&mut self.repositories, repositories);
+                let charts_before = std::mem::replace(&mut self.charts, charts);
+                let before = before.into_iter().chain(charts_before.map(|charts| (HELM_CHARTS, charts)));
+                for (uuid, Repository { objects, .. }) in before {
+                    let kept = self.repository(uuid).map(|repository| repository.objects.clone()).unwrap_or_default();
+                    self.gone.extend(objects.difference(&kept).map(|commit| (uuid, *commit)));
+                }
                 true
             }
             None => {
-                self.snapshot = Some(self.repositories.clone());
+                self.snapshot = Some((self.repositories.clone(), self.charts.clone()));
                 false
             }
         }
+    }
+
+    /// There is a git server, and with it the repository of the shared charts.
+    pub(crate) fn begin_charts(&mut self) {
+        let commits = self.new_commit(0);
+        self.charts = Some(Repository {
+            path: HELM_PATH.to_owned(),
+            store: Uuid::nil(),
+            is_open: true,
+            commits,
+            files: BTreeMap::new(),
+            objects: [commits].into(),
+        });
+    }
+
+    /// A repository, that of the charts included.
+    #[must_use]
+    pub fn repository(&self, uuid: Uuid) -> Option<&Repository> {
+        if uuid == HELM_CHARTS { self.charts.as_ref() } else { self.repositories.get(&uuid) }
+    }
+
+    /// A commit that was made on another one; 0: on none.
+    pub(crate) fn new_commit(&mut self, parent: u32) -> u32 {
+        self.made += 1;
+        self.parents.insert(self.made, parent);
+        self.made
+    }
+
+    /// A commit and all before it.
+    fn lineage(&self, commit: u32) -> impl Iterator<Item = u32> {
+        let at = |commit: u32| (commit != 0).then_some(commit);
+        std::iter::successors(at(commit), move |commit| at(self.parents.get(commit).copied().unwrap_or(0)))
+    }
+
+    /// What a copy is made of; None: the repository is not open.
+    pub(crate) fn original(&self, uuid: Uuid) -> Option<Original> {
+        let repository = self.repository(uuid).filter(|repository| repository.is_open)?;
+        let kind = if uuid == HELM_CHARTS { Kind::Shared } else { Kind::Cluster };
+        let main = (repository.commits > 0).then(|| (MAIN.to_owned(), commit(repository.commits)));
+        let password = (kind == Kind::Cluster).then(|| hex::encode([uuid.as_bytes().as_slice(); 2].concat()));
+        Some(Original { path: repository.path.clone(), kind, refs: main.into_iter().collect(), password })
+    }
+
+    /// What a copy lacks that shall have these refs. None: nothing. Err: why that cannot be said.
+    pub(crate) fn pack(
+        &self,
+        uuid: Uuid,
+        refs: &BTreeMap<String, String>,
+        has: &BTreeSet<String>,
+    ) -> Result<Option<Content>, String> {
+        let repository = self.repository(uuid).filter(|repository| repository.is_open);
+        let objects = &repository.ok_or("the repository is not open")?.objects;
+        let known = |id: &String| number(id).filter(|commit| objects.contains(commit));
+        let tips = refs.values().map(|id| known(id).ok_or_else(|| format!("bad object {id}")));
+        let tips = tips.collect::<Result<BTreeSet<u32>, String>>()?;
+        let base: BTreeSet<u32> = has.iter().filter_map(known).collect();
+        let has: BTreeSet<u32> = base.iter().flat_map(|commit| self.lineage(*commit)).collect();
+        let all: BTreeSet<u32> = tips.iter().flat_map(|commit| self.lineage(*commit)).collect();
+        let new: BTreeMap<u32, u32> =
+            all.difference(&has).map(|commit| (*commit, self.parents.get(commit).copied().unwrap_or(0))).collect();
+        Ok((!new.is_empty()).then_some(Content { base, commits: new }))
+    }
+
+    /// Takes a push over: commit of branch `main` before and after it. Err: why not, for the user. `loses`: what is said to be taken is not.
+    pub(crate) fn take(
+        &mut self,
+        uuid: Uuid,
+        refs: &BTreeMap<String, RefChange>,
+        pack: Option<&[u8]>,
+        (now, loses): (Duration, bool),
+    ) -> Result<(Option<String>, Option<String>), String> {
+        if self.full_until.is_some_and(|until| until > now) {
+            return Err("no space left on device".to_owned());
+        }
+        let repository = if uuid == HELM_CHARTS { self.charts.as_mut() } else { self.repositories.get_mut(&uuid) };
+        let repository = repository.filter(|repository| repository.is_open);
+        let repository = repository.ok_or("there is no such repository, or it is not for this user")?;
+        let main = (repository.commits > 0).then(|| commit(repository.commits));
+        let Some(RefChange { before, after }) = refs.get(MAIN) else { return Err("it changes nothing".to_owned()) };
+        if *after == main {
+            return Ok((main.clone(), main));
+        }
+        if *before != main {
+            return Err("fetch first".to_owned());
+        }
+        let content = pack.and_then(|bytes| Content::read(&Pack::new(bytes.into())));
+        let content = content.ok_or("the objects cannot be taken")?;
+        let after = after.as_ref().and_then(number).ok_or("branch main cannot be deleted")?;
+        if !content.commits.contains_key(&after) || !content.base.is_subset(&repository.objects) {
+            return Err("the objects cannot be taken".to_owned());
+        }
+        if !loses {
+            repository.objects.extend(content.commits.keys());
+            repository.commits = after;
+            repository.files.insert(by_hand(after), Vec::new());
+        }
+        Ok((main, Some(commit(after))))
+    }
+
+    /// The user of a push knows that it was taken.
+    pub(crate) fn acknowledge(&mut self, uuid: Uuid, commit: u32) {
+        self.pushed.entry(uuid).or_default().insert(commit);
+    }
+
+    /// A push that is not in its repository although its user knows that it was taken. What is lost with the disk does not count.
+    #[must_use]
+    pub fn lost_push(&self) -> Option<String> {
+        let all = self.pushed.iter().flat_map(|(uuid, commits)| commits.iter().map(|commit| (*uuid, *commit)));
+        let mut lost = all.filter(|place| !self.gone.contains(place)).filter(|(uuid, commit)| {
+            let repository = self.repository(*uuid);
+            !repository.is_some_and(|repository| {
+                self.lineage(repository.commits).any(|of| of == *commit)
+                    && repository.files.contains_key(&by_hand(*commit))
+            })
+        });
+        lost.next().map(|(uuid, commit)| format!("push {commit} into the repository of {uuid}"))
     }
 
     pub(crate) fn perform(&mut self, work: GitWork, now: Duration, (loses, forgets): (bool, bool)) -> GitOutcome {
@@ -112,6 +254,7 @@ impl Git {
                     is_open: false,
                     commits: 0,
                     files: BTreeMap::new(),
+                    objects: BTreeSet::new(),
                 });
                 let mut content = repository.files.clone();
                 let mut written = BTreeMap::new();
@@ -135,6 +278,8 @@ impl Git {
                 let secrets = bring_secrets(&mut content, &secrets, forgets);
                 if (is_first || content != repository.files) && !loses {
                     self.made += 1;
+                    self.parents.insert(self.made, repository.commits);
+                    repository.objects.insert(self.made);
                     repository.commits = self.made;
                     repository.files = content;
                 }
@@ -192,6 +337,16 @@ fn bring_secrets(files: &mut BTreeMap<String, Vec<u8>>, wanted: &[Arc<SealedSecr
 pub fn gone_back(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Option<String> {
     let is_older = |(key, at): &(&String, &String)| after.get(*key).is_some_and(|after| after < *at);
     before.iter().find(is_older).map(|(key, _)| key.clone())
+}
+
+/// The file that a push adds.
+fn by_hand(commit: u32) -> String {
+    format!("by-hand/{commit}")
+}
+
+/// The number of a commit.
+pub(crate) fn number(commit: &String) -> Option<u32> {
+    u32::from_str_radix(commit, 16).ok()
 }
 
 /// The commit of that number.

@@ -17,6 +17,12 @@ pub enum Happening {
     Kubernetes(ClusterId, Box<crate::model::kubernetes::Work>),
     /// A repository is written.
     Git(ProcessId, u64, Box<cluster_manager::event::GitWork>),
+    /// A repository is looked at for its copy, or packed.
+    Copy(ProcessId, u64, Box<cluster_manager::event::CopyWork>),
+    /// A copy is worked on.
+    Copying(ProcessId, u64, Box<git_server::event::CopyWork>),
+    /// A push reaches the disk of the cluster manager.
+    Push(ProcessId, u64, Box<cluster_manager::event::PushWork>),
     /// A process begins a new life.
     Start(ProcessId),
     /// A process is gone for ever.

@@ -43,11 +43,17 @@ pub enum Mutation {
     StandsStill,
     /// Files of secrets do not say when their keys were decided.
     ForgetsTimes,
+    /// The cluster manager takes all that it has written for served before it has received the git server.
+    TellsBeforeItKnows,
+    /// The git server's disk says of some commits that they are there, and forgets them.
+    CopiesLoseCommits,
+    /// The cluster manager's disk says of pushes that they are taken, and forgets them.
+    ForgetsPushes,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 23] = [
         Self::LosesCommands,
         Self::RecordRollsBack,
         Self::PrunesFromIgnorance,
@@ -68,6 +74,9 @@ impl Mutation {
         Self::SaysDiskKeys,
         Self::StandsStill,
         Self::ForgetsTimes,
+        Self::TellsBeforeItKnows,
+        Self::CopiesLoseCommits,
+        Self::ForgetsPushes,
     ];
 
     /// It is about hosts that join.
@@ -94,6 +103,12 @@ impl Mutation {
         matches!(self, Self::ForgetsTimes)
     }
 
+    /// It is about the git server.
+    #[must_use]
+    pub const fn needs_git(self) -> bool {
+        matches!(self, Self::TellsBeforeItKnows | Self::CopiesLoseCommits | Self::ForgetsPushes)
+    }
+
     /// The check that must notice.
     #[must_use]
     pub const fn noticed_by(self) -> &'static str {
@@ -118,6 +133,9 @@ impl Mutation {
             Self::SaysDiskKeys => "ciphertext-only",
             Self::StandsStill => "time-advances",
             Self::ForgetsTimes => "no-value-goes-back",
+            Self::TellsBeforeItKnows => "served-before-told",
+            Self::CopiesLoseCommits => "copy-equals-repository",
+            Self::ForgetsPushes => "pushed-is-kept",
         }
     }
 }

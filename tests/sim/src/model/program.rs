@@ -27,6 +27,12 @@ pub enum Input {
     Monitor(edge_monitor::event::Event),
     /// From the disk, to the cluster manager.
     Git(cluster_manager::event::GitResult),
+    /// From the disk, to the cluster manager: what a copy needs.
+    Copy(cluster_manager::event::CopyResult),
+    /// From the disk, to the cluster manager: how a push ended.
+    PushTaken(cluster_manager::event::PushResult),
+    /// From the disk, users and clusters, to the git server.
+    GitServer(git_server::event::Event),
     /// From a person over HTTP, to the cluster manager.
     Asked(cluster_manager::git_users::Asked),
     /// From a person, to the operator's program.
@@ -50,6 +56,12 @@ pub enum Action {
     Keys(Box<krb_keys::event::Effect>),
     /// To the disk.
     Git(cluster_manager::event::GitWork),
+    /// To the disk, of the cluster manager: for a copy.
+    Copy(cluster_manager::event::CopyWork),
+    /// To the disk, of the cluster manager: a push.
+    Push(Box<cluster_manager::event::PushWork>),
+    /// To the disk and to users, of the git server.
+    GitServer(Box<git_server::event::Effect>),
     /// To a person over HTTP.
     Answer(Box<cluster_manager::git_users::Answer>),
     /// End the process in good order; it starts again after this time, or never.

@@ -16,6 +16,8 @@ pub enum Role {
     ClusterManager,
     /// Identity.
     Identity,
+    /// The git server.
+    GitServer,
     /// The central monitor.
     Central,
     /// Edge sync of a cluster.
@@ -64,6 +66,7 @@ impl Role {
             Self::ConfigDb
             | Self::ClusterManager
             | Self::Identity
+            | Self::GitServer
             | Self::Central
             | Self::Operator
             | Self::Observer
@@ -84,6 +87,7 @@ impl fmt::Display for Role {
             Self::ConfigDb => f.write_str("configdb"),
             Self::ClusterManager => f.write_str("cluster-manager"),
             Self::Identity => f.write_str("identity"),
+            Self::GitServer => f.write_str("git-server"),
             Self::Central => f.write_str("central-monitor"),
             Self::Sync(ClusterId(n)) => write!(f, "sync-{n}"),
             Self::Monitor(ClusterId(n)) => write!(f, "monitor-{n}"),

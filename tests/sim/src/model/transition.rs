@@ -3,6 +3,7 @@
 use sparkplug::replication::Point;
 use uuid::Uuid;
 
+use crate::model::copies::Loss;
 use crate::model::enrolment::Applicant;
 use crate::model::ids::{ClusterId, ProcessId};
 
@@ -77,6 +78,10 @@ pub enum Transition {
     Ask,
     /// An operator writes a key of a Secret, or deletes one.
     PutSecret,
+    /// A user pushes.
+    Push,
+    /// A cluster asks the git server for its repository.
+    Poll,
     /// Something breaks.
     Fault(Fault),
     /// Something becomes of ConfigDB's store.
@@ -100,6 +105,14 @@ pub enum Fault {
     GitTorn,
     /// The cluster manager's disk becomes what it was some time ago, under a new life of the manager.
     GitRollsBack,
+    /// The git server's disk is full for some time.
+    CopiesFull,
+    /// For some time the git server's disk says of work on copies that it failed, although it is done.
+    CopiesTorn,
+    /// The git server's disk loses something, under a new life of the git server.
+    CopiesLost(Loss),
+    /// The cluster manager or the git server is killed.
+    GitCrash,
     /// The file with the bdSeq of a service becomes what it was some sessions ago, and the service starts again.
     BdSeqRollsBack,
     /// The database of a cluster's API server has no room for some time.

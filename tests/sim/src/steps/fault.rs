@@ -38,6 +38,29 @@ impl World {
                     self.crash(id);
                 }
             }
+            Fault::CopiesFull | Fault::CopiesTorn => {
+                let until = Some(self.mono + self.random.millis(1_000..40_000));
+                let Some(id) = self.process_of(&Role::GitServer) else { return };
+                self.processes[&id].disk.with_copies(|copies| match fault {
+                    Fault::CopiesFull => copies.full_until = until,
+                    _ => copies.torn_until = until,
+                });
+            }
+            Fault::CopiesLost(loss) => {
+                let Some(id) = self.process_of(&Role::GitServer) else { return };
+                let which = self.random.index(8);
+                if self.processes[&id].disk.with_copies(|copies| copies.lose(loss, which)) {
+                    trace!(self, "   it is lost");
+                    self.crash(id);
+                }
+            }
+            Fault::GitCrash => {
+                let role = if self.random.chance(500) { Role::ClusterManager } else { Role::GitServer };
+                if let Some(id) = self.process_of(&role).filter(|id| self.processes[id].program.is_some()) {
+                    trace!(self, "   {role}");
+                    self.crash(id);
+                }
+            }
             Fault::BdSeqRollsBack => {
                 let running: Vec<ProcessId> =
                     self.services().into_iter().filter(|id| self.processes[id].program.is_some()).collect();
@@ -94,6 +117,9 @@ impl World {
     pub(crate) fn mend_troubles(&mut self) {
         self.on_fault(Fault::DiskIsWell);
         self.git.torn_until = None;
+        for id in self.processes_of(&Role::GitServer) {
+            self.processes[&id].disk.with_copies(|copies| (copies.full_until, copies.torn_until) = (None, None));
+        }
         // Who is frozen continues at its time: what waits for it comes in order.
         for cluster in self.clusters.values_mut() {
             cluster.full_until = None;

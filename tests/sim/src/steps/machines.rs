@@ -102,8 +102,9 @@ impl World {
         process.due = None;
         let client_id = format!("{} host {}", process.role, id.0);
         let filters = config.filters.iter().map(|(filter, _)| filter.clone()).collect();
+        let interests = config.interests.clone();
         let machine = Machine::Host(Box::new(HostApplication::new(config, now)));
-        process.endpoints.insert(Side::Host, Endpoint { filters, ..Endpoint::new(machine, client_id) });
+        process.endpoints.insert(Side::Host, Endpoint { filters, interests, ..Endpoint::new(machine, client_id) });
         self.pump(id, Side::Host);
     }
 

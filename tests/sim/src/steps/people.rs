@@ -48,6 +48,9 @@ impl World {
 
     /// The cluster manager answers someone.
     pub(crate) fn on_answer(&mut self, answer: &Answer) {
+        if self.on_decided(answer) {
+            return;
+        }
         let Some((person, cluster)) = self.people.asked.remove(&answer.id) else {
             let detail = format!("question {} is answered twice, or was never asked", answer.id);
             return self.checks.fail_with(Violation::new("applied-or-visible", detail));

@@ -25,6 +25,12 @@ impl World {
         process.paused_until = None;
         let (role, disk) = (process.role.clone(), process.disk.clone());
         trace!(self, "{role} starts");
+        if role == Role::ClusterManager {
+            // The directory of packs is emptied at a start, and the key is another one.
+            self.pushing.packs.remove(&id);
+            self.pushing.alive.remove(&id);
+            self.pushing.seeds.insert(id, seed);
+        }
         let Boot { program, node, host, actions } = boot(&role, &disk, self, seed, now);
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.program = Some(program);
@@ -45,8 +51,9 @@ impl World {
 fn boot(role: &Role, disk: &Disk, world: &World, seed: u64, now: Now) -> Boot {
     match role {
         Role::ConfigDb => fleet::config_db::boot(disk, world.mutation, seed, now),
-        Role::ClusterManager => fleet::cluster_manager::boot(&world.git, seed, now),
+        Role::ClusterManager => fleet::cluster_manager::boot(world, seed, now),
         Role::Identity => fleet::enrolment::boot_identity(disk, seed, now),
+        Role::GitServer => fleet::git_server::boot(disk, seed, now),
         Role::Central => fleet::monitor::boot(Scope::Central { organisation: organisation() }, seed),
         Role::Sync(cluster) => fleet::sync::boot(&world.clusters[cluster], seed, now),
         Role::Monitor(cluster) => {

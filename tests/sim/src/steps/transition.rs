@@ -9,6 +9,7 @@ use sparkplug::session::{Publish, QoS};
 use uuid::Uuid;
 
 use crate::model::broker::{SessionId, ToBroker};
+use crate::model::copies::Loss;
 use crate::model::disk::Disk;
 use crate::model::happening::Happening;
 use crate::model::ids::{ClusterId, ProcessId};
@@ -84,6 +85,19 @@ const KEYINGS: &[(u64, Transition)] = &[
 /// The same where clusters have sealed secrets.
 const SECRETS: &[(u64, Transition)] = &[(24, Transition::PutSecret)];
 
+/// The same where there is a git server.
+const GITS: &[(u64, Transition)] = &[
+    (24, Transition::Push),
+    (4, Transition::Poll),
+    (6, Transition::Fault(Fault::GitCrash)),
+    (2, Transition::Fault(Fault::CopiesFull)),
+    (2, Transition::Fault(Fault::CopiesTorn)),
+    (4, Transition::Fault(Fault::CopiesLost(Loss::RolledBack))),
+    (2, Transition::Fault(Fault::CopiesLost(Loss::All))),
+    (2, Transition::Fault(Fault::CopiesLost(Loss::Damaged))),
+    (1, Transition::Fault(Fault::CopiesLost(Loss::Unrecorded))),
+];
+
 const CLUSTER_NAMES: &[&str] = &["Paint", "Press", "Weld", "Final"];
 
 const DEPLOYMENT_NAMES: &[&str] = &["Robot", "Oven", "Belt", "Scale", "Gate", "Pump"];
@@ -101,7 +115,9 @@ impl World {
                 let joinings = if self.with_joins { JOININGS } else { &[] };
                 let keyings = if self.with_keys { KEYINGS } else { &[] };
                 let secrets = if self.with_secrets { SECRETS } else { &[] };
-                let choices = || CHOICES.iter().chain(recoveries).chain(joinings).chain(keyings).chain(secrets);
+                let gits = if self.with_git { GITS } else { &[] };
+                let choices =
+                    || CHOICES.iter().chain(recoveries).chain(joinings).chain(keyings).chain(secrets).chain(gits);
                 let mut at = self.random.below(choices().map(|(weight, _)| weight).sum());
                 for (weight, choice) in choices() {
                     if at < *weight {
@@ -207,6 +223,8 @@ impl World {
             Transition::Keying(keying) => self.on_keying(keying),
             Transition::Ask => self.people_ask(),
             Transition::PutSecret => self.put_secret(),
+            Transition::Push => self.push(),
+            Transition::Poll => self.poll(),
             Transition::SignPolicy => self.on_some_site(|world, site| world.on_joining(Joining::Sign(site))),
         }
     }

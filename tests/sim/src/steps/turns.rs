@@ -17,6 +17,7 @@ impl World {
             let text: String = format!("{input:?}").chars().take(400).collect();
             trace!(self, "{role} <- {text}");
         }
+        self.learn_of_git_server(id, &role, &input);
         let actions = program.on_input(input, now);
         if let Some(process) = self.processes.get_mut(&id) {
             process.program = Some(program);
@@ -44,7 +45,10 @@ impl World {
         match action {
             Action::Birth(config, metrics) => self.start_node(id, *config, metrics),
             Action::Node(update) => self.execute_node(id, update),
-            Action::Host(request) => self.execute_host(id, request),
+            Action::Host(request) => {
+                self.check_what_is_told(id, &request);
+                self.execute_host(id, request);
+            }
             Action::Sync(effect) => self.ask_kubernetes(id, effect),
             Action::Join(effect) => self.execute_join(id, *effect),
             Action::Keys(effect) => self.ask_for_keys(id, *effect),
@@ -53,6 +57,13 @@ impl World {
                 let lag = self.random.millis(1..200);
                 self.after(lag, Happening::Git(id, life, Box::new(work)));
             }
+            Action::Copy(work) => self.work_for_copy(id, work),
+            Action::Push(work) => {
+                let life = process.life;
+                let lag = self.random.millis(1..100);
+                self.after(lag, Happening::Push(id, life, work));
+            }
+            Action::GitServer(effect) => self.execute_git_server(id, *effect),
             Action::Answer(answer) => self.on_answer(&answer),
             Action::Exit { again_after } => {
                 self.stop(id, true);
