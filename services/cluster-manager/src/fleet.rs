@@ -229,9 +229,9 @@ impl FleetView {
         Some((change, main(&self.git) != before))
     }
 
-    /// Whether clusters can fetch that commit of a repository from the git server, as far as it was received.
+    /// Whether clusters can fetch that commit of a repository from the git server, as far as it was received. One that is away may come back with an older disk, or an empty one.
     pub fn is_served(&self, repository: Uuid, commit: &str) -> bool {
-        let copy = self.git.devices().repositories.get(&repository);
+        let copy = self.git.devices().repositories.get(&repository).filter(|_| self.git.is_current());
         copy.is_some_and(|copy| copy.commit.as_deref() == Some(commit))
     }
 

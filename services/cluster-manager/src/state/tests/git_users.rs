@@ -224,3 +224,21 @@ fn a_commit_is_sent_to_the_edge_only_when_the_git_server_has_it() {
     serve(&mut world, &after);
     assert_eq!(sent(&world), Some(after));
 }
+
+#[test]
+fn no_commit_is_sent_to_the_edge_while_the_git_server_is_away() {
+    let mut world = staffed();
+    let commit = world.device().git_commit.clone().unwrap();
+    let charts = (known::repository::HELM_CHARTS, CHARTS.to_owned());
+    let births = git_copies::polled(CLUSTER, 1, [(CLUSTER, commit.clone()), charts]);
+    world.feed(births.clone());
+    let node = git_server_contract::names::node("ACME").unwrap();
+    world.feed(vec![HostEvent::NodeDeath { node, timestamp: 0 }]);
+    world.follow_sources(CLUSTER, "Paint_Shop");
+    world.settle();
+    let sent = |world: &World| world.edges["Paint_Shop"].node.source_commit.map(|commit| commit.to_string());
+    assert_eq!(sent(&world), None, "it may come back with an older disk");
+    world.feed(births);
+    world.settle();
+    assert_eq!(sent(&world), Some(commit));
+}
