@@ -123,6 +123,8 @@ pub struct CopyResult {
     pub is_recorded: bool,
     /// The references that it has now.
     pub refs: Refs,
+    /// Clients can fetch it.
+    pub is_served: bool,
     /// What became of it.
     pub outcome: CopyOutcome,
     /// Why a pack was not taken.

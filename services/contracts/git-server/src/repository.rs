@@ -28,7 +28,7 @@ pub struct RepositoryCopy {
     pub version: u64,
     /// Digest of the desired state that the copy is; None: it is none yet.
     pub applied: Option<String>,
-    /// Commit of branch `main`.
+    /// Commit of branch `main`, if clients can fetch it.
     pub commit: Option<String>,
     /// The refs that the copy has, with their commits.
     pub refs: BTreeMap<String, String>,
@@ -57,7 +57,7 @@ sparkplug::typed_metrics! {
         version as form::Count => names::DESIRED_VERSION,
         /// Digest of the desired state that the copy is; null: it is none yet.
         applied => names::APPLIED_DIGEST,
-        /// Commit of branch main.
+        /// Commit of branch main that clients can fetch; null: there is none, or the copy is not served.
         commit => names::GIT_COMMIT,
         /// Refs with their commits.
         #[omit_null]

@@ -15,12 +15,14 @@ pub async fn copy(store: Store, work: CopyWork) -> CopyResult {
         version,
         is_recorded: work.is_recorded,
         refs: copies::Refs::new(),
+        is_served: false,
         outcome: CopyOutcome::Missing,
         pack_error: None,
     };
     if let Err(error) = change(&store, work, &mut result).await {
         result.outcome = CopyOutcome::Failed(error);
     }
+    result.is_served = store.repositories.by_uuid(repository).is_some();
     let read = tokio::task::spawn_blocking(move || store.refs(repository)).await;
     match read.map_err(|error| error.to_string()).and_then(|read| read.map_err(|error| error.to_string())) {
         Ok(refs) => result.refs = refs,

@@ -92,7 +92,8 @@ impl Copies {
             copy.recorded = copy.desired.version;
             copy.report.version = copy.recorded;
             copy.report.applied = is_applied.then(|| copy.desired.digest());
-            copy.report.commit = refs.get(MAIN).cloned();
+            let is_served = is_placed && copy.desired.place.is_some();
+            copy.report.commit = refs.get(MAIN).filter(|_| is_served).cloned();
             copy.report.refs = refs;
             copy.due = (!is_applied).then_some(now.mono);
             copies.by_repository.insert(repository, copy);
@@ -222,14 +223,14 @@ impl Copies {
 
     /// The disk has ended work on a copy.
     pub(crate) fn on_copied(&mut self, result: CopyResult, now: Now) {
-        let CopyResult { repository, version, is_recorded, refs, outcome, pack_error } = result;
+        let CopyResult { repository, version, is_recorded, refs, is_served, outcome, pack_error } = result;
         let Some(copy) = self.by_repository.get_mut(&repository) else { return };
         self.dirty.insert(repository);
         copy.is_under_way = false;
         if is_recorded {
             copy.recorded = version;
         }
-        copy.report.commit = refs.get(MAIN).cloned();
+        copy.report.commit = refs.get(MAIN).filter(|_| is_served).cloned();
         copy.report.refs = refs;
         let is_current = version == copy.desired.version;
         let is_whole = self.incoming.get(&repository).is_some_and(|one| one.is_whole);

@@ -145,6 +145,7 @@ impl Run {
             version: work.desired.version,
             is_recorded: true,
             refs: refs.refs.clone(),
+            is_served: refs.place.is_some(),
             outcome,
             pack_error: None,
         }));
@@ -276,6 +277,24 @@ fn after_a_pack_that_left_something_out_the_next_one_is_to_be_whole() {
     let work = run.copied(&desired(A, 2), CopyOutcome::Applied);
     assert!(!work.builds_on);
     assert_eq!(run.copies[&A].refs, desired(A, 2).refs);
+}
+
+#[test]
+fn a_copy_that_is_closed_shows_no_commit_until_it_is_served_again() {
+    let closed = |version| DesiredRepository { version, place: None, password: None, ..desired(A, 1) };
+    let shown = |run: &Run| run.copies[&A].commit.clone();
+    let mut run = Run::with(&desired(A, 1));
+    assert_eq!(shown(&run), Some(commit(1)));
+    run.desire(&closed(2));
+    run.copied(&closed(2), CopyOutcome::Applied);
+    assert_eq!((shown(&run), run.copies[&A].refs.clone()), (None, desired(A, 1).refs), "its objects stay");
+    run.desire(&DesiredRepository { version: 3, ..desired(A, 1) });
+    assert_eq!(shown(&run), None);
+    run.copied(&desired(A, 1), CopyOutcome::Applied);
+    assert_eq!(shown(&run), Some(commit(1)));
+    assert_eq!(shown(&Run::with(&closed(2))), None, "nor after a start");
+    let copy = PersistedCopy { desired: desired(A, 1), refs: desired(A, 1).refs, is_placed: false };
+    assert_eq!(shown(&Run::new([(A, copy)].into())), None);
 }
 
 #[test]

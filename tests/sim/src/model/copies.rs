@@ -150,6 +150,7 @@ impl Copies {
             version,
             is_recorded: work.is_recorded,
             refs: BTreeMap::new(),
+            is_served: false,
             outcome: CopyOutcome::Missing,
             pack_error: None,
         };
@@ -161,7 +162,7 @@ impl Copies {
                 result.outcome = CopyOutcome::Failed("input/output error".to_owned());
             }
         }
-        result.refs = stored.refs();
+        (result.refs, result.is_served) = (stored.refs(), stored.place.is_some());
         if trouble.loses && result.outcome == CopyOutcome::Applied {
             let refs = stored.desired.as_ref().map(|desired| desired.refs.clone());
             result.refs = refs.unwrap_or_default();
