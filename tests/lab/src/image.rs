@@ -88,6 +88,15 @@ impl Distribution {
     }
 }
 
+/// The program kubectl, of the version that hosts of kubeadm have.
+///
+/// # Panics
+/// It cannot be built; the message is that of the script.
+#[must_use]
+pub fn kubectl() -> PathBuf {
+    kubernetes().join("bin/kubectl")
+}
+
 /// Programs of Kubernetes, as `.ci/kubernetes` builds them once: that takes minutes.
 fn kubernetes() -> PathBuf {
     let mut command = Command::new(sources().join(".ci/kubernetes"));

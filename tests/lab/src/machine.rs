@@ -65,6 +65,7 @@ pub struct Machine {
     hardware: Hardware,
     tpm: Tpm,
     ssh_port: u16,
+    api_port: u16,
     ssh_key: PathBuf,
     root: PathBuf,
     power: Option<Power>,
@@ -105,8 +106,8 @@ impl Machine {
         disk.set_len(hardware.disk << 20).expect("a sparse file");
         let tpm = manufacturer.make(directory.path());
         let (ssh_key, root) = (image.ssh_key().to_owned(), image.root());
-        let ssh_port = crate::port::free().port();
-        Self { name: name.to_owned(), hardware, tpm, ssh_port, ssh_key, root, power: None, directory }
+        let (ssh_port, api_port) = (crate::port::free().port(), crate::port::free().port());
+        Self { name: name.to_owned(), hardware, tpm, ssh_port, api_port, ssh_key, root, power: None, directory }
     }
 
     /// Its name, which the board passes to the system.
@@ -119,6 +120,12 @@ impl Machine {
     #[must_use]
     pub const fn tpm(&self) -> &Tpm {
         &self.tpm
+    }
+
+    /// The port of this machine's host that leads to the API server of Kubernetes in the machine.
+    #[must_use]
+    pub const fn api_port(&self) -> u16 {
+        self.api_port
     }
 
     /// The file of its state disk.
@@ -161,7 +168,9 @@ impl Machine {
             command.args(["-drive", &format!("if=none,id={name},format=raw,{},file={file}", more.0)]);
             command.args(["-device", &format!("virtio-blk-pci,drive={name},serial={name}{}", more.1)]);
         }
-        command.args(["-netdev", &format!("user,id=net,hostfwd=tcp:127.0.0.1:{}-:22", self.ssh_port)]);
+        let ports = [(self.ssh_port, 22), (self.api_port, 6443)];
+        let ports = ports.map(|(outside, inside)| format!(",hostfwd=tcp:127.0.0.1:{outside}-:{inside}"));
+        command.args(["-netdev", &format!("user,id=net{}", ports.concat())]);
         command.args(["-device", "virtio-net-pci,netdev=net,romfile=", "-device", "virtio-rng-pci"]);
         command.args(["-smbios", &format!("type=1,serial={}", self.name)]);
         command.args(["-serial", &format!("file:{}", at("console.log")), "-monitor", "none"]);
@@ -263,10 +272,18 @@ impl Machine {
     /// # Panics
     /// It never does.
     pub fn until(&self, what: &str, command: &str, found: impl Fn(&str) -> bool) -> String {
+        self.until_answered(what, || self.ssh(command), found)
+    }
+
+    /// Waits until `ask` returns what `found` likes, and returns that.
+    ///
+    /// # Panics
+    /// It never does.
+    pub fn until_answered(&self, what: &str, ask: impl Fn() -> String, found: impl Fn(&str) -> bool) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let asked = Instant::now();
-            let text = self.ssh(command);
+            let text = ask();
             if found(&text) {
                 return text;
             }

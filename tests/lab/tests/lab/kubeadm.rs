@@ -1,6 +1,9 @@
 //! Real Kubernetes in a machine: kubeadm, kubelet, containerd, the programs of a control plane in containers, and a network of pods.
 
-use lab::image::Distribution;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use lab::image::{self, Distribution};
 use lab::machine::{Firmware, Hardware, Machine};
 use serde_json::{Value, json};
 
@@ -11,7 +14,6 @@ use e2e::joining::CLUSTER;
 const ADDRESS: &str = "10.0.2.15";
 /// dm-integrity would write the whole disk first, which takes minutes. Without hardware virtualisation kubeadm takes longer than the bootstrapper waits by default.
 const SLOW: &str = "integrity = false\n[timeouts]\nmember_ms = 3600000\nreboot_ms = 3600000\n";
-const KUBECTL: &str = "/opt/bin/kubectl --kubeconfig /etc/kubernetes/admin.conf --request-timeout 60s";
 /// A pod that the network of pods gives an address. It is placed as the chart places the join service: on a control plane, whatever the label's value is.
 const POD: &str = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "press"}, "spec": {
     "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
@@ -20,18 +22,40 @@ const POD: &str = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p
     "terminationGracePeriodSeconds": 0,
     "containers": [{"name": "press", "image": "lab.invalid/network:1", "command": ["sleep", "infinity"]}]}}"#;
 
-/// Waits until `kubectl` prints what `found` likes. The API server may not answer yet.
-fn until_kubectl(machine: &Machine, what: &str, arguments: &str, found: impl Fn(&str) -> bool) -> String {
-    machine.until(what, &format!("{KUBECTL} {arguments} 2>&1 || true"), found)
+/// kubectl of an operator, outside of the machine. Inside, each start of it would take seconds from the API server that it asks.
+struct Kubectl {
+    program: PathBuf,
+    kubeconfig: PathBuf,
+}
+
+impl Kubectl {
+    /// What it prints, also if the API server does not answer.
+    fn run(&self, machine: &Machine, arguments: &[&str]) -> String {
+        let server = format!("https://127.0.0.1:{}", machine.api_port());
+        let mut command = Command::new(&self.program);
+        command.arg("--kubeconfig").arg(&self.kubeconfig).args(["--server", &server, "--tls-server-name", ADDRESS]);
+        command.arg("--cache-dir").arg(self.kubeconfig.with_extension("cache"));
+        let output = command.args(["--request-timeout", "60s"]).args(arguments).stdin(Stdio::null()).output().unwrap();
+        [output.stdout, output.stderr]
+            .map(|text| String::from_utf8_lossy(&text).into_owned())
+            .concat()
+            .trim()
+            .to_owned()
+    }
+
+    /// Waits until it prints what `found` likes. The API server may not answer yet.
+    fn until(&self, machine: &Machine, what: &str, arguments: &[&str], found: impl Fn(&str) -> bool) -> String {
+        machine.until_answered(what, || self.run(machine, arguments), found)
+    }
 }
 
 /// The node is ready, all pods of the control plane and the network run, and what they keep lies on the encrypted disk.
-fn assert_is_a_control_plane(factory: &Factory, machine: &Machine) {
-    let ready = "get node cell-2 --output 'jsonpath={.status.conditions[?(@.type==\"Ready\")].status}'";
-    until_kubectl(machine, "be ready", ready, |text| text == "True");
+fn assert_is_a_control_plane(factory: &Factory, machine: &Machine, kubectl: &Kubectl) {
+    let ready = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
+    kubectl.until(machine, "be ready", &["get", "node", "cell-2", "--output", ready], |text| text == "True");
     factory.say(&format!("the node is ready, {:.1} s after power-on", machine.on_for().as_secs_f64()));
-    let pods = "--namespace kube-system get pods --field-selector status.phase=Running --output name";
-    until_kubectl(machine, "run its pods", pods, |text| {
+    let running = ["get", "pods", "--namespace", "kube-system", "--field-selector", "status.phase=Running"];
+    kubectl.until(machine, "run its pods", &[&running[..], &["--output", "name"]].concat(), |text| {
         ["etcd-cell-2", "kube-apiserver-cell-2", "kube-controller-manager-cell-2", "kube-scheduler-cell-2"]
             .iter()
             .chain(&["kube-proxy-", "network-"])
@@ -106,26 +130,25 @@ async fn a_control_plane_of_kubeadm_is_made_by_host_init_and_comes_back_by_its_t
         machine.memory()
     ));
     assert!(std::fs::read_to_string(&kubeconfig).unwrap().contains(&format!("https://{ADDRESS}:6443")));
-    assert_is_a_control_plane(&factory, &machine);
+    let kubectl = Kubectl { program: image::kubectl(), kubeconfig: kubeconfig.into() };
+    assert_is_a_control_plane(&factory, &machine, &kubectl);
     assert_was_started_after_the_lock(&machine);
     assert_eq!(machine.ssh("systemctl is-active containerd kubelet"), "active\nactive");
 
     // A pod gets its address by the plugins, and the API server reaches the kubelet by the certificate that the bootstrapper has issued.
-    until_kubectl(&machine, "have an account for pods", "get serviceaccount default --output name", |text| {
-        text == "serviceaccount/default"
-    });
-    let _ = machine.ssh(&format!("{KUBECTL} create --filename - <<'END'\n{POD}\nEND"));
-    let address = until_kubectl(
-        &machine,
-        "run a pod",
-        "get pod press --output 'jsonpath={.status.phase} {.status.podIP}'",
-        |text| text.starts_with("Running 10.42."),
-    );
+    let account = ["get", "serviceaccount", "default", "--output", "name"];
+    kubectl.until(&machine, "have an account for pods", &account, |text| text == "serviceaccount/default");
+    std::fs::write(at("pod.json"), POD).unwrap();
+    let pod = at("pod.json");
+    kubectl.until(&machine, "take a pod", &["apply", "--filename", &pod], |text| text.starts_with("pod/press "));
+    let address = "jsonpath={.status.phase} {.status.podIP}";
+    let address = ["get", "pod", "press", "--output", address];
+    let address = kubectl.until(&machine, "run a pod", &address, |text| text.starts_with("Running 10.42."));
     factory.say(&format!("a pod: {address}"));
-    until_kubectl(&machine, "say something in the pod", "exec press -- echo 'said in the pod'", |text| {
-        text == "said in the pod"
-    });
-    let label = machine.ssh(&format!("{KUBECTL} get node cell-2 --output 'jsonpath={{.metadata.labels.factory}}'"));
+    let echo = ["exec", "press", "--", "echo", "said in the pod"];
+    kubectl.until(&machine, "say something in the pod", &echo, |text| text == "said in the pod");
+    let label = ["get", "node", "cell-2", "--output", "jsonpath={.metadata.labels.factory}"];
+    let label = kubectl.until(&machine, "say its label", &label, |text| !text.contains(' '));
     assert_eq!(label, "paint");
 
     machine.power_cut();
@@ -135,16 +158,14 @@ async fn a_control_plane_of_kubeadm_is_made_by_host_init_and_comes_back_by_its_t
     // What the API server knew before is an answer of this boot's.
     machine.until("run the kubelet", "systemctl is-active kubelet || true", |state| state == "active");
     assert_was_started_after_the_lock(&machine);
-    until_kubectl(
-        &machine,
-        "start its pod again",
-        "get pod press --output 'jsonpath={.status.containerStatuses[0].restartCount} {.status.phase}'",
-        |text| text.ends_with("Running") && !text.starts_with('0'),
-    );
-    assert_is_a_control_plane(&factory, &machine);
-    until_kubectl(&machine, "say something in the pod", "exec press -- echo 'said in the pod'", |text| {
-        text == "said in the pod"
+    let restarts = "jsonpath={.status.containerStatuses[0].restartCount} {.status.phase}";
+    let restarts = ["get", "pod", "press", "--output", restarts];
+    kubectl.until(&machine, "start its pod again", &restarts, |text| {
+        text.ends_with(" Running") && !text.starts_with("0 ")
     });
+    factory.say(&format!("its pod runs again, {:.1} s after power-on", machine.on_for().as_secs_f64()));
+    assert_is_a_control_plane(&factory, &machine, &kubectl);
+    kubectl.until(&machine, "say something in the pod", &echo, |text| text == "said in the pod");
 
     // Another image gets no key: nothing of the control plane runs or can be read.
     machine.power_cut();
