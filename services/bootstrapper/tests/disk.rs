@@ -35,10 +35,12 @@ impl Bench {
     }
 
     /// The same, with this UUID.
+    #[cfg(feature = "tpm")]
     pub fn with_uuid(uuid: Uuid) -> Self {
         Self { uuid: Some(uuid), ..Self::new() }
     }
 
+    #[cfg(feature = "tpm")]
     pub fn root(&self) -> &std::path::Path {
         self.root.path()
     }
