@@ -209,7 +209,14 @@ export class Factory {
 
   /** Runs a command that continues until the factory is stopped. */
   background(...args) {
-    this.spawn([...args, "--broker", `mqtt://127.0.0.1:${this.brokerPort}`]);
+    return this.spawn([...args, "--broker", `mqtt://127.0.0.1:${this.brokerPort}`]);
+  }
+
+  /** Waits until a process has written on standard error what fits, and gives the first group of it. */
+  async said(child, pattern) {
+    let said = "";
+    child.stderr.on("data", (data) => (said += data));
+    return this.until(`${pattern}`, () => pattern.exec(said)?.[1]);
   }
 
   async stop() {

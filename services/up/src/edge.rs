@@ -119,6 +119,12 @@ impl SimulatedEdge {
         Ok(edge)
     }
 
+    /// Address of its Kubernetes API.
+    #[must_use]
+    pub fn kubernetes_url(&self) -> Option<String> {
+        self.cluster.as_ref().map(SimulatedCluster::url)
+    }
+
     /// Whether there are machines that were not switched on yet.
     #[must_use]
     pub const fn has_machines_off(&self) -> bool {

@@ -45,7 +45,8 @@ pub async fn run(arguments: SimulateArguments) -> anyhow::Result<()> {
         joining: None,
     };
     let edge = SimulatedEdge::start(spec, &shutdown).await?;
-    eprintln!("simulated edge cluster {} runs; Ctrl-C stops it", arguments.name);
+    let api = edge.kubernetes_url().context("the simulated API does not listen")?;
+    eprintln!("simulated edge cluster {} runs, its Kubernetes API is {api}; Ctrl-C stops it", arguments.name);
     shutdown.wait().await;
     edge.stop().await;
     Ok(())
