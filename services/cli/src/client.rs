@@ -447,6 +447,17 @@ impl Client {
         applied(result)
     }
 
+    /// Writes, and waits until ConfigDB publishes what it has written.
+    ///
+    /// # Errors
+    /// As [`Client::write`].
+    pub async fn write_until_published(&mut self, request: WriteRequest) -> anyhow::Result<RequestResult> {
+        let written = self.write(request).await?;
+        let known = |fleet: &Fleet| (fleet.config.revision() >= written.revision).then_some(());
+        self.until("ConfigDB to publish the entry", known).await?;
+        Ok(written)
+    }
+
     /// Writes an entry, if it is still that `before` (its ETag; None: there was none), and waits until ConfigDB publishes it; the revision.
     ///
     /// # Errors
@@ -459,12 +470,9 @@ impl Client {
     ) -> anyhow::Result<u64> {
         let request =
             WriteRequest::put(request_id(), object).by(writer()).document(document)?.if_match(T::slug(), before);
-        let written = self
-            .write(request)
-            .await
-            .with_context(|| format!("{} (if another writer has just changed it: try again)", T::slug()))?;
-        let known = |fleet: &Fleet| (fleet.config.revision() >= written.revision).then_some(());
-        self.until("ConfigDB to publish the entry", known).await?;
+        let written = self.write_until_published(request).await;
+        let written =
+            written.with_context(|| format!("{} (if another writer has just changed it: try again)", T::slug()))?;
         Ok(written.revision)
     }
 

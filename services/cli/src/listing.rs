@@ -296,8 +296,9 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// Labels as a wide table shows them.
-fn shown_labels(labels: &BTreeMap<String, String>) -> String {
+/// Labels as people read them, and as `-l` takes them.
+#[must_use]
+pub fn shown_labels(labels: &BTreeMap<String, String>) -> String {
     labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
 }
 

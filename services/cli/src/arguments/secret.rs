@@ -11,7 +11,7 @@ use crate::options::Options;
 pub enum SecretCommand {
     /// Print a SealedSecret: put it into the cluster's repository under by-hand/, or apply it. The plain values leave this machine only sealed
     Seal {
-        /// Cluster name or UUID; its edge sync publishes the certificate that is sealed for
+        /// Cluster name or UUID; the certificate is the one that it has reported
         #[arg(required_unless_present = "certificate")]
         cluster: Option<String>,
         /// Name of the Secret

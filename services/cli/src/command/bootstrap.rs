@@ -7,20 +7,19 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use configdb_contract::Entry;
 use configdb_schema::Document as _;
-use configdb_schema::document::{EdgeClusterEnrolment, EnrolmentToken};
+use configdb_schema::document::EdgeClusterEnrolment;
 use enrolment_protocol::bootstrap;
 use enrolment_protocol::token::Token;
-use jiff::Timestamp;
 use serde_json::json;
 use service_runtime::exit;
 use uuid::Uuid;
 
-use crate::client::{Client, Scope, writer};
+use crate::client::{Client, Scope, author};
 use crate::look_up;
 use crate::options::Options;
 use crate::output;
-use crate::usage_error::usage;
-use fleet_view::Fleet;
+use crate::usage_error::{of_request, usage};
+use fleet_view::{Fleet, requests};
 use join_trust::files as trust;
 
 /// Prints a line for a cluster, or revokes all that were printed.
@@ -58,19 +57,10 @@ pub async fn run(wanted: &str, expires: Duration, revoke: bool, options: &Option
     }
     set_up(&mut client, uuid).await?;
     let token = Token::new(*trust::random()?.expose());
-    let now = timestamp(client.wall())?;
-    let end = now.checked_add(expires).context("--expires")?;
-    let own = EnrolmentToken {
-        hash: token.hash().as_str().to_owned(),
-        issued: now.to_string(),
-        expires: end.to_string(),
-        by: writer(),
-    };
-    // What has expired is of no use.
-    let alive = |known: &EnrolmentToken| known.expires.parse::<Timestamp>().is_ok_and(|expires| expires > now);
-    let (before, etag) = enrolment(&client.fleet, uuid)?;
-    let tokens = before.tokens.into_iter().filter(alive).chain([own]).collect();
-    client.write_document(uuid, &EdgeClusterEnrolment { tokens, ..before }, etag).await?;
+    let (hash, now) = (token.hash(), client.wall());
+    let (request, expires) = requests::add_bootstrap_token(&client.fleet, uuid, hash.as_str(), expires, now, author())
+        .map_err(of_request)?;
+    client.write_until_published(request).await?;
     let url = in_force(&mut client, uuid).await?;
     let base = url
         .strip_suffix(&bootstrap::script_url("", uuid))
@@ -80,7 +70,6 @@ pub async fn run(wanted: &str, expires: Duration, revoke: bool, options: &Option
     if let Some(missing) = &missing {
         output::progress(&format!("before you paste the line: {missing}"));
     }
-    let expires = end.to_string();
     let value =
         json!({ "uuid": uuid, "name": entry.name, "line": line, "url": url, "expires": expires, "missing": missing });
     output::print(options.presentation.output, || instructions(&entry.name, &line, &expires), &value)?;
@@ -136,8 +125,4 @@ async fn in_force(client: &mut Client, cluster: Uuid) -> anyhow::Result<String> 
         bootstrap.url.clone().filter(|_| bootstrap.enrolment.as_ref() == Some(&etag))
     };
     client.until("the cluster manager to offer the script", reported).await
-}
-
-fn timestamp(wall: u64) -> anyhow::Result<Timestamp> {
-    Ok(Timestamp::from_millisecond(i64::try_from(wall)?)?)
 }

@@ -9,6 +9,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::client::{Client, Scope, author};
+use crate::listing::shown_labels;
 use crate::options::Options;
 use crate::output::{self, outcome};
 use crate::usage_error::of_request;
@@ -28,15 +29,12 @@ pub(super) async fn run(
     let changes: BTreeMap<String, Option<String>> = labels.iter().cloned().collect();
     let request = requests::label(&client.fleet, object, &changes, author()).map_err(of_request)?;
     let before = client.fleet.config.entry(object, Info::slug()).map(|entry| entry.etag);
-    let result = client.write(request).await?;
-    let known = |fleet: &Fleet| (fleet.config.revision() >= result.revision).then_some(());
-    client.until("ConfigDB to publish the labels", known).await?;
+    let result = client.write_until_published(request).await?;
     let labels = client.fleet.labels_of(object);
     client.close().await;
     let is_unchanged = outcome(before, result.etags.get(Info::slug()).copied()) == "unchanged";
     let change = if is_unchanged { "unchanged" } else { "labelled" };
     let value = json!({ "uuid": object, "revision": result.revision, "change": change, "labels": labels });
-    let shown: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    let line = output::visible(&format!("{name} {change}: {}", shown.join(" ")));
+    let line = output::visible(&format!("{name} {change}: {}", shown_labels(&labels)));
     output::print(options.presentation.output, || vec![line], &value)
 }

@@ -6,6 +6,7 @@ mod sealing;
 use std::path::Path;
 
 use anyhow::anyhow;
+use fleet_view::{ClusterRow, Fleet};
 use sealed_secrets::{Plain, Request};
 use service_runtime::exit;
 
@@ -47,19 +48,26 @@ pub async fn run(command: SecretCommand) -> anyhow::Result<()> {
 
 async fn published_certificate(wanted: &str, options: &Options) -> anyhow::Result<String> {
     let client = Client::open(options, Subscribed::Fleet).await?;
-    let row = look_up::cluster(&client.fleet, wanted);
-    let published = row.and_then(|row| {
-        let node = client.fleet.sync(&row.name).and_then(|sync| sync.node());
-        let certificate = node.and_then(|node| node.sealing_certificate.clone());
-        certificate.ok_or_else(|| {
-            let reason =
-                node.and_then(|node| node.sealing_error.clone()).unwrap_or_else(|| "its edge sync is away".to_owned());
-            let help = "give the controller's certificate with --certificate";
-            exit::with_code(exit::UNAVAILABLE, anyhow!("{wanted} publishes no sealing certificate: {reason}; {help}"))
-        })
+    let help = "give the controller's certificate with --certificate";
+    let published = look_up::cluster(&client.fleet, wanted).and_then(|row| {
+        let with_help = |error| exit::with_code(exit::UNAVAILABLE, anyhow!("{error}; {help}"));
+        certificate_of(&client.fleet, &row).map_err(with_help)
     });
     client.close().await;
     published
+}
+
+/// The certificate that secrets of a cluster are sealed for, PEM.
+///
+/// # Errors
+/// With [`exit::UNAVAILABLE`] and the reason where the cluster has reported none.
+fn certificate_of(fleet: &Fleet, cluster: &ClusterRow) -> anyhow::Result<String> {
+    fleet.sealing_certificate(cluster.uuid).ok_or_else(|| {
+        let reported = fleet.sync(&cluster.name).and_then(|sync| sync.node());
+        let reason = reported.and_then(|node| node.sealing_error.as_deref()).unwrap_or("is its edge sync there?");
+        let error = anyhow!("{} has published no sealing certificate yet: {reason}", cluster.name);
+        exit::with_code(exit::UNAVAILABLE, error)
+    })
 }
 
 /// Reads `KEY=FILE`.

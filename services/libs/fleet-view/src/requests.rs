@@ -1108,4 +1108,27 @@ mod tests {
         assert_eq!((entry.tokens.len(), entry.tokens[0].hash.as_str()), (1, "abcd"));
         assert_eq!(request.if_match[EdgeClusterEnrolment::slug()], None);
     }
+
+    #[test]
+    fn a_cluster_has_no_more_tokens_than_the_limit_of_which_those_that_expired_do_not_count() {
+        let mut bench = Bench::new();
+        bench.cluster(CLUSTER, NAME, |_| {});
+        let token = |at: usize, expires: &str| EnrolmentToken {
+            hash: format!("{at}"),
+            issued: "2027-01-01T00:00:00Z".to_owned(),
+            expires: expires.to_owned(),
+            by: String::new(),
+        };
+        let alive = (1..TOKENS_MAX).map(|at| token(at, "2027-02-01T00:00:00Z"));
+        let tokens: Vec<EnrolmentToken> = alive.chain([token(0, "2027-01-02T00:00:00Z")]).collect();
+        bench.entry(CLUSTER, &EdgeClusterEnrolment { tokens, ..EdgeClusterEnrolment::default() });
+        let hour = Duration::from_secs(3600);
+        let add = |bench: &Bench| add_bootstrap_token(&bench.fleet, CLUSTER, "abcd", hour, WALL, author());
+        let (request, _) = add(&bench).unwrap();
+        let full: EdgeClusterEnrolment = written(&request);
+        assert!(full.tokens.len() == TOKENS_MAX && full.tokens.iter().all(|token| token.hash != "0"));
+        bench.entry(CLUSTER, &full);
+        let refused = add(&bench).unwrap_err();
+        assert_eq!(refused.to_string(), "the cluster has 32 tokens already; revoke those that are not used");
+    }
 }

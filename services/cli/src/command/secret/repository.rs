@@ -4,16 +4,14 @@ use std::io::IsTerminal as _;
 use std::path::Path;
 
 use anyhow::anyhow;
-use configdb_schema::document::SealingScope;
 use fleet_view::requests::{self, NewSecretValue, SecretPlace};
-use fleet_view::{ClusterRow, Fleet, SecretRow, SecretState};
+use fleet_view::{ClusterRow, Fleet, SecretKeyRow, SecretRow, SecretState};
 use sealed_secrets::{Request, check_key, check_names, fingerprint};
-use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use service_runtime::exit;
 use uuid::Uuid;
 
-use super::sealing;
+use super::{certificate_of, sealing};
 use crate::arguments::secret::{Place, PutArguments};
 use crate::client::{Client, Scope, author};
 use crate::look_up;
@@ -22,57 +20,54 @@ use crate::output::{self, Table};
 use crate::usage_error::{of_request, usage};
 
 /// What a list shows.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 struct Secrets {
     /// Of the certificate that the cluster has; None: it has reported none.
     fingerprint: Option<String>,
     /// Why something is not in the repository.
     reason: Option<String>,
-    secrets: Vec<Secret>,
-}
-
-#[derive(Debug, Serialize)]
-struct Secret {
-    namespace: String,
-    name: String,
-    scope: SealingScope,
-    #[serde(rename = "type")]
-    secret_type: String,
-    keys: Vec<Key>,
-}
-
-#[derive(Debug, Serialize)]
-struct Key {
-    key: String,
-    fingerprint: Option<String>,
-    state: SecretState,
-    /// The cluster has another certificate than the one that it was sealed for.
-    seal_again: bool,
+    secrets: Vec<SecretRow>,
 }
 
 impl Secrets {
     fn of(fleet: &Fleet, cluster: Uuid) -> Self {
-        let own = fleet.sealing_certificate(cluster).and_then(|pem| fingerprint(&pem));
-        let key = |row: fleet_view::SecretKeyRow| {
-            let seal_again = own.is_some() && row.fingerprint != own;
-            Key { key: row.key, fingerprint: row.fingerprint, state: row.state, seal_again }
+        Self {
+            fingerprint: fleet.sealing_certificate(cluster).and_then(|pem| fingerprint(&pem)),
+            reason: fleet.secrets_reason(cluster).map(str::to_owned),
+            secrets: fleet.secrets(cluster),
+        }
+    }
+
+    /// Whether the cluster has another certificate than the one that a key was sealed for.
+    fn is_to_be_sealed_again(&self, key: &SecretKeyRow) -> bool {
+        self.fingerprint.is_some() && key.fingerprint != self.fingerprint
+    }
+
+    /// For programs: the rows, each key with whether it is to be sealed again.
+    fn value(&self) -> Value {
+        let key = |key: &SecretKeyRow| {
+            let mut value = json!(key);
+            value["seal_again"] = json!(self.is_to_be_sealed_again(key));
+            value
         };
-        let secret = |row: SecretRow| {
-            let keys = row.keys.into_iter().map(key).collect();
-            Secret { namespace: row.namespace, name: row.name, scope: row.scope, secret_type: row.secret_type, keys }
+        let secret = |secret: &SecretRow| {
+            let mut value = json!(secret);
+            value["keys"] = secret.keys.iter().map(key).collect();
+            value
         };
-        let secrets = fleet.secrets(cluster).into_iter().map(secret).collect();
-        Self { reason: fleet.secrets_reason(cluster).map(str::to_owned), secrets, fingerprint: own }
+        let secrets: Vec<Value> = self.secrets.iter().map(secret).collect();
+        json!({ "fingerprint": self.fingerprint, "reason": self.reason, "secrets": secrets })
     }
 
     fn lines(&self, cluster: &str) -> Vec<String> {
         let mut table = Table::new(&["NAMESPACE", "NAME", "SCOPE", "TYPE", "KEYS", "NOT YET", "PUT AGAIN"]);
         for secret in &self.secrets {
-            let keys = |of: &dyn Fn(&Key) -> bool| {
+            let keys = |of: &dyn Fn(&SecretKeyRow) -> bool| {
                 secret.keys.iter().filter(|key| of(key)).map(|key| key.key.as_str()).collect::<Vec<_>>().join(",")
             };
             let all = keys(&|_| true);
-            let (not_yet, again) = (keys(&|key| key.state != SecretState::Written), keys(&|key| key.seal_again));
+            let (not_yet, again) =
+                (keys(&|key| key.state != SecretState::Written), keys(&|key| self.is_to_be_sealed_again(key)));
             let scope = secret.scope.as_str();
             table.row([&secret.namespace, &secret.name, scope, &secret.secret_type, &all, &not_yet, &again]);
         }
@@ -99,11 +94,7 @@ pub(super) async fn put(arguments: PutArguments) -> anyhow::Result<()> {
     }
     let mut client = Client::open(&options, Scope::Managed).await?;
     let cluster = look_up::cluster(&client.fleet, &place.cluster)?;
-    let pem = client.fleet.sealing_certificate(cluster.uuid);
-    let pem = pem.ok_or_else(|| {
-        let error = anyhow!("{} has published no sealing certificate yet; is its edge sync there?", cluster.name);
-        exit::with_code(exit::UNAVAILABLE, error)
-    })?;
+    let pem = certificate_of(&client.fleet, &cluster)?;
     let used = used_certificate(&pem, pinned.as_deref(), &cluster)?;
     let value = sealing::read_value(&key, &file)?;
     let (namespace, name) = (place.namespace.as_str(), place.name.as_str());
@@ -185,8 +176,7 @@ pub(super) async fn list(cluster: &str, options: &Options) -> anyhow::Result<()>
     let cluster = look_up::cluster(&client.fleet, cluster)?;
     let secrets = Secrets::of(&client.fleet, cluster.uuid);
     client.close().await;
-    let value = serde_json::to_value(&secrets)?;
-    output::print(options.presentation.output, || secrets.lines(&cluster.name), &value)
+    output::print(options.presentation.output, || secrets.lines(&cluster.name), &secrets.value())
 }
 
 /// Deletes keys of a Secret, in one write.

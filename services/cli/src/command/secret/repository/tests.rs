@@ -1,7 +1,7 @@
 //! Secrets of a repository: what is shown of them, and which certificate is taken. That a value leaves only sealed is tried on a whole site.
 
 use super::*;
-use configdb_schema::document::{EdgeClusterStatus, SealedSecret, SealedValue};
+use configdb_schema::document::{EdgeClusterStatus, SealedSecret, SealedValue, SealingScope};
 use fleet_view::bench::{Bench, CLUSTER, NAME};
 
 const EARLY: &str = "2027-01-15T08:00:00.000Z";
@@ -49,8 +49,23 @@ fn the_list_names_the_keys_that_are_not_there_yet_and_those_that_are_to_be_put_a
     assert_eq!(words, ["n", "s", "strict", "Opaque", "a,b,c", "b", "b,c"]);
     assert_eq!(shown[2], "not in the repository: a file is foreign");
     assert_eq!(shown[3], format!("Paint_Shop seals for certificate {own}"));
-    let key = &serde_json::to_value(&secrets).unwrap()["secrets"][0]["keys"][1];
-    assert_eq!(*key, json!({"key": "b", "fingerprint": "0f".repeat(32), "state": "waits", "seal_again": true}));
+    let value = secrets.value();
+    assert_eq!(
+        value["secrets"][0]["keys"][1],
+        json!({"key": "b", "fingerprint": "0f".repeat(32), "state": "waits", "seal_again": true})
+    );
+}
+
+#[test]
+fn what_the_cluster_reported_last_is_sealed_for_where_its_edge_is_away() {
+    let mut bench = Bench::with_cluster();
+    let cluster = look_up::cluster(&bench.fleet, NAME).unwrap();
+    let error = certificate_of(&bench.fleet, &cluster).unwrap_err();
+    assert_eq!(exit::code_of(&error), exit::UNAVAILABLE);
+    assert_eq!(error.to_string(), "Paint_Shop has published no sealing certificate yet: is its edge sync there?");
+    let pem = simulator::sealed_secrets::CERTIFICATE.to_owned();
+    bench.entry(CLUSTER, &EdgeClusterStatus { kubeseal_cert: Some(pem.clone()), ..EdgeClusterStatus::default() });
+    assert_eq!(certificate_of(&bench.fleet, &cluster).unwrap(), pem);
 }
 
 #[test]
