@@ -16,7 +16,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use configdb_schema::document::GitRef;
 use uuid::Uuid;
 
-use crate::options::{CONTEXT_VARIABLE, Options, Reading, ReadingSource};
+use crate::options::{CONSOLE_VARIABLE, CONTEXT_VARIABLE, Options, Reading, ReadingSource};
 use crate::selector::Selector;
 use crate::watch::WatchArguments;
 use access::{AuditCommand, TokenCommand};
@@ -141,7 +141,7 @@ pub struct UiArguments {
         id = "console",
         long = "url",
         visible_alias = "console",
-        env = "SPARKFLEET_CONSOLE",
+        env = CONSOLE_VARIABLE,
         default_value = "http://127.0.0.1:8482/"
     )]
     pub url: String,

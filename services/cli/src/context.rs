@@ -12,7 +12,10 @@ use serde::{Deserialize, Serialize};
 use service_runtime::atomic_file::{self, OWNER_ONLY};
 use service_runtime::exit;
 
-use crate::options::CONTEXT_VARIABLE;
+use crate::options::{
+    BROKER_VARIABLE, CONSOLE_CA_VARIABLE, CONSOLE_DEFAULT, CONSOLE_TOKEN_VARIABLE, CONSOLE_VARIABLE, CONTEXT_VARIABLE,
+    ConsoleAccess,
+};
 use crate::usage_error::{not_found, usage};
 
 /// Longest name of a context.
@@ -223,12 +226,12 @@ struct Chosen {
     is_named: bool,
 }
 
-/// The value of `--context` among the words of a command line.
-fn named(words: &[OsString]) -> Option<String> {
+/// The value of an option among the words of a command line.
+fn value_of(option: &str, words: &[OsString]) -> Option<String> {
     let words = words.iter().take_while(|word| *word != "--").map(|word| word.to_str().unwrap_or_default());
     let words: Vec<&str> = words.collect();
     let after = |at: usize| words.get(at + 1).map(|word| (*word).to_owned());
-    let found = words.iter().enumerate().find_map(|(at, word)| match word.strip_prefix("--context") {
+    let found = words.iter().enumerate().find_map(|(at, word)| match word.strip_prefix(option) {
         Some("") => after(at),
         Some(rest) => rest.strip_prefix('=').map(str::to_owned),
         None => None,
@@ -237,10 +240,50 @@ fn named(words: &[OsString]) -> Option<String> {
 }
 
 fn chosen(contexts: &Contexts, words: &[OsString], of_environment: Option<&str>) -> anyhow::Result<Option<Chosen>> {
-    let named = named(words);
+    let named = value_of("--context", words);
     let name = named.as_deref().or(of_environment).or(contexts.current.as_deref());
     let context = name.map(|name| contexts.get(name).cloned()).transpose()?;
     Ok(context.map(|context| Chosen { context, is_named: named.is_some() }))
+}
+
+/// A console, and how it is asked.
+#[derive(Debug, Clone)]
+pub struct ConsoleOfContext {
+    /// `http://HOST:PORT` or `https://HOST:PORT`.
+    pub address: String,
+    /// As whom.
+    pub access: ConsoleAccess,
+}
+
+/// The console that a command line with these words means, and the names of all contexts. It need not be a whole command line: a user is writing it.
+#[must_use]
+pub fn for_completion(words: &[OsString]) -> (Option<ConsoleOfContext>, Vec<String>) {
+    let Ok(contexts) = file().and_then(|file| Contexts::load(&file)) else { return (None, Vec::new()) };
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    (console_of(&contexts, words, variable), contexts.contexts.into_keys().collect())
+}
+
+fn console_of(
+    contexts: &Contexts,
+    words: &[OsString],
+    variable: impl Fn(&str) -> Option<String>,
+) -> Option<ConsoleOfContext> {
+    let chosen = chosen(contexts, words, variable(CONTEXT_VARIABLE).as_deref()).ok()?;
+    let setting = |option: &str, name: &str, of_context: fn(&Context) -> &Option<String>| {
+        let own = chosen.as_ref().and_then(|chosen| of_context(&chosen.context).clone());
+        let is_named = chosen.as_ref().is_some_and(|chosen| chosen.is_named);
+        let of_environment = || variable(name);
+        let rest = if is_named { own.or_else(of_environment) } else { of_environment().or(own) };
+        value_of(option, words).or(rest)
+    };
+    let address = setting("--console", CONSOLE_VARIABLE, |context| &context.console);
+    // Who names neither a context nor a broker means the factory of `sparkfleet up`.
+    let is_default = chosen.is_none() && value_of("--broker", words).is_none() && variable(BROKER_VARIABLE).is_none();
+    let address = address.or_else(|| is_default.then(|| CONSOLE_DEFAULT.to_owned()))?;
+    let token_file = setting("--console-token-file", CONSOLE_TOKEN_VARIABLE, |context| &context.token_file);
+    let ca_file = setting("--console-ca-file", CONSOLE_CA_VARIABLE, |context| &context.http_ca_file);
+    let access = ConsoleAccess { token_file: token_file.map(PathBuf::from), ca_file: ca_file.map(PathBuf::from) };
+    Some(ConsoleOfContext { address, access })
 }
 
 /// A command line as clap knows it, with the settings of a context as defaults of each command that takes `--context`.

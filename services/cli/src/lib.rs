@@ -7,6 +7,7 @@
 //!           -> listing -> console_api                   -> the console's tables, where a command that reads is to ask it
 //!           -> command/past -> console_api              -> the console's HTTP API: what happened, and what was there at a time
 //!           -> command/acl                              -> broker_acl: access control for MQTT servers
+//!           -> completion -> console_api                -> names that arguments can have, for a shell
 //!           -> watch                                    -> a listener that prints every message
 //! ```
 //!
@@ -18,6 +19,7 @@ pub mod arguments;
 pub mod bearer;
 pub mod client;
 pub mod command;
+pub mod completion;
 pub mod console_api;
 pub mod context;
 pub mod input;

@@ -7,6 +7,21 @@ use clap::{Args, ValueEnum};
 /// Names the context where no option does.
 pub const CONTEXT_VARIABLE: &str = "SPARKFLEET_CONTEXT";
 
+/// Names the web console where no option does.
+pub const CONSOLE_VARIABLE: &str = "SPARKFLEET_CONSOLE";
+
+/// Where `sparkfleet up` serves the web console unless it is told otherwise.
+pub const CONSOLE_DEFAULT: &str = "http://127.0.0.1:8482";
+
+/// Names the MQTT server where no option does.
+pub const BROKER_VARIABLE: &str = "SPARKFLEET_BROKER";
+
+/// Names the file with the token for the console where no option does.
+pub const CONSOLE_TOKEN_VARIABLE: &str = "SPARKFLEET_CONSOLE_TOKEN_FILE";
+
+/// Names the file with the authorities of the console's certificate where no option does.
+pub const CONSOLE_CA_VARIABLE: &str = "SPARKFLEET_CONSOLE_CA_FILE";
+
 /// How a command reaches the broker, and as whom.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Connection")]
@@ -15,7 +30,7 @@ pub struct Connection {
     #[arg(long, env = CONTEXT_VARIABLE, global = true)]
     pub context: Option<String>,
     /// MQTT server: mqtt://HOST:PORT, or mqtts://HOST:PORT for TLS
-    #[arg(long, env = "SPARKFLEET_BROKER", default_value = "mqtt://127.0.0.1:1883", global = true)]
+    #[arg(long, env = BROKER_VARIABLE, default_value = "mqtt://127.0.0.1:1883", global = true)]
     pub broker: String,
     /// Version of MQTT: 3.1.1, 5, or auto, which is 5 where the server speaks it
     #[arg(long, env = "SPARKFLEET_PROTOCOL", default_value = "auto", global = true)]
@@ -109,7 +124,7 @@ pub struct ConsoleAddress {
     #[arg(long, env = CONTEXT_VARIABLE)]
     pub context: Option<String>,
     /// Address of the web console, as `sparkfleet up` prints it
-    #[arg(long, env = "SPARKFLEET_CONSOLE", default_value = "http://127.0.0.1:8482")]
+    #[arg(long, env = CONSOLE_VARIABLE, default_value = CONSOLE_DEFAULT)]
     pub console: String,
     #[command(flatten)]
     #[expect(missing_docs, reason = "options are documented where they are defined")]
@@ -121,10 +136,10 @@ pub struct ConsoleAddress {
 #[command(next_help_heading = "Connection")]
 pub struct ConsoleAccess {
     /// File with a token (`sparkfleet token create`), for a console that shows nothing without one
-    #[arg(id = "console_token_file", long = "console-token-file", env = "SPARKFLEET_CONSOLE_TOKEN_FILE")]
+    #[arg(id = "console_token_file", long = "console-token-file", env = CONSOLE_TOKEN_VARIABLE)]
     pub token_file: Option<PathBuf>,
     /// PEM file of the certificate authorities to trust, for a console with https; by default those of the system
-    #[arg(id = "console_ca_file", long = "console-ca-file", env = "SPARKFLEET_CONSOLE_CA_FILE")]
+    #[arg(id = "console_ca_file", long = "console-ca-file", env = CONSOLE_CA_VARIABLE)]
     pub ca_file: Option<PathBuf>,
 }
 
@@ -148,7 +163,7 @@ pub struct ReadingSource {
     #[arg(long, value_enum)]
     pub from: Option<Source>,
     /// Address of a web console to read from
-    #[arg(long, env = "SPARKFLEET_CONSOLE")]
+    #[arg(long, env = CONSOLE_VARIABLE)]
     pub console: Option<String>,
     #[command(flatten)]
     #[expect(missing_docs, reason = "options are documented where they are defined")]

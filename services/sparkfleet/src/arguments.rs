@@ -1,5 +1,6 @@
 //! The command line of the program: the commands on a fleet ([`sparkfleet_cli::Command`]), `up`, and each service as a subcommand.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::parser::ValueSource;
@@ -9,11 +10,20 @@ use sparkfleet_cli::options::{Connection, Printing};
 use sparkfleet_up::arguments::{SimulateArguments, SimulateHostArguments, UpArguments};
 use uuid::Uuid;
 
+use crate::completion::Asking;
 use crate::service::{self, ConfigDbArguments, ServiceArguments};
 
 /// Explained below every `--help`.
 const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 configuration not usable; 4 broker or port not available; \
 5 refused (the reason is printed); 6 not reached in time; 7 not found; 130 interrupted.";
+
+/// Examples below the help of `sparkfleet completions`.
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  source <(sparkfleet completions bash)      # in ~/.bashrc
+  source <(sparkfleet completions zsh)       # in ~/.zshrc, after compinit
+  sparkfleet completions fish | source       # in ~/.config/fish/config.fish
+";
 
 /// Commission and run factory edge clusters over nothing but an MQTT broker and Sparkplug.
 #[derive(Debug, Parser)]
@@ -121,10 +131,20 @@ pub enum Command {
     SimulateHost(SimulateHostArguments),
     /// Print the version of this program, also for programs: -o json
     Version(Printing),
-    /// Print the completion script of a shell
+    /// Print the completion script of a shell; in bash, zsh and fish it completes names of the fleet, too
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
         /// Which shell
         shell: clap_complete::Shell,
+    },
+    /// Print what the last word of a command line can be, for the scripts of `completions`
+    #[command(hide = true)]
+    Complete {
+        /// Whose script asks
+        shell: Asking,
+        /// The words up to the cursor, the program first
+        #[arg(last = true)]
+        words: Vec<OsString>,
     },
     /// Write the manual pages of all commands into a directory, such as /usr/local/share/man/man1
     Man {

@@ -7,11 +7,13 @@
 //!           -> store            -> the files of ConfigDB's store
 //!           -> explore          -> the console's look at any broker
 //!           -> enrol            -> an Edge Node of the quarantine group, Secrets of this cluster
+//!           -> completion       -> the scripts of shells, and what their users may type next
 //!           -> version          -> what this program is
 //! ```
 #![warn(unreachable_pub)]
 
 pub mod arguments;
+pub mod completion;
 pub mod enrol;
 pub mod explore;
 pub mod service;
@@ -48,8 +50,11 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::SimulateHost(arguments) => sparkfleet_up::simulate::run_host(arguments).await,
         Command::Version(printing) => version::run(&printing),
         Command::Completions { shell } => {
-            let mut command = <Arguments as clap::CommandFactory>::command();
-            clap_complete::generate(shell, &mut command, "sparkfleet", &mut std::io::stdout());
+            completion::print_script(shell);
+            Ok(())
+        }
+        Command::Complete { shell, words } => {
+            completion::print_candidates(shell, words).await;
             Ok(())
         }
         Command::Man { directory } => {

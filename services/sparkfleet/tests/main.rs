@@ -1,6 +1,7 @@
 //! The integration tests of this package, in one program.
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
+mod completion;
 mod health;
 mod shipped;
 mod version;

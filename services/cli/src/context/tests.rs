@@ -145,7 +145,7 @@ fn the_context_of_a_line_is_found_before_it_is_read() {
         ("status -- --context plant", None),
         ("status", None),
     ] {
-        assert_eq!(named(&words(line)).as_deref(), expected, "{line}");
+        assert_eq!(value_of("--context", &words(line)).as_deref(), expected, "{line}");
     }
 }
 
@@ -175,4 +175,31 @@ fn settings_lie_where_the_environment_says_and_are_for_their_owner_alone() {
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
     assert_eq!(Contexts::load(&file).unwrap(), contexts);
+}
+
+#[test]
+fn the_console_of_a_line_that_is_being_written_is_that_of_its_options_environment_and_context() {
+    let contexts: Contexts = toml::from_str(FILE).unwrap();
+    let of_file = |contexts: &Contexts, line: &str, variables: &[(&str, &str)]| {
+        let variable =
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        console_of(contexts, &words(line), variable).map(|console| (console.address, console.access.token_file))
+    };
+    let of = |line: &str, variables: &[(&str, &str)]| of_file(&contexts, line, variables);
+    let plant = || Some(("https://console.plant".to_owned(), Some(PathBuf::from("/etc/token"))));
+    let other = |token: Option<&str>| Some(("http://other".to_owned(), token.map(PathBuf::from)));
+    let set = [("SPARKFLEET_CONSOLE", "http://other")];
+    assert_eq!(of("cluster show P", &[]), plant());
+    assert_eq!(of("cluster show P", &set), other(Some("/etc/token")));
+    assert_eq!(of("cluster show --context=plant P", &set), plant());
+    assert_eq!(of("cluster show --context desk P", &set), other(None));
+    assert_eq!(of("cluster show --console http://other --console-token-file t P", &[]), other(Some("t")));
+    assert_eq!(of("cluster show P", &[("SPARKFLEET_CONTEXT", "desk")]), None);
+    assert_eq!(of("cluster show --context gone P", &set), None, "the command would be refused");
+    // Without a context it is that of `sparkfleet up`, unless a broker is named, which may be of another fleet.
+    let none = |line: &str, variables: &[(&str, &str)]| of_file(&Contexts::default(), line, variables);
+    assert_eq!(none("cluster show P", &[]), Some((CONSOLE_DEFAULT.to_owned(), None)));
+    assert_eq!(none("cluster show --broker mqtt://b P", &[]), None);
+    assert_eq!(none("cluster show P", &[("SPARKFLEET_BROKER", "mqtt://b")]), None);
+    assert_eq!(none("cluster show P", &[("SPARKFLEET_BROKER", "mqtt://b"), set[0]]), other(None));
 }
