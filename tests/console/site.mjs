@@ -81,7 +81,7 @@ export class Site extends Factory {
     this.#apis.set(name, await this.said(edge, /Kubernetes API is (\S+);/));
   }
 
-  /** A join service of its own process on the Kubernetes of a cluster, by keys that an operator makes; one host waits, is refused by what it measures, and is approved. */
+  /** A join service of its own process on the Kubernetes of a cluster, by keys that an operator makes. One host is refused for what it measures, and admitted when that is captured. */
   async startJoining(cluster, host) {
     const [key, trust] = [this.#clusters.get(cluster), ".sparkfleet/trust"];
     await this.run("trust", "init", "--dir", trust);
