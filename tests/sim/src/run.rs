@@ -107,8 +107,8 @@ pub struct Summary {
     pub rotations: u64,
     /// Pushes whose users know that they were taken.
     pub pushes: u64,
-    /// Commits that edges were told.
-    pub told: usize,
+    /// Commits that edges were sent.
+    pub sent: usize,
     /// Clusters and deployments that people made.
     pub made: (usize, usize),
 }
@@ -148,7 +148,7 @@ pub fn run(plan: &Plan) -> Result<Summary, Box<Failure>> {
                 messages: world.checks.messages.values().sum(),
                 rotations: world.checks.rotations,
                 pushes: world.pushing.taken,
-                told: world.pushing.told.len(),
+                sent: world.pushing.sent.len(),
                 made: (world.script.clusters.len(), world.script.deployments.len()),
             });
         }

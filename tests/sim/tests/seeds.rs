@@ -13,6 +13,7 @@ const SEEDS_WITH_JOINS: u64 = 60;
 const SEEDS_WITH_CONSOLE: u64 = 60;
 const SEEDS_WITH_KEYS: u64 = 60;
 const SEEDS_WITH_SECRETS: u64 = 60;
+const SEEDS_WITH_GIT: u64 = 60;
 const SEEDS_OF_THE_DAY: u64 = 60;
 /// A soak begins here, so that it tries what was not tried before.
 const SOAK: u64 = 1_000;
@@ -35,7 +36,7 @@ fn whatever_happens_everything_that_people_want_is_applied_or_visibly_refused_in
     let day = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400);
     let of_the_day = 1_000_000 + day * SEEDS_OF_THE_DAY;
     let plan = Plan { steps: STEPS, ..Plan::of(0) };
-    let all = Plan { restores: true, joins: true, keys: true, secrets: true, ..plan };
+    let all = Plan { restores: true, joins: true, keys: true, secrets: true, git: true, ..plan };
     let parts = match asked {
         Some(seeds) => in_parts(SOAK..SOAK + seeds, Plan { steps: STEPS_SOAK, ..all }),
         None => vec![
@@ -44,6 +45,7 @@ fn whatever_happens_everything_that_people_want_is_applied_or_visibly_refused_in
             (0..SEEDS_WITH_CONSOLE, Plan { console: true, restores: true, ..plan }),
             (0..SEEDS_WITH_KEYS, Plan { keys: true, ..plan }),
             (0..SEEDS_WITH_SECRETS, Plan { secrets: true, restores: true, ..plan }),
+            (0..SEEDS_WITH_GIT, Plan { git: true, ..plan }),
             (of_the_day..of_the_day + SEEDS_OF_THE_DAY, all),
         ],
     };
@@ -71,7 +73,8 @@ fn whatever_happens_everything_that_people_want_is_applied_or_visibly_refused_in
     let messages: u64 = summaries.iter().map(|summary| summary.messages).sum();
     let rotations: u64 = summaries.iter().map(|summary| summary.rotations).sum();
     let deployments: usize = summaries.iter().map(|summary| summary.made.1).sum();
-    assert!(rotations > 100, "{rotations}");
+    let pushes: u64 = summaries.iter().map(|summary| summary.pushes).sum();
+    assert!(rotations > 100 && pushes > 50, "{rotations} {pushes}");
     assert!(
         crashes > seeds && messages > 500 * seeds && deployments as u64 > 2 * seeds,
         "{crashes} {messages} {deployments}"

@@ -52,7 +52,7 @@ pub(crate) fn boot(world: &World, seed: u64, now: Now) -> Boot {
         scripts_url: "http://api.example:8483".to_owned(),
         git_key: if with_git { key_pair(seed).public().to_string() } else { String::new() },
         is_git_fixed: true,
-        awaits_git: with_git && world.mutation != Some(Mutation::TellsBeforeItKnows),
+        awaits_git: with_git && world.mutation != Some(Mutation::SendsBeforeItKnows),
         organisation: organisation.clone(),
     };
     let shared = git.charts.iter().map(|charts| (HELM_CHARTS, charts.store));

@@ -10,7 +10,7 @@ use crate::model::git::commit;
 use crate::model::role::Role;
 use crate::world::World;
 
-/// What the user of a push was told is true, whatever was killed meanwhile.
+/// A push whose user knows that it was taken is in its repository, whatever was killed meanwhile.
 pub(crate) fn pushed_is_kept(world: &mut World) -> Result<(), Violation> {
     if !world.with_git || !world.steps.is_multiple_of(16) {
         return Ok(());

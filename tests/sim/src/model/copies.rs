@@ -195,7 +195,7 @@ impl Stored {
                 result.pack_error = Some(format!("a pack is not taken: {reason}"));
             }
         }
-        let wanted = desired.refs.get(MAIN).and_then(number);
+        let wanted = desired.refs.get(MAIN).and_then(|commit| number(commit));
         if trouble.steps < 3 || wanted != self.main && wanted.is_some_and(|commit| !self.is_connected(commit)) {
             return;
         }

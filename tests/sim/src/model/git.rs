@@ -211,7 +211,7 @@ impl Git {
         }
         let content = pack.and_then(|bytes| Content::read(&Pack::new(bytes.into())));
         let content = content.ok_or("the objects cannot be taken")?;
-        let after = after.as_ref().and_then(number).ok_or("branch main cannot be deleted")?;
+        let after = after.as_deref().and_then(number).ok_or("branch main cannot be deleted")?;
         if !content.commits.contains_key(&after) || !content.base.is_subset(&repository.objects) {
             return Err("the objects cannot be taken".to_owned());
         }
@@ -345,7 +345,7 @@ fn by_hand(commit: u32) -> String {
 }
 
 /// The number of a commit.
-pub(crate) fn number(commit: &String) -> Option<u32> {
+pub(crate) fn number(commit: &str) -> Option<u32> {
     u32::from_str_radix(commit, 16).ok()
 }
 

@@ -44,7 +44,7 @@ pub enum Mutation {
     /// Files of secrets do not say when their keys were decided.
     ForgetsTimes,
     /// The cluster manager takes all that it has written for served before it has received the git server.
-    TellsBeforeItKnows,
+    SendsBeforeItKnows,
     /// The git server's disk says of some commits that they are there, and forgets them.
     CopiesLoseCommits,
     /// The cluster manager's disk says of pushes that they are taken, and forgets them.
@@ -74,7 +74,7 @@ impl Mutation {
         Self::SaysDiskKeys,
         Self::StandsStill,
         Self::ForgetsTimes,
-        Self::TellsBeforeItKnows,
+        Self::SendsBeforeItKnows,
         Self::CopiesLoseCommits,
         Self::ForgetsPushes,
     ];
@@ -106,7 +106,7 @@ impl Mutation {
     /// It is about the git server.
     #[must_use]
     pub const fn needs_git(self) -> bool {
-        matches!(self, Self::TellsBeforeItKnows | Self::CopiesLoseCommits | Self::ForgetsPushes)
+        matches!(self, Self::SendsBeforeItKnows | Self::CopiesLoseCommits | Self::ForgetsPushes)
     }
 
     /// The check that must notice.
@@ -133,7 +133,7 @@ impl Mutation {
             Self::SaysDiskKeys => "ciphertext-only",
             Self::StandsStill => "time-advances",
             Self::ForgetsTimes => "no-value-goes-back",
-            Self::TellsBeforeItKnows => "served-before-told",
+            Self::SendsBeforeItKnows => "served-before-sent",
             Self::CopiesLoseCommits => "copy-equals-repository",
             Self::ForgetsPushes => "pushed-is-kept",
         }

@@ -49,8 +49,8 @@ pub struct Pushing {
     pub(crate) decided: BTreeMap<u64, Deciding>,
     /// Pushes whose users know that they were taken.
     pub taken: u64,
-    /// Commits that edges were told.
-    pub told: BTreeSet<String>,
+    /// Commits that edges were sent.
+    pub sent: BTreeSet<String>,
 }
 
 impl Pusher {

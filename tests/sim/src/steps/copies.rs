@@ -115,8 +115,8 @@ impl World {
         }
     }
 
-    /// An edge is told a commit: the copy has it. A git server that was killed may have lost it since, as long as the cluster manager does not know that it was killed.
-    pub(crate) fn check_what_is_told(&mut self, id: ProcessId, request: &HostRequest) {
+    /// An edge is sent a commit: the copy has it. A git server that was killed may have lost it since, as long as the cluster manager does not know that it was killed.
+    pub(crate) fn check_what_is_sent(&mut self, id: ProcessId, request: &HostRequest) {
         if !self.with_git {
             return;
         }
@@ -146,11 +146,11 @@ impl World {
             };
             if !servers.iter().any(has) {
                 let detail = format!(
-                    "{node} is told commit {commit} of {repository}, and the copy of {alive:?} does not have it"
+                    "{node} is sent commit {commit} of {repository}, and the copy of {alive:?} does not have it"
                 );
-                self.checks.fail_with(Violation::new("served-before-told", detail));
+                self.checks.fail_with(Violation::new("served-before-sent", detail));
             }
-            self.pushing.told.insert(commit);
+            self.pushing.sent.insert(commit);
         }
     }
 }

@@ -38,29 +38,7 @@ impl World {
                     self.crash(id);
                 }
             }
-            Fault::CopiesFull | Fault::CopiesTorn => {
-                let until = Some(self.mono + self.random.millis(1_000..40_000));
-                let Some(id) = self.process_of(&Role::GitServer) else { return };
-                self.processes[&id].disk.with_copies(|copies| match fault {
-                    Fault::CopiesFull => copies.full_until = until,
-                    _ => copies.torn_until = until,
-                });
-            }
-            Fault::CopiesLost(loss) => {
-                let Some(id) = self.process_of(&Role::GitServer) else { return };
-                let which = self.random.index(8);
-                if self.processes[&id].disk.with_copies(|copies| copies.lose(loss, which)) {
-                    trace!(self, "   it is lost");
-                    self.crash(id);
-                }
-            }
-            Fault::GitCrash => {
-                let role = if self.random.chance(500) { Role::ClusterManager } else { Role::GitServer };
-                if let Some(id) = self.process_of(&role).filter(|id| self.processes[id].program.is_some()) {
-                    trace!(self, "   {role}");
-                    self.crash(id);
-                }
-            }
+            Fault::CopiesFull | Fault::CopiesTorn | Fault::CopiesLost(_) | Fault::GitCrash => self.on_git_fault(&fault),
             Fault::BdSeqRollsBack => {
                 let running: Vec<ProcessId> =
                     self.services().into_iter().filter(|id| self.processes[id].program.is_some()).collect();
@@ -110,6 +88,36 @@ impl World {
                 self.on_fault(Fault::FloodsOn(group(&name).to_string(), messages));
             }
             Fault::FloodsOn(group, messages) => self.flood(group, messages),
+        }
+    }
+
+    /// Something breaks at the git server, or at the cluster manager beside it.
+    fn on_git_fault(&mut self, fault: &Fault) {
+        let Some(id) = self.process_of(&Role::GitServer) else { return };
+        let disk = self.processes[&id].disk.clone();
+        match fault {
+            Fault::CopiesFull => {
+                let until = self.mono + self.random.millis(1_000..40_000);
+                disk.with_copies(|copies| copies.full_until = Some(until));
+            }
+            Fault::CopiesTorn => {
+                let until = self.mono + self.random.millis(1_000..40_000);
+                disk.with_copies(|copies| copies.torn_until = Some(until));
+            }
+            Fault::CopiesLost(loss) => {
+                let which = self.random.index(8);
+                if disk.with_copies(|copies| copies.lose(*loss, which)) {
+                    trace!(self, "   it is lost");
+                    self.crash(id);
+                }
+            }
+            _ => {
+                let role = if self.random.chance(500) { Role::ClusterManager } else { Role::GitServer };
+                if let Some(id) = self.process_of(&role).filter(|id| self.processes[id].program.is_some()) {
+                    trace!(self, "   {role}");
+                    self.crash(id);
+                }
+            }
         }
     }
 

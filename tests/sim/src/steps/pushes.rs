@@ -49,7 +49,7 @@ impl World {
             repository: Some((place, place == HELM_CHARTS)),
             push: true,
         };
-        self.to_git_server(id, Event::Asked(asked));
+        self.give_git_server(id, Event::Asked(asked));
     }
 
     /// A cluster asks for its repository.
@@ -57,11 +57,11 @@ impl World {
         let clusters: Vec<Uuid> = self.clusters.values().map(|cluster| cluster.uuid).collect();
         let cluster = self.random.pick(&clusters).copied();
         if let (Some(id), Some(cluster)) = (self.process_of(&Role::GitServer), cluster) {
-            self.to_git_server(id, Event::Polled(cluster));
+            self.give_git_server(id, Event::Polled(cluster));
         }
     }
 
-    fn to_git_server(&mut self, id: ProcessId, event: Event) {
+    fn give_git_server(&mut self, id: ProcessId, event: Event) {
         let life = self.processes[&id].life;
         let lag = self.random.millis(0..50);
         self.after(lag, Happening::Input(id, life, Box::new(Input::GitServer(event))));
@@ -115,10 +115,10 @@ impl World {
             randomness,
         };
         self.pushing.under_way.insert(push, (repository, after));
-        self.to_git_server(id, Event::Pushed(request));
+        self.give_git_server(id, Event::Pushed(request));
     }
 
-    /// A user is told what became of a push.
+    /// A push ends, and its user comes to know how.
     fn on_push_ended(&mut self, push: Uuid, ended: &Result<(), Denial>) {
         let Some((repository, commit)) = self.pushing.under_way.remove(&push) else {
             let detail = format!("push {push} ends twice, or was never begun");

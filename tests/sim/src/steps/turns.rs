@@ -46,7 +46,7 @@ impl World {
             Action::Birth(config, metrics) => self.start_node(id, *config, metrics),
             Action::Node(update) => self.execute_node(id, update),
             Action::Host(request) => {
-                self.check_what_is_told(id, &request);
+                self.check_what_is_sent(id, &request);
                 self.execute_host(id, request);
             }
             Action::Sync(effect) => self.ask_kubernetes(id, effect),
