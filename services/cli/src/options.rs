@@ -10,7 +10,7 @@ pub const CONTEXT_VARIABLE: &str = "SPARKFLEET_CONTEXT";
 /// Names the web console where no option does.
 pub const CONSOLE_VARIABLE: &str = "SPARKFLEET_CONSOLE";
 
-/// Where `sparkfleet up` serves the web console unless it is told otherwise.
+/// Where `sparkfleet up` serves the web console unless an option of it says otherwise.
 pub const CONSOLE_DEFAULT: &str = "http://127.0.0.1:8482";
 
 /// Names the MQTT server where no option does.

@@ -4,13 +4,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::parser::ValueSource;
-use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use service_runtime::exit;
 use sparkfleet_cli::options::{Connection, Printing};
 use sparkfleet_up::arguments::{SimulateArguments, SimulateHostArguments, UpArguments};
 use uuid::Uuid;
 
-use crate::completion::Asking;
 use crate::service::{self, ConfigDbArguments, ServiceArguments};
 
 /// Explained below every `--help`.
@@ -151,6 +150,17 @@ pub enum Command {
         /// The directory
         directory: PathBuf,
     },
+}
+
+/// Shells whose scripts ask the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Asking {
+    /// It takes candidates alone; words come as they were typed, in quotes.
+    Bash,
+    /// It takes candidates with what they mean, after a tab; words come as they were typed, in quotes.
+    Zsh,
+    /// It takes candidates with what they mean, after a tab; only the last word comes as it was typed.
+    Fish,
 }
 
 /// `sparkfleet config ...`: its entries, and the files of its store.

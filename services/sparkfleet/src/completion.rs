@@ -6,26 +6,14 @@
 use std::ffi::OsString;
 use std::io::Write as _;
 
-use clap::ValueEnum;
 use sparkfleet_cli::completion::Names;
 use sparkfleet_cli::output::visible;
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, Asking};
 
 const BASH: &str = include_str!("completion/sparkfleet.bash");
 const ZSH: &str = include_str!("completion/sparkfleet.zsh");
 const FISH: &str = include_str!("completion/sparkfleet.fish");
-
-/// Shells whose scripts ask the program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Asking {
-    /// It takes candidates alone; words come as they were typed, in quotes.
-    Bash,
-    /// It takes candidates with what they mean, after a tab; words come as they were typed, in quotes.
-    Zsh,
-    /// It takes candidates with what they mean, after a tab; only the last word comes as it was typed.
-    Fish,
-}
 
 /// Prints the script of a shell.
 pub fn print_script(shell: clap_complete::Shell) {

@@ -103,16 +103,7 @@ impl Explorer {
                 known.lacks = (!is_born_with("Node Control/Rebirth")).then_some("Node Control/Rebirth");
                 self.note(node, None, metrics, now);
             }
-            HostEvent::Aliases { node, device, aliases } => {
-                let Some(known) = self.nodes.get_mut(node) else { return };
-                let of = match device {
-                    Some(device) => known.devices.get_mut(device),
-                    None => Some(&mut known.own),
-                };
-                if let Some(of) = of {
-                    of.aliases = aliases.iter().cloned().collect();
-                }
-            }
+            HostEvent::Aliases { node, device, aliases } => self.on_aliases(node, device.as_ref(), aliases),
             HostEvent::NodeData { node, timestamp, metrics } => {
                 let Some(known) = self.received(node, now) else { return };
                 fold(&mut known.own, metrics, *timestamp);
@@ -162,6 +153,17 @@ impl Explorer {
             | HostEvent::HostServed { .. }
             | HostEvent::NodeMessages { .. }
             | HostEvent::Stopped => {}
+        }
+    }
+
+    fn on_aliases(&mut self, node: &EdgeNodeDescriptor, device: Option<&DeviceId>, aliases: &[(Arc<str>, u64)]) {
+        let Some(known) = self.nodes.get_mut(node) else { return };
+        let of = match device {
+            Some(device) => known.devices.get_mut(device),
+            None => Some(&mut known.own),
+        };
+        if let Some(of) = of {
+            of.aliases = aliases.iter().cloned().collect();
         }
     }
 

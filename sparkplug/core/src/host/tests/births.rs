@@ -164,7 +164,7 @@ fn aliases_and_types_come_from_the_birth() {
 }
 
 #[test]
-fn a_host_that_asks_for_aliases_is_told_those_of_each_birth() {
+fn aliases_of_each_birth_are_reported_to_an_application_that_asks_for_them() {
     let aliases = |name: &str| match name {
         "T" => Some(9),
         "S" => Some(u64::MAX),
