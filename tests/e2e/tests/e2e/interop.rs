@@ -342,10 +342,9 @@ async fn is_read_alike(messages: &[Arc<Message>]) {
     for (theirs, ours) in theirs.iter().zip(&ours) {
         let is_data = matches!(ours.kind, MessageKind::NData | MessageKind::DData);
         let seq = ours.seq.map(|seq| seq.to_string());
-        // The library reads an absent seq, and an absent timestamp, as 0.
-        assert!(theirs["seq"].as_str() == seq.as_deref() || ours.seq.is_none(), "{theirs:#}");
+        assert_eq!(theirs["seq"].as_str(), seq.as_deref(), "{theirs:#}");
         let timestamp = ours.timestamp.map(|ms| ms.to_string());
-        assert!(ours.timestamp.is_none() || theirs["timestamp"].as_str() == timestamp.as_deref(), "{theirs:#}");
+        assert_eq!(theirs["timestamp"].as_str(), timestamp.as_deref(), "{theirs:#}");
         assert_same_metrics(theirs, ours);
         for (theirs, ours) in theirs["metrics"].as_array().unwrap().iter().zip(&ours.metrics) {
             for (key, value) in ours.properties.iter() {
@@ -414,8 +413,7 @@ async fn every_basic_type_is_read_alike_in_births_and_data() {
         [V::Int64(-5), V::Int64(i64::MIN)],
         [V::UInt8(5), V::UInt8(u8::MAX)],
         [V::UInt16(5), V::UInt16(u16::MAX)],
-        // Beyond that sparkplug-payload makes a negative number of it.
-        [V::UInt32(5), V::UInt32(u32::MAX / 2)],
+        [V::UInt32(5), V::UInt32(u32::MAX)],
         [V::UInt64(5), V::UInt64(u64::MAX)],
         [V::Float(0.5), V::Float(-0.25)],
         [V::Double(0.1), V::Double(-1e300)],
