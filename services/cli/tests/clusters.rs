@@ -37,7 +37,7 @@ fn clusters_and_deployments_are_chosen_by_labels_which_stay_when_they_are_create
     created(&user, "Lacquer_9");
     let set = user.run("cluster label Lacquer_9 hall=9 pilot=yes");
     assert_eq!(set.done(), "Lacquer_9 labelled: hall=9,pilot=yes\n");
-    assert_eq!(user.run("cluster label Lacquer_9 hall=9").done(), "Lacquer_9 unchanged: hall=9 pilot=yes\n");
+    assert_eq!(user.run("cluster label Lacquer_9 hall=9").done(), "Lacquer_9 unchanged: hall=9,pilot=yes\n");
     assert_eq!(user.run("cluster create Lacquer_9 --bare -o json").json()["change"], "changed");
     assert_eq!(user.run("cluster list -l hall=9,pilot -o name").done(), "Lacquer_9\n");
     let row = user.run("cluster list -l hall=9 -o json").json();
