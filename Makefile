@@ -37,7 +37,7 @@ LAB_TOOLS := qemu-system-x86_64 ovmf swtpm swtpm_setup openssl mosquitto ssh ssh
 TEST_TOOLS := cargo cc git dpkg-shlibdeps mosquitto mosquitto_pub cryptsetup go kubectl curl shellcheck $(TPM_TOOLS) $(KERBEROS_TOOLS) $(KUBERNETES_TOOLS) $(if $(PYTHON_TESTS),python3 pip) $(if $(NODE_TESTS),node npm)
 
 .DEFAULT_GOAL := help
-.PHONY: help up test brokers kubernetes cluster lab packages check fmt clippy tidy doc package semver shellcheck deny bench soak mutants prove tck fuzz
+.PHONY: help up test brokers kubernetes cluster lab packages check fmt locks clippy tidy doc package semver shellcheck deny bench soak mutants prove tck fuzz
 
 help: ## say what each target does
 	@echo "Sparkfleet: make <target>"
@@ -81,10 +81,16 @@ packages: ## Debian package of the bootstrapper into target/packages (ARCH=arm64
 	$(CROSS_$(ARCH)) $(CARGO) build --locked --profile edge -p bootstrapper --features bootstrapper/tpm $(if $(ARCH),--target $(TRIPLE_$(ARCH)))
 	@.ci/packages --binary "$${CARGO_TARGET_DIR:-target}/$(if $(ARCH),$(TRIPLE_$(ARCH))/)edge/sparkfleet-bootstrapper" --architecture $(or $(ARCH),amd64)
 
-check: fmt clippy tidy doc package semver shellcheck deny ## format, lints, rules of the repository, documentation, packages, scripts, dependencies
+check: fmt locks clippy tidy doc package semver shellcheck deny ## format, lock files, lints, rules of the repository, documentation, packages, scripts, dependencies
 
 fmt: ## is everything formatted?
 	$(CARGO) fmt --all -- --check
+
+locks: ## the lock files of the workspaces beside the main one fit what they are of
+	@for workspace in fuzz tests/peers; do \
+		$(CARGO) metadata --locked --format-version 1 --manifest-path "$$workspace/Cargo.toml" >/dev/null || \
+			{ echo "make locks: $$workspace/Cargo.lock is behind: cargo update --workspace --manifest-path $$workspace/Cargo.toml"; exit 1; }; \
+	done
 
 clippy: ## lints, warnings are errors
 	@.ci/tools cargo cc libtss2
