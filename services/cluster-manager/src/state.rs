@@ -237,6 +237,11 @@ impl ClusterManager {
             }
             Event::Copy(CopyResult { repository, outcome }) => {
                 self.effects.extend(self.copies.on_result(repository, outcome, now));
+                if let Some((Kind::Cluster, commit)) = self.copies.main(repository)
+                    && self.repositories.found(repository, commit)
+                {
+                    self.dirty.insert(repository);
+                }
             }
             Event::PushTaken(result) => {
                 self.copies.changed(result.repository);

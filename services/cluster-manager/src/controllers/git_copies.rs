@@ -427,6 +427,13 @@ impl GitCopiesController {
         ended.file.map(|file| drop_pack(repository, file))
     }
 
+    /// Commit of branch `main` of an open repository, as the disk has answered after everything that may have moved it.
+    pub fn main(&self, repository: Uuid) -> Option<(repositories::Kind, &String)> {
+        let copy = self.known.get(&repository).filter(|copy| copy.look == Look::Fresh)?;
+        let Some(Disk::Open(original)) = &copy.original else { return None };
+        original.refs.get(MAIN).map(|commit| (original.kind, commit))
+    }
+
     /// Path of each repository of which the git server has not everything, and why.
     pub fn problems(&self) -> impl Iterator<Item = (String, String)> {
         self.problems.values().cloned()

@@ -423,6 +423,20 @@ fn a_new_process_or_one_that_was_restored_is_followed() {
 }
 
 #[test]
+fn a_push_counts_also_where_the_result_of_what_was_written_before_it_comes_last() {
+    let mut world = copied();
+    let before = world.disk.commit(CLUSTER);
+    world.disk.push(CLUSTER);
+    let after = world.disk.commit(CLUSTER);
+    assert_ne!(before, after);
+    let outcome = GitOutcome::Written { commit: before, secrets: cluster_manager_contract::SecretsReport::default() };
+    world.manager.on_event(Event::Git(GitResult { cluster: CLUSTER, outcome }), world.now);
+    world.settle();
+    assert_eq!(world.device().git_commit.as_ref(), Some(&after));
+    assert!(world.is_copied(CLUSTER));
+}
+
+#[test]
 fn what_the_git_server_cannot_get_is_said_until_it_has_it_or_the_repository_is_gone() {
     let mut world = copied();
     world.packs.fails = Some("it has more than 256 MiB");

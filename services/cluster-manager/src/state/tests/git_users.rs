@@ -214,7 +214,8 @@ fn a_commit_is_sent_to_the_edge_only_when_the_git_server_has_it() {
     serve(&mut world, &before);
     assert_eq!(sent(&world), Some(before.clone()));
     let Ok(Reply::Repository { who, .. }) = world.reply("operator", push(CLUSTER, false)) else { panic!("they may") };
-    let after = "a".repeat(40);
+    world.disk.push(CLUSTER);
+    let after = world.disk.commit(CLUSTER);
     let (repository, shared) = (CLUSTER, false);
     let [start, end] = [&before, &after].map(|commit| Some(commit.clone()));
     let pushed = RepositoryPush { repository, shared, before: start, after: end };
