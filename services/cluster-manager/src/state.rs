@@ -237,11 +237,7 @@ impl ClusterManager {
             }
             Event::Copy(CopyResult { repository, outcome }) => {
                 self.effects.extend(self.copies.on_result(repository, outcome, now));
-                if let Some((Kind::Cluster, commit)) = self.copies.main(repository)
-                    && self.repositories.found(repository, commit)
-                {
-                    self.dirty.insert(repository);
-                }
+                self.on_found(repository);
             }
             Event::PushTaken(result) => {
                 self.copies.changed(result.repository);
@@ -402,8 +398,23 @@ impl ClusterManager {
     }
 
     /// A user has moved branch `main` of a repository.
-    fn on_push(&mut self, Moved { repository, shared, commit }: Moved) {
-        self.copies.changed(repository);
+    fn on_push(&mut self, moved: Moved) {
+        self.copies.changed(moved.repository);
+        self.on_moved(moved);
+    }
+
+    /// The disk has answered what a repository is. What was done before a push may be answered after it, so this decides which commit branch `main` is at.
+    fn on_found(&mut self, repository: Uuid) {
+        let Some((kind, found)) = self.copies.main(repository) else { return };
+        let shared = kind == Kind::Shared;
+        let known = if shared { self.shared.commit(repository) } else { self.repositories.commit(repository) };
+        if known.is_some_and(|known| known != found) {
+            let commit = Some(found.to_owned());
+            self.on_moved(Moved { repository, shared, commit });
+        }
+    }
+
+    fn on_moved(&mut self, Moved { repository, shared, commit }: Moved) {
         if shared {
             self.on_shared_commit(repository, commit);
         } else {

@@ -174,21 +174,11 @@ impl ClusterRepositoriesController {
         self.known.get(&uuid)?.commit.as_deref()
     }
 
-    /// A user has moved branch `main`.
+    /// Branch `main` is at another commit.
     pub fn moved(&mut self, uuid: Uuid, commit: Option<String>) {
         if let Some(repository) = self.known.get_mut(&uuid) {
             repository.commit = commit;
         }
-    }
-
-    /// The disk has branch `main` at that commit. Says whether another one was known: of a push, the result of what was written before it may come last.
-    pub fn found(&mut self, uuid: Uuid, commit: &String) -> bool {
-        let known = self.known.get_mut(&uuid).filter(|known| known.under_way.is_none());
-        let Some(known) = known.and_then(|known| known.commit.as_mut()).filter(|known| *known != commit) else {
-            return false;
-        };
-        known.clone_from(commit);
-        true
     }
 
     /// The cluster's Flux has asked for a repository; `at`: `Now::mono`.

@@ -383,7 +383,6 @@ impl GitCopiesController {
                 match result {
                     Ok(original) => copy.original = Some(original.map_or(Disk::Closed, Disk::Open)),
                     Err(reason) => {
-                        tracing::warn!(%repository, error = reason, "a repository cannot be read for its copy");
                         copy.look = Look::Due;
                         copy.problem = Some(format!("it cannot be read: {reason}"));
                         copy.wait.failed(reason, now);
@@ -409,7 +408,6 @@ impl GitCopiesController {
                     (Ok(None), Some(_)) => "there is nothing to pack".to_owned(),
                     (Err(reason), _) => reason,
                 };
-                tracing::warn!(%repository, error = reason, "a repository cannot be packed for its copy");
                 copy.whole = true;
                 copy.problem = Some(format!("what the git server lacks of it cannot be packed: {reason}"));
                 copy.wait.failed(reason, now);
@@ -428,10 +426,10 @@ impl GitCopiesController {
     }
 
     /// Commit of branch `main` of an open repository, as the disk has answered after everything that may have moved it.
-    pub fn main(&self, repository: Uuid) -> Option<(repositories::Kind, &String)> {
+    pub fn main(&self, repository: Uuid) -> Option<(repositories::Kind, &str)> {
         let copy = self.known.get(&repository).filter(|copy| copy.look == Look::Fresh)?;
         let Some(Disk::Open(original)) = &copy.original else { return None };
-        original.refs.get(MAIN).map(|commit| (original.kind, commit))
+        original.refs.get(MAIN).map(|commit| (original.kind, commit.as_str()))
     }
 
     /// Path of each repository of which the git server has not everything, and why.

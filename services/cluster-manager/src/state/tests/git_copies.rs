@@ -1,7 +1,10 @@
 //! Copies and pushes against a git server that lives in this file. Its objects are commits; a pack names those in it and those that it builds on.
 
 use super::*;
-use crate::event::{CopyAction, CopyOutcome, CopyResult, CopyWork, Original, PackFile, PushResult, PushWork};
+use crate::event::{
+    CopyAction, CopyOutcome, CopyResult, CopyWork, Original, PackFile, PushResult, PushWork, SharedOutcome,
+    SharedResult,
+};
 use git_hosting::repositories::Kind;
 use git_server_contract::pack::{PART_BYTES_MAX, Pack, PackPart, Received};
 use git_server_contract::push::RefChange;
@@ -426,14 +429,40 @@ fn a_new_process_or_one_that_was_restored_is_followed() {
 fn a_push_counts_also_where_the_result_of_what_was_written_before_it_comes_last() {
     let mut world = copied();
     let before = world.disk.commit(CLUSTER);
+    world.start();
+    // The new process writes what is there already, and the answer takes its time.
+    let mut written = None;
+    for _ in 0..100 {
+        for effect in world.manager.poll_effects() {
+            match effect {
+                Effect::Git(work) => written = Some(world.disk.carry_out(work)),
+                other => world.execute(other),
+            }
+        }
+    }
     world.disk.push(CLUSTER);
     let after = world.disk.commit(CLUSTER);
     assert_ne!(before, after);
-    let outcome = GitOutcome::Written { commit: before, secrets: cluster_manager_contract::SecretsReport::default() };
-    world.manager.on_event(Event::Git(GitResult { cluster: CLUSTER, outcome }), world.now);
+    world.manager.on_push(Moved { repository: CLUSTER, shared: false, commit: Some(after.clone()) });
+    world.manager.on_event(Event::Git(written.expect("it was written")), world.now);
     world.settle();
     assert_eq!(world.device().git_commit.as_ref(), Some(&after));
     assert!(world.is_copied(CLUSTER));
+}
+
+#[test]
+fn a_push_into_a_shared_repository_counts_also_where_the_result_of_a_pull_before_it_comes_last() {
+    let mut world = copied();
+    let pull = json!({"url": "https://code.example/x", "ref": "release", "interval": "never"});
+    world.put_repository(SHARED, json!({"path": "shared/charts", "pull": {"release": pull}}));
+    world.disk.push(SHARED);
+    world.settle();
+    world.disk.push(SHARED);
+    let outcome = SharedOutcome { main: Some("b".repeat(40)), pulled: None, diverged: false };
+    let result = SharedResult { repository: SHARED, branch: Some("release".to_owned()), outcome: Ok(outcome) };
+    world.manager.on_event(Event::Shared(result), world.now);
+    world.settle();
+    assert_eq!(world.shared_metric(SHARED, "Git/Commit"), Some(world.disk.commit(SHARED)));
 }
 
 #[test]

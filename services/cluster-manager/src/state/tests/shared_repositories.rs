@@ -54,13 +54,13 @@ fn commit(n: u32) -> String {
 }
 
 impl World {
-    fn put_repository(&mut self, uuid: Uuid, config: Value) {
+    pub(super) fn put_repository(&mut self, uuid: Uuid, config: Value) {
         let request = WriteRequest::put("", uuid).create_object(known::class::REPO_GROUP_SHARED, None);
         let events = self.db.write(&request.entry("GitConfig", config));
         self.feed(events);
     }
 
-    fn shared_metric(&self, uuid: Uuid, name: &str) -> Option<String> {
+    pub(super) fn shared_metric(&self, uuid: Uuid, name: &str) -> Option<String> {
         let metric = self.shared.devices[&uuid].iter().find(|metric| &*metric.name == name);
         let value = metric.unwrap_or_else(|| panic!("{name}")).value.clone();
         value.map(|value| value.as_str().map_or_else(|| format!("{value:?}"), str::to_owned))
