@@ -148,24 +148,21 @@ impl Bench {
         let unknown = cluster.map(|(name, uuid)| (name.to_owned(), uuid));
         let clusters_unknown = unknown.into_iter().collect();
         let now = NodeMetrics { clusters_unknown, ..NodeMetrics::default() };
-        let metrics = now.changes_since(&NodeMetrics {
-            clusters_unknown: [(String::new(), Uuid::nil())].into(),
-            ..NodeMetrics::default()
-        });
-        let node = central(address::CLUSTER_MANAGER_NODE);
-        self.publish_event(HostEvent::NodeData { node, timestamp: 2, metrics });
+        let clusters_unknown = [(String::new(), Uuid::nil())].into();
+        self.manager_reports(&now, &NodeMetrics { clusters_unknown, ..NodeMetrics::default() });
     }
 
     /// The manager says why the git server has not everything of this repository; None: it has everything of each.
     pub fn repository_not_served(&mut self, repository: Option<(&str, &str)>) {
         let now = repository.map(|(path, reason)| (path.to_owned(), reason.to_owned()));
         let now = NodeMetrics { repositories_not_served: now.into_iter().collect(), ..NodeMetrics::default() };
-        let metrics = now.changes_since(&NodeMetrics {
-            repositories_not_served: [(String::new(), String::new())].into(),
-            ..NodeMetrics::default()
-        });
+        let repositories_not_served = [(String::new(), String::new())].into();
+        self.manager_reports(&now, &NodeMetrics { repositories_not_served, ..NodeMetrics::default() });
+    }
+
+    fn manager_reports(&mut self, now: &NodeMetrics, before: &NodeMetrics) {
         let node = central(address::CLUSTER_MANAGER_NODE);
-        self.publish_event(HostEvent::NodeData { node, timestamp: 2, metrics });
+        self.publish_event(HostEvent::NodeData { node, timestamp: 2, metrics: now.changes_since(before) });
     }
 
     /// A cluster that is set up, as the manager reports it.
