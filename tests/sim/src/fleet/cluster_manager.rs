@@ -139,12 +139,7 @@ impl Program for Manager {
             Input::Copy(result) => ManagerEvent::Copy(result),
             Input::PushTaken(result) => ManagerEvent::PushTaken(result),
             Input::Asked(asked) => ManagerEvent::Asked(asked),
-            Input::Sync(_)
-            | Input::Monitor(_)
-            | Input::Join(_)
-            | Input::Keys(_)
-            | Input::GitServer(_)
-            | Input::Person(_) => return Vec::new(),
+            _ => return Vec::new(),
         };
         self.state.on_event(event, now);
         self.actions(now)

@@ -109,18 +109,7 @@ impl Program for Console {
                 return Vec::new();
             }
             Input::Host(event) => Event::Host(event),
-            Input::Sync(_)
-            | Input::Monitor(_)
-            | Input::Join(_)
-            | Input::Keys(_)
-            | Input::Git(_)
-            | Input::Copy(_)
-            | Input::PushTaken(_)
-            | Input::GitServer(_)
-            | Input::Asked(_)
-            | Input::Person(_) => {
-                return Vec::new();
-            }
+            _ => return Vec::new(),
         };
         self.take(event, now)
     }

@@ -68,15 +68,7 @@ impl Program for Replica {
             Input::Node(event) => Event::Node(event),
             Input::Host(event) => Event::Host(event),
             Input::Join(event) => event,
-            Input::Sync(_)
-            | Input::Monitor(_)
-            | Input::Keys(_)
-            | Input::Git(_)
-            | Input::Copy(_)
-            | Input::PushTaken(_)
-            | Input::GitServer(_)
-            | Input::Asked(_)
-            | Input::Person(_) => return Vec::new(),
+            _ => return Vec::new(),
         };
         self.take(event, now)
     }

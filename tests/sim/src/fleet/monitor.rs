@@ -59,15 +59,7 @@ impl Program for MonitorState {
             Input::Node(event) => MonitorEvent::Node(event),
             Input::Host(event) => MonitorEvent::Host(event),
             Input::Monitor(event) => event,
-            Input::Sync(_)
-            | Input::Join(_)
-            | Input::Keys(_)
-            | Input::Git(_)
-            | Input::Copy(_)
-            | Input::PushTaken(_)
-            | Input::GitServer(_)
-            | Input::Asked(_)
-            | Input::Person(_) => return Vec::new(),
+            _ => return Vec::new(),
         };
         self.on_event(event, now);
         monitor_actions(self)

@@ -58,16 +58,7 @@ impl Program for SyncState {
             Input::Timer => SyncEvent::DeadlineReached,
             Input::Node(event) => SyncEvent::Node(event),
             Input::Sync(event) => event,
-            Input::Host(_)
-            | Input::Monitor(_)
-            | Input::Join(_)
-            | Input::Keys(_)
-            | Input::Git(_)
-            | Input::Copy(_)
-            | Input::PushTaken(_)
-            | Input::GitServer(_)
-            | Input::Asked(_)
-            | Input::Person(_) => return Vec::new(),
+            _ => return Vec::new(),
         };
         self.on_event(event, now);
         sync_actions(self)

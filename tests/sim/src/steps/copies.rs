@@ -18,6 +18,11 @@ use crate::model::role::Role;
 use crate::world::World;
 
 impl World {
+    /// So many bytes a pack has at least: some have several parts.
+    pub(crate) fn pack_bytes(&mut self) -> usize {
+        if self.random.chance(100) { 1 + self.random.index(3 * PART_BYTES_MAX) } else { 0 }
+    }
+
     /// The cluster manager asks something for a copy.
     pub(crate) fn work_for_copy(&mut self, id: ProcessId, work: CopyWork) {
         let Some(life) = self.processes.get(&id).map(|process| process.life) else { return };
@@ -46,15 +51,14 @@ impl World {
             return;
         }
         let CopyWork { repository, action } = work;
-        let fails = self.git.torn_until.is_some_and(|until| until > self.mono) && self.random.chance(500);
+        let fails = self.is_git_torn();
         let error = || "input/output error".to_owned();
         let outcome = match action {
             CopyAction::Look if fails => CopyOutcome::Looked(Err(error())),
             CopyAction::Look => CopyOutcome::Looked(Ok(self.git.original(repository))),
             CopyAction::Pack { .. } if fails => CopyOutcome::Packed(Err(error())),
             CopyAction::Pack { refs, has } => {
-                // Some have several parts.
-                let bytes = if self.random.chance(100) { 1 + self.random.index(3 * PART_BYTES_MAX) } else { 0 };
+                let bytes = self.pack_bytes();
                 let packed = self.git.pack(repository, &refs, &has);
                 CopyOutcome::Packed(packed.map(|content| {
                     let pack = content?.write(bytes);

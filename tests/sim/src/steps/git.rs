@@ -11,10 +11,15 @@ use crate::model::program::Input;
 use crate::world::World;
 
 impl World {
+    /// The disk of git carries work out now, and says that it failed.
+    pub(crate) fn is_git_torn(&mut self) -> bool {
+        self.git.torn_until.is_some_and(|until| until > self.mono) && self.random.chance(500)
+    }
+
     /// Git works for the cluster manager.
     pub fn on_git(&mut self, id: ProcessId, life: u64, work: GitWork) {
         let cluster = work.cluster;
-        let is_torn = self.git.torn_until.is_some_and(|until| until > self.mono) && self.random.chance(500);
+        let is_torn = self.is_git_torn();
         let loses = self.mutation == Some(Mutation::GitLosesWrites) && self.random.chance(300);
         let forgets = self.mutation == Some(Mutation::ForgetsTimes);
         let before = self.git.secrets(cluster);

@@ -7,7 +7,6 @@ use cluster_manager::git_users::{Answer, Asked as Question, Credential, Question
 use configdb_schema::known::repository::HELM_CHARTS;
 use git_hosting::gatekeeper::{Admission, Change, Denial};
 use git_server::event::{Asked, Credential as Shown, Effect, Event, PushRequest};
-use git_server_contract::pack::PART_BYTES_MAX;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
@@ -97,8 +96,7 @@ impl World {
         let main = self.processes[&id].disk.with_copies(|copies| copies.main(repository));
         let Some(before) = main else { return };
         let after = self.git.new_commit(before);
-        // Some have several parts.
-        let bytes = if self.random.chance(100) { 1 + self.random.index(3 * PART_BYTES_MAX) } else { 0 };
+        let bytes = self.pack_bytes();
         let base = (before != 0).then_some(before).into_iter().collect();
         let pack = Content { base, commits: [(after, before)].into() }.write(bytes);
         let change = Change { before: (before != 0).then(|| commit(before)), after: Some(commit(after)) };
@@ -170,7 +168,7 @@ impl World {
                 return true;
             }
         };
-        let is_torn = self.git.torn_until.is_some_and(|until| until > self.mono) && self.random.chance(500);
+        let is_torn = self.is_git_torn();
         let loses = self.mutation == Some(Mutation::ForgetsPushes);
         let taken = self.git.take(work.repository, &work.refs, work.pack.as_deref(), (self.mono, loses));
         match taken {
