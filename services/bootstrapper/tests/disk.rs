@@ -326,7 +326,7 @@ async fn a_key_that_was_changed_before_a_crash_is_not_changed_again() {
 }
 
 /// Where the directories of the configuration lie.
-const DIRECTORIES: [&str; 2] = ["/var/lib/kubelet", "/etc/rancher"];
+const DIRECTORIES: [&str; 3] = ["/var/lib/kubelet", "/etc/rancher", "/var/lib/cni"];
 
 /// Mounts the directories with the mount program and the list of mounts that are given.
 async fn mount_directories(bench: &Bench, mount: &str, is_member: bool) -> Result<(), String> {
@@ -377,6 +377,30 @@ async fn directories_of_kubernetes_lie_on_the_disk_also_after_a_reboot_and_what_
     programs::mount_state(bench.root.path());
     let error = mount_directories(&bench, "/bin/true", true).await.unwrap_err();
     assert!(error.ends_with("var/lib/kubelet does not lie on the state disk after it was mounted"), "{error}");
+}
+
+/// As containerd, libcni and host-local leave them when power is cut: empty.
+#[tokio::test]
+async fn what_network_plugins_noted_of_pods_ends_with_the_boot_and_nothing_else_does() {
+    let bench = Bench::new();
+    let mount = bench.at("bin/mount").display().to_string();
+    bench.disk().prepare(&DiskFound::Blank).await.unwrap();
+    mount_directories(&bench, &mount, false).await.unwrap();
+    let of_the_boot = ["results/pods-4711-eth0", "networks/pods/10.42.0.2"];
+    let kept = ["var/lib/cni/bin/bridge", "var/lib/kubelet/results/x"];
+    let written: Vec<String> = of_the_boot.iter().map(|name| format!("var/lib/cni/{name}")).collect();
+    for path in written.iter().map(String::as_str).chain(kept) {
+        fs::create_dir_all(bench.at(path).parent().unwrap()).unwrap();
+        fs::write(bench.at(path), "").unwrap();
+    }
+    // A bootstrapper that is started again while pods run.
+    mount_directories(&bench, &mount, true).await.unwrap();
+    assert!(written.iter().all(|path| bench.at(path).exists()), "pods that run keep their addresses");
+    bench.reboot();
+    programs::mount_state(bench.root.path());
+    mount_directories(&bench, &mount, true).await.unwrap();
+    assert_eq!(bench.names("var/lib/cni"), ["bin"]);
+    assert!(kept.iter().all(|path| bench.at(path).exists()));
 }
 
 /// With the mounts of the kernel, in a mount name space of the test's own: the same test again, within it.

@@ -294,6 +294,9 @@ impl CryptsetupDisk {
     }
 
     async fn write_mark(&self, mark: Mark) -> Outcome<()> {
+        if mark == Mark::Initialised {
+            self.sync().await?;
+        }
         let (_, _, before) = self.checked_header().await?;
         self.import_token(TOKEN_SLOT, &token(mark, before.generation), true).await?;
         let (_, _, after) = self.checked_header().await?;
@@ -302,6 +305,16 @@ impl CryptsetupDisk {
         } else {
             Err(PlatformError("the token of the state disk was not written".to_owned()))
         }
+    }
+
+    /// Everything that was written to the disk is on it. kubeadm and k3s do not sync the keys and configurations that they write once, and a member without them never runs again.
+    async fn sync(&self) -> Outcome<()> {
+        let mount_point = self.mount_point.clone();
+        let sync = move || -> Outcome<()> {
+            let sync = File::open(&mount_point).and_then(|disk| Ok(rustix::fs::syncfs(disk)?));
+            sync.map_err(|error| PlatformError::new(format_args!("cannot sync {}", mount_point.display()), error))
+        };
+        tokio::task::spawn_blocking(sync).await.map_err(|error| PlatformError(error.to_string()))?
     }
 
     /// The token goes first and comes last: one that is there has its key slot.

@@ -1,6 +1,8 @@
 //! The directories of the host that lie on the state disk. What Kubernetes keeps (etcd, keys, Secrets of pods, images, logs) is encrypted with it, and is not there before the disk is open.
 //!
 //! Each is a bind mount of a directory below `FOLDER` of the state disk. Only the kernel's list of mounts counts (`/proc/self/mountinfo`, proc_pid_mountinfo(5)).
+//!
+//! What network plugins noted of the pods of an earlier boot is removed before it is mounted ([`OF_ONE_BOOT`]).
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -17,6 +19,10 @@ use crate::platform::{Outcome, PlatformError};
 const FOLDER: &str = "directories";
 /// etcd wants a directory that no other user can read; for the others, files have their own modes.
 const PRIVATE: &str = "/var/lib/etcd";
+
+/// Records of addresses and interfaces of pods, which end with the boot: libcni's results, and the addresses that the plugin host-local gave out. Neither is synced when it is written. A power cut
+/// leaves empty files, which cannot be read when a pod's old sandbox is removed, so the pod would not run again; and an address in an empty file is never given back.
+const OF_ONE_BOOT: [&str; 2] = ["/var/lib/cni/results", "/var/lib/cni/networks"];
 
 /// See the module.
 #[derive(Debug)]
@@ -73,6 +79,9 @@ impl StateDirectories {
             tracing::warn!("{text}; they are covered, and no program reads them any more");
         }
         make(&source, mode)?;
+        for records in OF_ONE_BOOT.map(Path::new).into_iter().filter(|records| records.starts_with(directory)) {
+            remove_folder(&below(&self.state.join(FOLDER), records))?;
+        }
         let mount = Command::new(&self.mount, self.timeout).arguments(["--bind"]);
         mount.arguments([&source, &target]).succeed().await?;
         match self.found(&source, &target)? {
@@ -103,6 +112,15 @@ fn make(path: &Path, mode: u32) -> Outcome<()> {
     match DirBuilder::new().mode(mode).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             Err(PlatformError::new(format_args!("cannot make {}", path.display()), error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn remove_folder(path: &Path) -> Outcome<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(PlatformError::new(format_args!("cannot remove {}", path.display()), error))
         }
         _ => Ok(()),
     }

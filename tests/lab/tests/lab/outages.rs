@@ -12,6 +12,9 @@ async fn a_member_whose_power_was_cut_comes_back() {
     machine.power_cut();
     machine.power_on(&factory.uki, None);
     factory.back(&machine).await;
+    // What was written once, when it joined, and synced by no program of Kubernetes.
+    assert_eq!(machine.ssh("cat /var/lib/rancher/k3s/joined"), "once");
+    assert_eq!(machine.ssh("cat /var/lib/rancher/k3s/calls"), "k3s agent\nk3s agent");
 }
 
 #[tokio::test(flavor = "multi_thread")]
