@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use cluster_manager::adapters::gatekeeper::StateGatekeeper;
 use cluster_manager::adapters::git_pushes::PushTaker;
 use cluster_manager::event::{Event, PushResult, PushWork};
 use cluster_manager::git_users::RepositoryPush;
@@ -29,6 +30,7 @@ struct Site {
     state_dir: tempfile::TempDir,
     repositories: Repositories,
     key: Arc<CredentialKeyPair>,
+    receiver: Receiver<StateGatekeeper>,
     taker: PushTaker,
     pushes: Arc<Mutex<Vec<RepositoryPush>>>,
 }
@@ -56,8 +58,8 @@ impl Site {
             pushed,
         };
         let key = Arc::new(CredentialKeyPair::new([7; 32]));
-        let taker = PushTaker::new(Arc::clone(&key), receiver);
-        Self { state_dir, repositories, key, taker, pushes }
+        let taker = PushTaker::new(Arc::clone(&key), receiver.clone());
+        Self { state_dir, repositories, key, receiver, taker, pushes }
     }
 
     fn directory(&self, uuid: Uuid) -> PathBuf {
@@ -120,6 +122,24 @@ async fn an_operator_pushes_below_by_hand_and_it_is_reported_once() {
     assert_eq!(*site.pushes.lock().unwrap(), [push]);
     assert_eq!(site.take(work).await, Ok(()), "it was taken before");
     assert_eq!(site.pushes.lock().unwrap().len(), 1);
+}
+
+/// The manager stopped between the disk and its answer: the next one has another key.
+#[tokio::test]
+async fn a_push_that_was_taken_over_before_a_restart_is_not_refused_after_it() {
+    let site = Site::new();
+    let (commit, pack) = site.commit(A, "by-hand/b.yaml").await;
+    let work = site.work(A, &state_client::token("operator"), &commit, Some(pack));
+    let next = PushTaker::new(Arc::new(CredentialKeyPair::new([8; 32])), site.receiver.clone());
+    let outcome = async |work| match next.clone().take(work).await {
+        Event::PushTaken(result) => result.outcome,
+        event => panic!("{event:?}"),
+    };
+    let reason = outcome(work.clone()).await.unwrap_err();
+    assert!(reason.contains("push again"), "{reason}");
+    assert_eq!(site.take(work.clone()).await, Ok(()));
+    assert_eq!(outcome(work).await, Ok(()));
+    assert_eq!(site.main(A), commit);
 }
 
 #[tokio::test]

@@ -49,18 +49,21 @@ impl PushTaker {
     async fn judge(self, work: PushWork) -> Result<(), String> {
         let PushWork { push, repository, from, credential, refs, pack } = work;
         let from: IpAddr = from.parse().map_err(|_| "the git server does not say from where the push comes")?;
-        let opened = self.key.open((repository, push), &credential);
-        // The key is another after each start.
-        let credential =
-            opened.map_err(|_| "the cluster manager cannot open the credential of this push; push again")?;
+        let object = |id: Option<String>| id.unwrap_or_else(|| NO_OBJECT.to_owned());
+        let changes: RefChanges =
+            refs.into_iter().map(|(name, change)| (name, (object(change.before), object(change.after)))).collect();
         let open = self.receiver.repositories.by_uuid(repository);
+        let Ok(credential) = self.key.open((repository, push), &credential) else {
+            // The key is another after each start. A push that was taken over right before it has not failed.
+            return match open {
+                Some(open) if originals::is_taken(&open.directory, &changes).await == Ok(true) => Ok(()),
+                _ => Err("the cluster manager cannot open the credential of this push; push again".to_owned()),
+            };
+        };
         let request = AdmissionRequest { repository: open.clone(), credential, from, push: true };
         let Admission { who, pulled } = self.gatekeeper.admit(request).await.map_err(refusal)?;
         let repository = open.ok_or_else(|| refusal(Denial::NotFound))?;
         let place = self.places.take(&who.name, WAIT_MAX).await.ok_or("too many pushes at a time; try again")?;
-        let object = |id: Option<String>| id.unwrap_or_else(|| NO_OBJECT.to_owned());
-        let changes: RefChanges =
-            refs.into_iter().map(|(name, change)| (name, (object(change.before), object(change.after)))).collect();
         let pack = pack.map_or_else(Bytes::new, Bytes::from_owner);
         let allowed = Allowed { repository, who, from, pulled };
         match originals::take(self.receiver, allowed, &changes, pack, place).await {

@@ -163,12 +163,7 @@ pub async fn take<G: Gatekeeper>(
     if let Err(rule) = check(changes) {
         return Ok(Taken::Refused(rule.to_owned()));
     }
-    let directory = allowed.repository.directory.clone();
-    let now = tokio::task::spawn_blocking(move || refs(&directory)).await.map_err(|error| error.to_string())??;
-    let is_there = |(name, (_, after)): (&String, &(String, String))| {
-        now.get(name).map_or(NO_OBJECT, String::as_str) == after.as_str()
-    };
-    if changes.iter().all(is_there) {
+    if is_taken(&allowed.repository.directory, changes).await? {
         return Ok(Taken::Accepted);
     }
     let head = Bytes::from(request(changes));
@@ -181,6 +176,19 @@ pub async fn take<G: Gatekeeper>(
     let body = Body::from_stream(futures::stream::iter([Ok::<_, std::convert::Infallible>(head), Ok(pack)]));
     let answer = receiver.receive(allowed, body, place).await?;
     Ok(outcome(&answer))
+}
+
+/// Whether the repository in `directory` has each ref where a push wants it, so that there is nothing left to do.
+///
+/// # Errors
+/// What is wrong with the repository, for people.
+pub async fn is_taken(directory: &Path, changes: &RefChanges) -> Result<bool, String> {
+    let directory = directory.to_owned();
+    let now = tokio::task::spawn_blocking(move || refs(&directory)).await.map_err(|error| error.to_string())??;
+    let is_there = |(name, (_, after)): (&String, &(String, String))| {
+        now.get(name).map_or(NO_OBJECT, String::as_str) == after.as_str()
+    };
+    Ok(!changes.is_empty() && changes.iter().all(is_there))
 }
 
 /// Lines of git's protocol are made of them, so nothing else may be in them.
