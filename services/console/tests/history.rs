@@ -60,6 +60,13 @@ async fn the_state_before_a_death_is_found_after_it() {
     assert_eq!(row(&earlier, HISTORIAN), None);
     let later = json(&scene, &format!("/api/v1/services?at={died}")).await;
     assert_eq!(row(&later, HISTORIAN).unwrap()["alive"], false);
+    // So are the events: those until then, in the table of that time and in a page of them.
+    let until = json(&scene, &format!("/api/v1/events?at={}", died - 1)).await;
+    assert!(event(&until, "birth").is_some() && event(&until, "death").is_none(), "{until}");
+    let page = json(&scene, &format!("/api/v1/events?at={}&limit=1", died - 1)).await;
+    assert_eq!(page["rows"][0], until["rows"][0]);
+    let (status, _, body) = scene.get("/api/v1/events?at=1", "").await;
+    assert!(status == 404 && body.contains("the history begins at") && body.contains(r#""field":"at""#), "{body}");
     // What is past may be kept.
     let path = format!("/api/v1/services?at={born}");
     let (_, head, _) = scene.get(&path, "").await;

@@ -120,9 +120,17 @@ export async function readSession(): Promise<Session | null> {
   }
 }
 
+/** Events that the stream brings: a past time has as many. */
+const EVENTS_SHOWN = 500;
+
+/** The address of a table as it was at a time. */
+export const pastOf = (name: TableName, time: number): string => `/api/v1/${encodeURIComponent(name)}?at=${time}${name === "events" ? `&limit=${EVENTS_SHOWN}` : ""}`;
+
 async function readTable(name: TableName, time: number, signal: AbortSignal): Promise<void> {
   try {
-    takeSnapshot(name, await readJson<Snapshot>(`/api/v1/${encodeURIComponent(name)}?at=${time}`, signal));
+    const read = await readJson<Snapshot | EventPage>(pastOf(name, time), signal);
+    // Gaps of events are those of a span, and the page shows that of the time.
+    takeSnapshot(name, "next" in read ? { rev: 0, at: time, rows: read.rows } : read);
   } catch {
     if (!signal.aborted) mark([{ name, live: false }], "failed");
   }

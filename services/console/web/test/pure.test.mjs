@@ -3,7 +3,7 @@ import { createDecipheriv, generateKeyPairSync, privateDecrypt } from "node:cryp
 import { test } from "node:test";
 import { load } from "./bundle.mjs";
 
-const { visible, hasInvisible, age, duration, milliseconds, count, valueText, differingDigits, compare, inFours, tablesParameter } = await load("format.ts", "stream.ts");
+const { visible, hasInvisible, age, duration, milliseconds, count, valueText, differingDigits, compare, inFours, tablesParameter, pastOf } = await load("format.ts", "stream.ts");
 const { parse, address, timeOf } = await load("router.ts");
 const { applyFrame, takeFrame, tableOf, subscribe, subscriptions, mark } = await load("store.ts");
 const { filtered, parseFilter } = await load("filter.ts");
@@ -96,6 +96,10 @@ test("a table takes no delta before it has the whole", () => {
 test("the small tables by which a page is recognised are asked for first", () => {
   assert.equal(tablesParameter(["clusters", "events", "fleet", "clusters", "console"]), "console,fleet,clusters,events");
   assert.equal(tablesParameter(["metrics:A/b,c%", "alerts"]), "alerts,metrics:A/b%2Cc%25");
+});
+
+test("a table of the past is asked for by its time, and of events as many as at present", () => {
+  assert.deepEqual([pastOf("clusters", 7), pastOf("events", 7)], ["/api/v1/clusters?at=7", "/api/v1/events?at=7&limit=500"]);
 });
 
 test("subscriptions are counted", () => {

@@ -33,7 +33,7 @@ pub(super) async fn events(State(site): State<Site>, caller: RequestContext, que
         Err(response) => return response,
     };
     let marks = sight.as_ref().map(Sight::marks);
-    let mut query = match event_query(&query, site.clock.now().wall, marks) {
+    let (mut query, at) = match event_query(&query, site.clock.now().wall, marks) {
         Ok(query) => query,
         Err((field, rule)) => return refused(StatusCode::BAD_REQUEST, field, rule),
     };
@@ -50,6 +50,9 @@ pub(super) async fn events(State(site): State<Site>, caller: RequestContext, que
         query.clusters = Some(seen.own().iter().filter(is_wanted).cloned().collect());
     }
     match site.history.events(&query).await {
+        Ok(EventPage { begins, .. }) if at.is_some_and(|at| begins.is_none_or(|begins| begins > at)) => {
+            failed("at", &begins.map_or(ReadError::Empty, ReadError::Before))
+        }
         Ok(EventPage { events, next, gaps, begins }) => {
             let shown = events.into_iter().filter_map(|event| match &seen {
                 None => Some(event),
@@ -156,8 +159,13 @@ pub(super) fn failed(field: &str, error: &ReadError) -> Response {
 
 pub(super) type Refusal = (&'static str, String);
 
-fn event_query(query: &RawQuery, now: u64, marks: Option<&EventMarks>) -> Result<EventQuery, Refusal> {
-    let (since, until) = span(query, now)?;
+/// What is asked for, and the field `at`: of a table at that time, these are the events until then.
+fn event_query(query: &RawQuery, now: u64, marks: Option<&EventMarks>) -> Result<(EventQuery, Option<u64>), Refusal> {
+    let at = parameter(query, "at").map(|text| time("at", &text, now)).transpose()?;
+    if at.is_some() && parameter(query, "until").is_some() {
+        return Err(("at", "must not be given with until".to_owned()));
+    }
+    let (since, until) = span(query, at.unwrap_or(now))?;
     let before = match parameter(query, "before") {
         None => None,
         Some(text) => {
@@ -177,7 +185,7 @@ fn event_query(query: &RawQuery, now: u64, marks: Option<&EventMarks>) -> Result
     if cluster.as_ref().is_some_and(String::is_empty) {
         return Err(rule("cluster", "the name of a cluster"));
     }
-    Ok(EventQuery { since, until, clusters: cluster.map(|cluster| vec![cluster]), before, limit })
+    Ok((EventQuery { since, until, clusters: cluster.map(|cluster| vec![cluster]), before, limit }, at))
 }
 
 /// The fields `since` and `until` of a query.
@@ -226,12 +234,18 @@ mod tests {
             ("before=0", "before"),
             ("before=a", "before"),
             ("cluster=", "cluster"),
+            ("at=", "at"),
+            ("at=yesterday", "at"),
+            ("at=1001", "at"),
+            ("at=900&until=900", "at"),
+            ("at=900&since=901", "since"),
         ] {
             assert_eq!(read(query).unwrap_err().0, field, "{query}");
         }
         let all = EventQuery { since: 0, until: 1_000, clusters: None, before: None, limit: EVENTS };
-        assert_eq!(read(""), Ok(all.clone()));
-        let some = read("since=1&until=2000&cluster=Paint%5FShop&before=9&limit=5").unwrap();
+        assert_eq!(read(""), Ok((all.clone(), None)));
+        assert_eq!(read("at=900"), Ok((EventQuery { until: 900, ..all.clone() }, Some(900))));
+        let some = read("since=1&until=2000&cluster=Paint%5FShop&before=9&limit=5").unwrap().0;
         let clusters = Some(vec!["Paint_Shop".to_owned()]);
         assert_eq!(some, EventQuery { since: 1, until: 2_000, clusters, before: Some(9), limit: 5 });
     }
@@ -240,7 +254,7 @@ mod tests {
     fn who_sees_some_clusters_pages_by_marks_and_not_by_numbers() {
         let marks = EventMarks::new([7; 16]);
         let read = |before: &str| event_query(&RawQuery(Some(format!("before={before}"))), 1_000, Some(&marks));
-        assert_eq!(read(&marks.mark(9)).unwrap().before, Some(9));
+        assert_eq!(read(&marks.mark(9)).unwrap().0.before, Some(9));
         for wrong in ["9", "", &EventMarks::new([8; 16]).mark(9)] {
             assert_eq!(read(wrong).unwrap_err().0, "before", "{wrong}");
         }

@@ -23,7 +23,7 @@ fn description() -> Value {
     let name = json!([{ "name": "table", "in": "path", "required": true, "schema": { "type": "string" },
         "description": "console, fleet, clusters, hosts, deployments, alerts, services, rollout, events, nodes, actions, objects, applications, policies, secrets, metrics:GROUP/NODE, entries:UUID, or history:UUID" },
         { "name": "at", "in": "query", "required": false, "schema": { "type": "integer" },
-          "description": "the table as it was at this time, UTC ms; for fleet, clusters, hosts, deployments, alerts, services and rollout" }]);
+          "description": "the table as it was at this time, UTC ms; for fleet, clusters, hosts, deployments, alerts, services, rollout and events" }]);
     let mut table = read(
         "All rows of a table; ETag and If-None-Match are understood",
         json!({ "type": "object", "properties": {
@@ -141,6 +141,11 @@ fn events() -> Value {
     events["parameters"] = json!([
         parameter("since", "integer", "UTC ms"),
         parameter("until", "integer", "UTC ms"),
+        parameter(
+            "at",
+            "integer",
+            "the events until this time, UTC ms, as the tables have their rows of then; not with until, not later than now, and not before the history begins"
+        ),
         parameter("cluster", "string", "name of a cluster"),
         parameter("before", "string", "the field next of another answer"),
         parameter("limit", "integer", "1 to 1000"),

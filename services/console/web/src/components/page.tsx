@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { HEALTHS } from "../health.ts";
 import { count } from "../format.ts";
-import { link, route, setQuery } from "../router.ts";
+import { at, link, lookAt, route, setQuery } from "../router.ts";
 import type { HealthCounts } from "../wire.ts";
 import { Shape } from "./health.tsx";
 import { Icon } from "./icon.tsx";
@@ -42,6 +42,16 @@ export function Tabs({ tabs, chosen }: { tabs: { id: string; title: string; numb
       ))}
     </nav>
   );
+}
+
+/** Says, while a past time is looked at, that what stands below is of the present. */
+export function Present({ children = "This shows the present state: its past is not recorded." }: { children?: ComponentChildren }) {
+  return at.value === null ? null : <p class="reason h-away" data-present>{children}</p>;
+}
+
+/** What stands in place of something that can be seen at present only. */
+export function NoPast({ children }: { children: ComponentChildren }) {
+  return <div class="empty" data-no-past>{children} <button onClick={() => lookAt(null)}>Back to now</button></div>;
 }
 
 /** The filter of a page: text, and chips for each health that occurs. */

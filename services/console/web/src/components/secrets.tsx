@@ -9,7 +9,7 @@ import { fingerprint, namesProblem, seal, sealedSecret, type Scope, type Wanted 
 import type { ClusterRow, SecretRow } from "../wire.ts";
 import { Command, CopyButton } from "./copy.tsx";
 import { Field, TypeTheName, type Wrong } from "./dialog.tsx";
-import { Card, Facts } from "./page.tsx";
+import { Card, Facts, Present } from "./page.tsx";
 import { DataTable, Hatched, Nothing, type Column } from "./table.tsx";
 import { Text } from "./text.tsx";
 
@@ -140,6 +140,7 @@ export function Secrets({ cluster }: { cluster: ClusterRow }) {
   const certificate = certificateOf(entries.rows.value.get("EdgeClusterStatus")?.json);
   return (
     <>
+      <Present />
       <Stored cluster={cluster} />
       <Card title="Seal a secret">
         <Hatched of={entries}>

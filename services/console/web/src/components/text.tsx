@@ -9,12 +9,12 @@ export function Text({ of, longest }: { of: unknown; longest?: number }) {
   return <bdi>{visible(of, longest)}</bdi>;
 }
 
-/** How long ago `since` was, at the time that the page shows. */
-export function Age({ since, prefix = "" }: { since: number | null | undefined; prefix?: string }) {
+/** How long ago `since` was, at the time that the page shows; `live`: at present. */
+export function Age({ since, prefix = "", live = false }: { since: number | null | undefined; prefix?: string; live?: boolean }) {
   const from = useSignal(since ?? null);
   useEffect(() => void (from.value = since ?? null), [since]);
   const text = useComputed(() => {
-    const lasted = from.value === null ? "" : age(shownTime.value - from.value);
+    const lasted = from.value === null ? "" : age((live ? now : shownTime).value - from.value);
     return lasted === "" || lasted === "now" ? lasted : prefix + lasted;
   });
   if (since === null || since === undefined) return <span class="age" />;

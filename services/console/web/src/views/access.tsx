@@ -1,7 +1,7 @@
 // Who may do what: the tokens of the organisation, and the session of this browser.
 import { commands } from "../commands.ts";
 import { Command } from "../components/copy.tsx";
-import { Card, Facts, Head } from "../components/page.tsx";
+import { Card, Facts, Head, Present } from "../components/page.tsx";
 import { DataTable, Hatched, Nothing, type Column } from "../components/table.tsx";
 import { Text } from "../components/text.tsx";
 import { useTable } from "../hooks.ts";
@@ -21,6 +21,7 @@ export function AccessView() {
   return (
     <>
       <Head title="Access" />
+      <Present />
       <div class="columns">
         <Card title="You">
           <Facts

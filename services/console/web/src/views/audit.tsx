@@ -3,7 +3,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { commands } from "../commands.ts";
 import { Command } from "../components/copy.tsx";
-import { FilterBar, Head } from "../components/page.tsx";
+import { FilterBar, Head, Present } from "../components/page.tsx";
 import { DataTable, type Column } from "../components/table.tsx";
 import { Text, When } from "../components/text.tsx";
 import { filtered } from "../filter.ts";
@@ -53,6 +53,7 @@ export function AuditView() {
   return (
     <>
       <Head title="Record of actions" above={[{ title: "Access", href: link(["access"]) }]}>
+        <Present>This is the record up to the present.</Present>
         <p class="note">What users did on this console, the latest first, of the last MiB of the record.</p>
       </Head>
       <FilterBar />

@@ -6,7 +6,7 @@ import { commands } from "../commands.ts";
 import { Command } from "../components/copy.tsx";
 import { Field, FormDialog, TypeTheName } from "../components/dialog.tsx";
 import { Icon } from "../components/icon.tsx";
-import { Card, Facts, FilterBar, Head, Tabs } from "../components/page.tsx";
+import { Card, Facts, FilterBar, Head, Present, Tabs } from "../components/page.tsx";
 import { Past, useOutcome } from "../components/past.tsx";
 import { notJson, Value } from "../components/schema-form.tsx";
 import { DataTable, Hatched, Nothing, type Column } from "../components/table.tsx";
@@ -74,6 +74,7 @@ function Objects() {
   return (
     <>
       <Head title="Configuration" actions={may("object.create") && <button onClick={() => (creating.value = true)}><Icon name="plus" /> New object</button>}>
+        <Present />
         <p class="note">The objects of ConfigDB. A filter such as <code>class_name:cluster</code> or <code>entries:EdgeDeployment</code> looks at one column.</p>
       </Head>
       <FilterBar />
@@ -100,6 +101,7 @@ function Entries({ object }: { object: string }) {
   return (
     <>
       <Head title={<Text of={called(row, object)} longest={60} />} above={[{ title: "Configuration", href: link(["config"]) }]}>
+        <Present />
         <Facts facts={[["UUID", <code>{visible(object, 40)}</code>], ["Class", row?.class && <a href={link(["config", row.class])}><Text of={row.class_name ?? row.class} longest={60} /></a>], ["Entries", count(written.length)]]} />
       </Head>
       <Hatched of={table}>
@@ -213,6 +215,7 @@ function Editor({ object, application }: { object: string; application: string }
   return (
     <>
       <Head title={heading} above={above} actions={canWrite && known.etag !== null && <button class="danger-quiet" onClick={() => (deleting.value = true)}><Icon name="trash" /> Delete</button>}>
+        <Present />
         <Facts facts={[["Object", <a href={link(["config", object])}><Text of={name} longest={60} /></a>], ["Revision", live?.revision ?? (computed ? "computed" : "not written yet")]]} />
         {typeof schema.description === "string" && <p class="note"><Text of={schema.description} longest={400} /></p>}
       </Head>

@@ -4,14 +4,14 @@ import { commands } from "../commands.ts";
 import { Command } from "../components/copy.tsx";
 import { Shape } from "../components/health.tsx";
 import { Icon } from "../components/icon.tsx";
-import { Card, Facts, FilterBar, Head } from "../components/page.tsx";
+import { Card, Facts, FilterBar, Head, NoPast } from "../components/page.tsx";
 import { DataTable, Hatched, Nothing } from "../components/table.tsx";
 import { Age, Text } from "../components/text.tsx";
 import { Trend } from "../components/trend.tsx";
 import { parseFilter, passes } from "../filter.ts";
 import { count, valueText, visible } from "../format.ts";
 import { may, useTable } from "../hooks.ts";
-import { link, route } from "../router.ts";
+import { at, link, route } from "../router.ts";
 import type { Health, MetricRow, NodeRow } from "../wire.ts";
 
 /** Groups that are rendered at most; the filter finds the others. */
@@ -137,6 +137,10 @@ function NodeDetail({ node, device }: { node: NodeRow; device: string | undefine
 }
 
 export function ExplorerView() {
+  return at.value === null ? <Live /> : <><Head title="Explorer" /><NoPast>The explorer has no past: what Edge Nodes send is not recorded.</NoPast></>;
+}
+
+function Live() {
   const table = useTable("nodes");
   const [group = "", name = "", device] = route.value.args;
   const key = `${group}/${name}`;

@@ -5,7 +5,7 @@ import { simulatePolicy } from "../actions.ts";
 import { commands } from "../commands.ts";
 import { Command, CopyButton } from "../components/copy.tsx";
 import { Shape } from "../components/health.tsx";
-import { Card, Facts, Head } from "../components/page.tsx";
+import { Card, Facts, Head, Present } from "../components/page.tsx";
 import { Past } from "../components/past.tsx";
 import { DataTable, Hatched, Nothing, type Column } from "../components/table.tsx";
 import { Text, When } from "../components/text.tsx";
@@ -115,7 +115,7 @@ function Signing({ row, policy, hosts, trial }: { row: PolicyRow; policy: Policy
 }
 
 function Body({ row, policy }: { row: PolicyRow; policy: PolicyDocument }) {
-  const hosts = useTable("hosts").list.value;
+  const hosts = useTable("hosts", true).list.value;
   const trial = useSignal(NO_TRIAL);
   const [then, wrong] = [useSignal<HostOutlook[] | null>(null), useSignal<string | null>(null)];
   const empty = isEmpty(trial.value);
@@ -164,11 +164,12 @@ export function PolicyView() {
   const row = table.list.value.find((one) => one.cluster === name || one.key === name);
   const above = [{ title: "Clusters", href: link(["clusters"]) }, { title: visible(name, 60), href: link(["cluster", name]) }];
   const title = <>Policy of <Text of={row?.cluster ?? name} longest={60} /></>;
-  if (!row) return <><Head title={title} above={above} /><div class="empty"><Nothing of={table}>This cluster has no attestation policy.</Nothing></div><details class="as-command"><summary>As command</summary><Command line={commands.initPolicy(name)} /></details></>;
+  if (!row) return <><Head title={title} above={above}><Present /></Head><div class="empty"><Nothing of={table}>This cluster has no attestation policy.</Nothing></div><details class="as-command"><summary>As command</summary><Command line={commands.initPolicy(name)} /></details></>;
   const { policy, join } = row;
   return (
     <Hatched of={table}>
       <Head title={title} above={above}>
+        <Present />
         <Facts
           facts={[
             ["Revision", count(row.revision)],

@@ -1,7 +1,7 @@
 // The services of the organisation, and the console's own link.
 import { CopyButton } from "../components/copy.tsx";
 import { HealthMark } from "../components/health.tsx";
-import { Card, Facts, Head } from "../components/page.tsx";
+import { Card, Facts, Head, Present } from "../components/page.tsx";
 import { DataTable, Hatched, Nothing } from "../components/table.tsx";
 import { Age, Text } from "../components/text.tsx";
 import { consoleRow, useTable } from "../hooks.ts";
@@ -28,11 +28,12 @@ export function SystemView() {
       <Head title="System" />
       <div class="columns">
         <Card title="This console">
+          <Present />
           <Facts
             facts={[
               ["Stream", connection.value.state],
               ["Broker", row && <><Text of={row.broker} /> <CopyButton text={row.broker} title="Copy the address of the broker" /></>],
-              ["Session", row && <>{row.online ? "online" : "offline"} <Age since={row.since} prefix="for " /></>],
+              ["Session", row && <>{row.online ? "online" : "offline"} <Age since={row.since} prefix="for " live /></>],
               ["Complete", row && (row.complete ? "yes" : <>no, missing: <Text of={row.missing.join(", ")} longest={600} /></>)],
               ["History", row && (row.history.recording ? "recording" : <Text of={row.history.reason ?? "not recording: waiting for the broker and for births"} longest={300} />)],
               ["Viewers", row?.sessions],
@@ -62,6 +63,7 @@ export function SystemView() {
         </Card>
       </div>
       <Card title="Actions">
+        <Present>These are the actions up to the present.</Present>
         <DataTable
           label="Actions"
           rows={done.slice(0, 50)}
@@ -69,7 +71,7 @@ export function SystemView() {
             { title: "Action", cell: (one) => <Text of={one.name} longest={60} /> },
             { title: "On", cell: (one) => <Text of={one.target} longest={80} /> },
             { title: "State", cell: (one) => <Text of={one.state} longest={20} /> },
-            { title: "Ago", cell: (one) => <Age since={one.at} />, class: "num" },
+            { title: "Ago", cell: (one) => <Age since={one.at} live />, class: "num" },
             { title: "By", cell: (one) => <Text of={one.who} longest={60} /> },
             { title: "Result", cell: (one) => <Text of={one.text} />, class: "grow" },
           ]}
