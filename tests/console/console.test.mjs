@@ -576,15 +576,64 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
   });
 
   scenario("a past time is marked, read only, and left again", async () => {
-    const page = await open("/");
+    const object = (await factory.rows("clusters")).find((row) => row.name === "Body_Shop").key;
+    const done = async ({ body: { id } }) => assert.equal((await factory.ended(id)).state, "done");
+    // As many as the page has: those of all clusters are counted.
+    const eventsUntil = async (time, limit = 500) => (await (await fetch(`${factory.url}/api/v1/events?limit=${limit}&until=${time}`)).json()).rows;
+    const ofBody = ({ cluster }) => cluster === "Body_Shop";
+    const changed = (wave) => new RegExp(`wave: \\w+ → ${wave}\\b`);
+    /** Sets the wave, and gives the event of it. */
+    const wave = async (wave) => {
+      await done(await factory.act(tokens.operator, "cluster.wave", { cluster: object, wave }));
+      return factory.until(`the event of wave ${wave}`, async () => (await eventsUntil(Date.now())).filter(ofBody).find(({ text }) => changed(wave).test(text)));
+    };
+    const then = await wave(5);
+    const later = await wave(6);
+    assert.ok(then.at < later.at);
+    const page = await open("/cluster/Body_Shop?tab=events");
+    await signIn(page, tokens.operator);
+    const fact = page.locator(".facts > div", { has: page.locator("dt", { hasText: /^Wave$/ }) }).locator("dd");
+    const texts = async () => (await page.locator(".events .event-text").allInnerTexts()).map((text) => text.trim());
+    const buttons = () => page.locator(".head-actions button").allInnerTexts();
+    const atPresent = async () => {
+      await page.locator("[data-band=past]").waitFor({ state: "detached" });
+      await fact.filter({ hasText: /^6$/ }).waitFor();
+      await page.locator(".event-text", { hasText: changed(6) }).waitFor();
+      assert.deepEqual((await buttons()).map((text) => text.trim()), ["New deployment", "Wave…", "Delete"]);
+    };
+    await atPresent();
     await page.keyboard.press("[");
     await page.locator("[data-band=past]", { hasText: "Read only" }).waitFor();
     assert.match(page.url(), /at=\d+/);
+    // Exactly what was then: the row, and no event after the time.
+    await page.goto(`${factory.url}/cluster/Body_Shop?tab=events&at=${then.at}`);
+    await page.getByRole("button", { name: /Sign out/ }).waitFor();
+    await fact.filter({ hasText: /^5$/ }).waitFor();
+    await page.locator(".event-text", { hasText: changed(5) }).waitFor();
+    assert.deepEqual(await texts(), (await eventsUntil(then.at)).filter(ofBody).map(({ text }) => text));
+    // The user may act, and not in the past.
+    assert.deepEqual(await buttons(), []);
+    await page.getByRole("link", { name: "Fleet", exact: false }).first().click();
+    await page.locator("aside .events li").first().waitFor();
+    assert.match(page.url(), /at=\d+/);
+    const [shown, known] = [await page.locator("aside .event-text").allInnerTexts(), await eventsUntil(then.at, 20)];
+    assert.deepEqual(shown.map((text) => text.trim()), known.map(({ cluster, text }) => `${cluster ?? ""} ${text}`.trim()));
     assert.equal(await page.getByRole("button", { name: "New cluster" }).count(), 0);
+    // What has no past says so.
+    for (const path of ["/config", `/config/${object}`, "/policy/Body_Shop", "/access", "/audit", "/system", "/cluster/Body_Shop?tab=secrets"]) {
+      await page.goto(`${factory.url}${path}${path.includes("?") ? "&" : "?"}at=${then.at}`);
+      await page.locator("[data-present]", { hasText: "present" }).first().waitFor();
+    }
+    await page.goto(`${factory.url}/explorer?at=${then.at}`);
+    await page.locator("[data-no-past]").getByRole("button", { name: "Back to now" }).click();
+    await page.locator(".tree").waitFor();
+    await page.goto(`${factory.url}/cluster/Body_Shop?tab=events&at=${then.at}`);
+    await fact.filter({ hasText: /^5$/ }).waitFor();
     await page.keyboard.press("n");
-    await page.locator("[data-band=past]").waitFor({ state: "detached" });
-    await tile(page, "Body_Shop").waitFor();
+    await atPresent();
     await page.close_checked();
+    const { etag } = (await factory.rows(`entries:${object}`)).find((row) => row.key === "EdgeClusterRollout");
+    await done(await factory.act(tokens.administrator, "entry.delete", { object, application: "EdgeClusterRollout", etag }));
   });
 
   scenario("no page scrolls sideways at 360 pixels, in both themes, without violations of WCAG AA", async () => {
