@@ -91,10 +91,20 @@ async function readJson<T>(path: string, signal: AbortSignal | null = null): Pro
   return (await response.json()) as T;
 }
 
-/** What happened since a time, of one cluster or of all. */
-export async function readEvents(since: number, cluster: string, signal: AbortSignal): Promise<EventPage> {
+/** Reads that a span of events is made of at most, each of a thousand. */
+export const EVENT_PAGES = 5;
+
+/** What happened since a time, of one cluster or of all: as many pages as are given, at most. `next` says that there are earlier ones. */
+export async function readEvents(since: number, cluster: string, signal: AbortSignal, pages = EVENT_PAGES): Promise<EventPage> {
   const of = cluster === "" ? "" : `&cluster=${encodeURIComponent(cluster)}`;
-  return readJson<EventPage>(`/api/v1/events?since=${Math.max(0, Math.round(since))}&limit=1000${of}`, signal);
+  const path = `/api/v1/events?since=${Math.max(0, Math.round(since))}&limit=1000${of}`;
+  const first = await readJson<EventPage>(path, signal);
+  let [rows, next] = [first.rows, first.next];
+  for (let page = 1; page < pages && next !== null; page += 1) {
+    const earlier = await readJson<EventPage>(`${path}&before=${encodeURIComponent(next)}`, signal);
+    [rows, next] = [[...rows, ...earlier.rows], earlier.next];
+  }
+  return { ...first, rows, next };
 }
 
 /** The newest records of actions. Throws why they are not for this user. */
@@ -121,7 +131,7 @@ export async function readSession(): Promise<Session | null> {
 }
 
 /** Events that the stream brings: a past time has as many. */
-const EVENTS_SHOWN = 500;
+export const EVENTS_SHOWN = 500;
 
 /** The address of a table as it was at a time. */
 export const pastOf = (name: TableName, time: number): string => `/api/v1/${encodeURIComponent(name)}?at=${time}${name === "events" ? `&limit=${EVENTS_SHOWN}` : ""}`;

@@ -3,11 +3,11 @@ import { createDecipheriv, generateKeyPairSync, privateDecrypt } from "node:cryp
 import { test } from "node:test";
 import { load } from "./bundle.mjs";
 
-const { visible, hasInvisible, age, duration, milliseconds, count, valueText, differingDigits, compare, inFours, tablesParameter, pastOf } = await load("format.ts", "stream.ts");
+const { visible, hasInvisible, age, duration, milliseconds, count, valueText, differingDigits, compare, inFours, tablesParameter, pastOf, readEvents, EVENT_PAGES } = await load("format.ts", "stream.ts");
 const { parse, address, timeOf } = await load("router.ts");
 const { applyFrame, takeFrame, tableOf, subscribe, subscriptions, mark } = await load("store.ts");
 const { filtered, parseFilter } = await load("filter.ts");
-const { gapParts, gapEvent, together, laneKind } = await load("events.ts");
+const { gapParts, gapEvent, together, laneKind, continued, cutAt, lanes, marks } = await load("events.ts");
 const { commands, shellWord } = await load("commands.ts");
 const { seal, sealedSecret, namesProblem } = await load("seal.ts");
 const { enrolCommand, lineOf, readList } = await load("enrolment.ts");
@@ -147,6 +147,46 @@ test("events that two sources bring are shown once, by how they ended", () => {
   assert.deepEqual(together([event("1"), event("2")], [event("2"), event("3")]).map((one) => one.key), ["1", "2", "3"]);
   const kinds = [["health", "away"], ["health", "good"], ["alert raised", "Offline"], ["alert cleared", null], ["config", "5"], ["gap", null], ["added", "spec"]];
   assert.deepEqual(kinds.map(([kind, value]) => laneKind(event("1", kind, value))), ["bad", "good", "bad", "good", "config", "bad", "change"]);
+});
+
+test("events are read page by page up to a bound, and what is not read is said", async () => {
+  const all = Array.from({ length: 12_345 }, (_, index) => ({ key: String(12_345 - index), at: 12_345 - index }));
+  const asked = [];
+  const [real, signal] = [globalThis.fetch, new AbortController().signal];
+  globalThis.fetch = async (path) => {
+    const query = new URL(path, "http://console").searchParams;
+    asked.push(query.get("before"));
+    const rows = all.filter((row) => row.at >= Number(query.get("since")) && Number(row.key) < Number(query.get("before") ?? Infinity));
+    return Response.json({ rows: rows.slice(0, 1000), next: rows.length > 1000 ? rows[999].key : null, gaps: ["gap"], begins: 1 });
+  };
+  try {
+    const some = await readEvents(10_000, "", signal);
+    assert.deepEqual([some.rows, some.next, some.gaps], [all.filter((row) => row.at >= 10_000), null, ["gap"]]);
+    assert.deepEqual([asked.splice(0), cutAt(some, 10_000)], [[null, "11346", "10346"], null]);
+    const most = await readEvents(0, "", signal);
+    assert.deepEqual([most.rows.length, most.next, cutAt(most, 0)], [EVENT_PAGES * 1000, "7346", 7346]);
+    // The span moves on: what is cut is before it at last.
+    assert.equal(cutAt(most, 8_000), null);
+  } finally {
+    globalThis.fetch = real;
+  }
+});
+
+test("one page continues what is known, unless something would be missing between", () => {
+  const page = (next, ...numbers) => ({ rows: numbers.map((number) => ({ key: String(number), at: number })), next, gaps: [], begins: 1 });
+  const numbers = ({ rows, next }) => [rows.map((row) => row.at).sort((a, b) => b - a).join(), next];
+  assert.deepEqual(numbers(continued(page(null, 5, 4, 3), page(6, 8, 7, 6), 0)), ["8,7,6", 6]);
+  assert.deepEqual(numbers(continued(page(3, 5, 4, 3), page(5, 7, 6, 5), 4)), ["7,6,5,4", 3]);
+  assert.deepEqual(numbers(continued(page(null, 5, 4, 3), page(null, 6, 5, 4), 4)), ["6,5,4", null]);
+});
+
+test("every cluster with events has a lane, and a lane one mark where several cannot be distinguished", () => {
+  const event = (at, cluster, kind = "config") => ({ key: `${at}`, at, cluster, kind, new: null });
+  const many = Array.from({ length: 70 }, (_, index) => event(index, `c${index}`));
+  assert.deepEqual([lanes(many).length, lanes(many)[0][0]], [70, "c69"]);
+  const found = lanes([event(1, "a"), event(3, null), event(2, "a")]).map(([name, own]) => [name, own.map((one) => one.at)]);
+  assert.deepEqual(found, [["", [3]], ["a", [2, 1]]]);
+  assert.deepEqual(marks([event(10, "a"), event(11, "a"), event(12, "a", "death"), event(5_000, "a")], 0, 10_000).map(({ event: { at }, left }) => [at, left]), [[10, 0.001], [12, 0.0012], [5_000, 0.5]]);
 });
 
 const { resolved, kindOf, blank, fits, hasLargeNumbers, laidOut, disagreements } = await load("schema.ts");

@@ -20,6 +20,7 @@ import { filtered } from "../filter.ts";
 import { age, visible } from "../format.ts";
 import { byUrgency } from "../health.ts";
 import { may, useTable } from "../hooks.ts";
+import { EVENTS_SHOWN } from "../stream.ts";
 import { link, route } from "../router.ts";
 import type { ClusterRow } from "../wire.ts";
 
@@ -101,7 +102,7 @@ function Body({ row }: { row: ClusterRow }) {
       {tab === "setup" && <div class="columns"><Card title="Set-up"><Ladder steps={row.steps ?? []} /></Card><Bootstrap row={row} /></div>}
       {tab === "repository" && <Repository row={row} />}
       {tab === "secrets" && <Secrets cluster={row} />}
-      {tab === "events" && <Card title="Events"><EventList events={ownEvents} cluster={false} /></Card>}
+      {tab === "events" && <Card title="Events" actions={<a href={link(["timeline"], { cluster: row.name })}>Timeline</a>}><EventList events={ownEvents} cluster={false} /><p class="note">Those of this cluster among the latest {EVENTS_SHOWN} events of the fleet. The timeline has the earlier ones.</p></Card>}
     </>
   );
 }

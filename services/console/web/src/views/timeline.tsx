@@ -7,8 +7,8 @@ import { FilterBar, Head } from "../components/page.tsx";
 import { Hatched } from "../components/table.tsx";
 import { Text } from "../components/text.tsx";
 import { filtered } from "../filter.ts";
-import { age, clock, stamp, visible } from "../format.ts";
-import { gapEvent, gapParts, laneKind, newestFirst, together } from "../events.ts";
+import { age, clock, count, plural, stamp, visible } from "../format.ts";
+import { continued, cutAt, gapEvent, gapParts, laneKind, lanes, marks, newestFirst, together } from "../events.ts";
 import { consoleRow, useTable } from "../hooks.ts";
 import { at, link, lookAt, route, setQuery } from "../router.ts";
 import { readEvents } from "../stream.ts";
@@ -17,18 +17,12 @@ import type { EventPage, EventRow, Gap } from "../wire.ts";
 const MINUTE = 60_000;
 const SPANS: [string, number][] = [["15 min", 15 * MINUTE], ["1 h", 60 * MINUTE], ["6 h", 360 * MINUTE], ["24 h", 1440 * MINUTE]];
 const MOST_LANES = 60;
+const MOST_LISTED = 200;
 /** Reads of a past time while the scrubber moves: at most one in this time. */
 const SCRUB_MS = 150;
 /** Reads of the history while events come: at most one in this time. */
 const READ_MS = 300;
 const NOTHING: EventPage = { rows: [], next: null, gaps: [], begins: null };
-
-/** Events by cluster; those of no cluster are of the central services. The lanes with the latest event come first. */
-export function lanes(events: readonly EventRow[]): [string, EventRow[]][] {
-  const found = new Map<string, EventRow[]>();
-  for (const event of newestFirst(events)) found.set(event.cluster ?? "", [...(found.get(event.cluster ?? "") ?? []), event]);
-  return [...found].slice(0, MOST_LANES);
-}
 
 function Gaps({ gaps, from, to }: { gaps: readonly Gap[]; from: number; to: number }) {
   const parts = gapParts(gaps, from, to);
@@ -50,7 +44,7 @@ function Lane({ name, events, from, to }: { name: string; events: readonly Event
     <div class="lane">
       <span class="lane-name">{name === "" ? "Central services" : <a href={link(["cluster", name])}><Text of={name} longest={40} /></a>}</span>
       <div class="lane-line" role="img" aria-label={`${events.length} events`}>
-        {events.map((event) => <i class={`kind-${laneKind(event)}`} style={{ left: `${((event.at - from) / (to - from)) * 100}%` }} key={event.key} />)}
+        {marks(events, from, to).map(({ event, left }) => <i class={`kind-${laneKind(event)}`} style={{ left: `${left * 100}%` }} key={event.key} />)}
       </div>
     </div>
   );
@@ -66,17 +60,25 @@ export function TimelineView() {
   const length = Math.max(MINUTE, (Number(span) || 60) * MINUTE);
   const from = to - length;
   const clusters = useTable("clusters", true).list.value;
-  const past = useSignal(NOTHING);
+  const [past, failed] = [useSignal(NOTHING), useSignal<string | null>(null)];
+  /** The span of which `past` has what there is. */
+  const whole = useRef("");
   const latest = newestFirst(table.list.value)[0]?.key;
   const recording = consoleRow.value?.history.recording ?? false;
   useEffect(() => {
     const abort = new AbortController();
     const read = async () => {
+      const [since, wanted] = [now.peek() - length, `${length} ${cluster} ${recording}`];
       try {
-        past.value = await readEvents(now.peek() - length, cluster, abort.signal);
-      } catch {
-        // Without a history there is what came since the page was opened.
-        if (!abort.signal.aborted) past.value = NOTHING;
+        // What is known of this span is continued by one page.
+        const isKnown = whole.current === wanted;
+        const found = await readEvents(since, cluster, abort.signal, isKnown ? 1 : undefined);
+        past.value = isKnown ? continued(past.peek(), found, since) : found;
+        [whole.current, failed.value] = [wanted, null];
+      } catch (error) {
+        if (abort.signal.aborted) return;
+        // Without a history there is what came over the stream.
+        [past.value, whole.current, failed.value] = [NOTHING, "", (error as Error).message];
       }
     };
     const soon = setTimeout(() => void read(), READ_MS);
@@ -86,6 +88,7 @@ export function TimelineView() {
     };
   }, [length, cluster, latest, recording]);
   const { gaps, begins } = past.value;
+  const cut = cutAt(past.value, from);
   const known = together(past.value.rows, table.list.value).filter((event) => cluster === "" || event.cluster === cluster);
   const events = filtered(known, q, "").filter((event) => event.at >= from && event.at <= to);
   const scrub = (value: number) => {
@@ -93,6 +96,7 @@ export function TimelineView() {
     wait.current = setTimeout(() => lookAt(value >= now.peek() - 1500 ? null : value, true), SCRUB_MS);
   };
   const listed = q === "" ? [...events, ...gaps.filter((gap) => (gap.until ?? to) >= from).map(gapEvent)] : events;
+  const found = lanes(events);
   const shown = newestFirst(time === null ? listed : listed.filter((event) => event.at <= time));
   return (
     <>
@@ -117,11 +121,15 @@ export function TimelineView() {
             </div>
           </div>
           <Gaps gaps={gaps} from={from} to={to} />
-          {lanes(events).map(([name, own]) => <Lane name={name} events={own} from={from} to={to} key={name} />)}
+          {found.slice(0, MOST_LANES).map(([name, own]) => <Lane name={name} events={own} from={from} to={to} key={name} />)}
+          {found.length > MOST_LANES && <p class="note" data-cut="lanes">{plural(found.length - MOST_LANES, "more lane")} not shown: choose a cluster, or filter.</p>}
+          {cut !== null && <p class="reason h-attention" data-cut="events">Only the latest {count(past.value.rows.length)} events are shown: those before {stamp(cut)} are not. Choose a shorter span or a cluster.</p>}
+          {failed.value !== null && consoleRow.value?.history.reason === null && <p class="reason h-attention" data-cut="history">The history could not be read, and what is shown may lack events: {visible(failed.value, 200)}</p>}
+          {time !== null && time < from && <p class="reason h-attention" data-cut="time">The time that you look at is before this span. Choose a longer one.</p>}
           {events.length === 0 && <p class="note">No event in the last {age(length)}.</p>}
           {begins !== null && begins > from && <p class="note">The history begins at {stamp(begins)}.</p>}
         </section>
-        <section class="card"><header><h2>{time === null ? "Events" : `Events until ${clock(time)}`}</h2></header><EventList events={shown.slice(0, 200)} /></section>
+        <section class="card"><header><h2>{time === null ? "Events" : `Events until ${clock(time)}`}</h2></header><EventList events={shown.slice(0, MOST_LISTED)} />{shown.length > MOST_LISTED && <p class="note" data-cut="list">{plural(shown.length - MOST_LISTED, "earlier event")} of this span not listed: filter, or look at an earlier time.</p>}</section>
       </Hatched>
     </>
   );
