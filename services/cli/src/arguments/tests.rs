@@ -42,6 +42,37 @@ fn every_command_and_every_argument_is_explained() {
     check(&Command::augment_subcommands(clap::Command::new("sparkfleet")), "");
 }
 
+/// The words of a line as a shell has them: parted at blanks, literal between single quotes.
+fn shell_words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut is_quoted, mut characters) = (Vec::new(), String::new(), false, line.chars());
+    while let Some(character) = characters.next() {
+        match character {
+            '\'' => is_quoted = !is_quoted,
+            '\\' if !is_quoted => word.extend(characters.next()),
+            ' ' if !is_quoted => words.push(std::mem::take(&mut word)),
+            other => word.push(other),
+        }
+    }
+    words.push(word);
+    words
+}
+
+#[test]
+fn every_command_that_the_page_of_the_console_shows_is_taken() {
+    let examples = include_str!("../../../console/web/test/commands.txt");
+    assert!(examples.lines().count() > 40);
+    for line in examples.lines() {
+        let (_, command) = line.rsplit_once(" | ").unwrap_or(("", line));
+        // The program has `config` beside the commands of this package.
+        let config = ConfigCommand::augment_subcommands(clap::Command::new("config"));
+        let program = Command::augment_subcommands(clap::Command::new("sparkfleet")).subcommand(config);
+        let taken = program.try_get_matches_from(shell_words(command));
+        assert!(taken.is_ok(), "{line}: {}", taken.unwrap_err());
+    }
+    let words = shell_words(r"printf '%s' 'it'\''s'");
+    assert_eq!(words, ["printf", "%s", "it's"]);
+}
+
 #[test]
 fn the_help_of_lists_has_examples_that_are_commands_of_their_own() {
     let fleet = Command::augment_subcommands(clap::Command::new("sparkfleet"));

@@ -1,5 +1,10 @@
 // The line of the command line that does the same as a button, so that the page teaches it.
 import { hasInvisible } from "./format.ts";
+import type { Wanted } from "./seal.ts";
+
+/** Longest document that stands in a command; a longer one is taken from a file. */
+const DOCUMENT_MAX = 2000;
+const DEFAULT_NAMESPACE = "fplus-edge";
 
 /** A word as the shell takes it literally; null for words that must not be pasted into a shell, among them those of more than `longest` characters. */
 export function shellWord(word: string, longest = 300): string | null {
@@ -17,27 +22,43 @@ function command(verb: string, words: string[], options: [string, string | null 
   }
   for (const [name, value] of options) {
     if (value === null || value === undefined) continue;
-    const safe = value === "" ? "" : shellWord(value);
+    const safe = value === "" || value === "-" ? value : shellWord(value);
     if (safe === null) return null;
     parts.push(safe === "" ? `--${name}` : `--${name}=${safe}`);
   }
   return parts.join(" ");
 }
 
+/** A namespace as an option, where it is not the usual one. */
+const inNamespace = (namespace: string | undefined): [string, string | null] => ["namespace", namespace === DEFAULT_NAMESPACE ? null : namespace || null];
+
+/** A deployment with its Helm values: they come over standard input, or from a file where they cannot stand in a command. */
+function createDeployment(cluster: string, name: string, chart: string, host: string, values?: Record<string, unknown>): string | null {
+  const document = values === undefined ? null : shellWord(JSON.stringify(values), DOCUMENT_MAX);
+  const source = values === undefined ? null : document === null ? "values.json" : "-";
+  const line = command("deployment create", [name], [["cluster", cluster], ["chart", chart === "Edge agent" ? null : chart], ["host", host || null], ["values", source], ["wait", ""]]);
+  return line === null || document === null ? line : `printf '%s\\n' ${document} | ${line}`;
+}
+
+/** A value that is sealed; it is asked for on standard input. */
+function putSecret(cluster: string, { namespace, name, key, scope, type }: Wanted, print: string): string | null {
+  const bound = scope === "strict" ? null : scope;
+  return command("secret put", [cluster, name, key], [inNamespace(namespace), ["scope", bound], ["type", type === "Opaque" ? null : type], ["fingerprint", print || null]]);
+}
+
 export const commands = {
   createCluster: (name: string, namespace?: string) =>
-    command("cluster create", [name], [["namespace", namespace === "fplus-edge" ? null : namespace || null], ["wait", ""]]),
+    command("cluster create", [name], [inNamespace(namespace), ["wait", ""]]),
   showCluster: (name: string) => command("cluster show", [name]),
   deleteCluster: (name: string) => command("cluster delete", [name], [["with-deployments", ""], ["wait", ""]]),
   setWave: (name: string, wave: number) => command("cluster rollout", [name], [["wave", String(wave)]]),
-  putSecret: (cluster: string, name: string, key: string, print: string) => command("secret put", [cluster, name, key], [["fingerprint", print || null]]),
+  putSecret,
   listSecrets: (cluster: string) => command("secret list", [cluster]),
-  deleteSecret: (cluster: string, namespace: string, name: string, keys: string[]) => command("secret delete", [cluster, name, ...keys], [["namespace", namespace === "fplus-edge" ? null : namespace]]),
+  deleteSecret: (cluster: string, namespace: string, name: string, keys: string[]) => command("secret delete", [cluster, name, ...keys], [inNamespace(namespace)]),
   revokeToken: (name: string) => command("token revoke", [name]),
   createToken: () => command("token create", ["NAME"], [["scope", "operator"]]),
   bootstrap: (name: string) => command("cluster bootstrap", [name]),
-  createDeployment: (cluster: string, name: string, chart: string, host: string) =>
-    command("deployment create", [name], [["cluster", cluster], ["chart", chart === "Edge agent" ? null : chart], ["host", host || null], ["wait", ""]]),
+  createDeployment,
   showDeployment: (cluster: string, name: string) => command("deployment show", [`${cluster}/${name}`]),
   deleteDeployment: (cluster: string, name: string) => command("deployment delete", [`${cluster}/${name}`], [["wait", ""]]),
   moveDeployment: (cluster: string, name: string, host: string) =>
@@ -46,6 +67,7 @@ export const commands = {
   reconcileDeployment: (cluster: string, name: string) => command("deployment reconcile", [`${cluster}/${name}`], [["wait", ""]]),
   approveHost: (cluster: string, host: string, controlPlane = false) =>
     command("host approve", [`${cluster}/${host}`], [["control-plane", controlPlane ? "" : null], ["wait", ""]]),
+  moveHost: (cluster: string, host: string, to: string) => command("host move", [`${cluster}/${host}`], [["to", to || null]]),
   revokeHost: (cluster: string, host: string) => command("host revoke", [`${cluster}/${host}`], [["wait", ""]]),
   capture: (cluster: string, host: string, registers: number[]) =>
     command("policy capture", [`${cluster}/${host}`], [["pcr", registers.length > 0 ? registers.join(",") : null]]),

@@ -10,15 +10,18 @@ export interface Wanted {
   name: string;
   key: string;
   scope: Scope;
+  /** Type of the Secret: all its keys share it. */
+  type: string;
 }
 
 const SESSION_KEY_BYTES = 32;
 
 /** What is wrong with the names, each with its field; null if nothing is. They are those that Kubernetes takes. */
-export function namesProblem({ namespace, name, key }: Wanted): { field: "namespace" | "name" | "key"; text: string } | null {
+export function namesProblem({ namespace, name, key, type }: Wanted): { field: "namespace" | "name" | "key" | "type"; text: string } | null {
   if (!/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(namespace)) return { field: "namespace", text: "The namespace must be 1 to 63 of a-z, 0-9 and -, beginning and ending with a letter or digit." };
   if (!/^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/.test(name)) return { field: "name", text: "The name must be 1 to 253 of a-z, 0-9, - and ., beginning and ending with a letter or digit." };
   if (!/^[A-Za-z0-9._-]{1,253}$/.test(key) || key === "." || key === "..") return { field: "key", text: "The key must be 1 to 253 letters, digits, -, _ and ." };
+  if (type === "") return { field: "type", text: "The Secret needs a type, such as Opaque." };
   return null;
 }
 
@@ -74,8 +77,8 @@ export async function seal(pem: string, wanted: Wanted, value: Uint8Array<ArrayB
 }
 
 /** The SealedSecret, as a document that can be written to a repository or applied. */
-export function sealedSecret({ namespace, name, key, scope }: Wanted, sealed: string): Record<string, unknown> {
+export function sealedSecret({ namespace, name, key, scope, type }: Wanted, sealed: string): Record<string, unknown> {
   const annotations = scope === "strict" ? {} : { annotations: { [`sealedsecrets.bitnami.com/${scope}`]: "true" } };
   const metadata = { name, namespace, ...annotations };
-  return { apiVersion: "bitnami.com/v1alpha1", kind: "SealedSecret", metadata, spec: { encryptedData: { [key]: sealed }, template: { metadata, type: "Opaque" } } };
+  return { apiVersion: "bitnami.com/v1alpha1", kind: "SealedSecret", metadata, spec: { encryptedData: { [key]: sealed }, template: { metadata, type } } };
 }

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { createDecipheriv, generateKeyPairSync, privateDecrypt } from "node:crypto";
+import { readFile, writeFile } from "node:fs/promises";
 import { test } from "node:test";
 import { load } from "./bundle.mjs";
 
@@ -135,6 +136,41 @@ test("what is longer than nodes send is no word of the shell", () => {
   assert.equal(commands.deleteSecret("Paint_Shop", "shop", "press-login", ["a", "b"]), "sparkfleet secret delete Paint_Shop press-login a b --namespace=shop");
 });
 
+test("what a form says is in its command", () => {
+  const secret = { namespace: "fplus-edge", name: "press-login", key: "password", scope: "strict", type: "Opaque" };
+  assert.equal(commands.putSecret("A", secret, ""), "sparkfleet secret put A press-login password");
+  assert.equal(commands.putSecret("A", { ...secret, namespace: "shop", scope: "cluster-wide", type: "kubernetes.io/tls" }, "0f"), "sparkfleet secret put A press-login password --namespace=shop --scope=cluster-wide --type=kubernetes.io/tls --fingerprint=0f");
+  assert.equal(commands.createDeployment("A", "B", "Edge agent", "", { a: "it's" }), `printf '%s\\n' '{"a":"it'\\''s"}' | sparkfleet deployment create B --cluster=A --values=- --wait`);
+  // What is too long for a command, or must not be pasted, comes from a file.
+  for (const a of ["x".repeat(3000), "\u202e"]) assert.equal(commands.createDeployment("A", "B", "Edge agent", "", { a }), "sparkfleet deployment create B --cluster=A --values=values.json --wait");
+  assert.equal(commands.moveHost("A", "b", ""), "sparkfleet host move A/b");
+  assert.equal(commands.rebirth("G", "n"), "sparkfleet watch --group=G --node=n --rebirth");
+});
+
+test("every command has an example in the list that the command line reads in its own tests", async () => {
+  const secret = { namespace: "shop", name: "press-login", key: "password", scope: "namespace-wide", type: "kubernetes.io/basic-auth" };
+  const [object, ek] = ["00000000-0000-4000-8000-00000000000a", "0f".repeat(32)];
+  const examples = {
+    createCluster: [["Paint_Shop", "shop"], ["Paint_Shop"]], showCluster: [["Paint_Shop"]], deleteCluster: [["Paint_Shop"]], setWave: [["Paint_Shop", 3]],
+    putSecret: [["Paint_Shop", secret, ek]], listSecrets: [["Paint_Shop"]], deleteSecret: [["Paint_Shop", "shop", "press-login", ["user", "password"]]],
+    revokeToken: [["ada"]], createToken: [[]], bootstrap: [["Paint_Shop"]],
+    createDeployment: [["Paint_Shop", "Oven_1", "Edge agent", ""], ["Paint_Shop", "Oven_1", "My chart", "paint-shop-1", { text: "it's" }]],
+    showDeployment: [["Paint_Shop", "Oven_1"]], deleteDeployment: [["Paint_Shop", "Oven_1"]], moveDeployment: [["Paint_Shop", "Oven_1", "paint-shop-1"], ["Paint_Shop", "Oven_1", ""]],
+    suspendDeployment: [["Paint_Shop", "Oven_1", false], ["Paint_Shop", "Oven_1", true]], reconcileDeployment: [["Paint_Shop", "Oven_1"]],
+    approveHost: [["Paint_Shop", "paint-shop-1", true]], moveHost: [["Paint_Shop", "paint-shop-1", "paint-shop-2"], ["Paint_Shop", "paint-shop-1", ""]], revokeHost: [["Paint_Shop", "paint-shop-1"]],
+    capture: [["Paint_Shop", "paint-shop-1", [4, 7]]], setPolicy: [["Paint_Shop"]], initPolicy: [["Paint_Shop"]], watch: [["ACME-Paint_Shop", "Oven 1"]], rebirth: [["ACME-Paint_Shop", "Oven 1"]],
+    history: [[object, "Info"]], listObjects: [[]], getEntry: [[object, "Info"]], putEntry: [[object, "Info", null], [object, "Info", object]], deleteEntry: [[object, "Info"]],
+    acknowledge: [["Paint_Shop/Oven_1", "Offline", "on my way"]], silence: [["Paint_Shop/Oven_1", "Offline", "8h", "on my way"]], verifyRecord: [[]], alerts: [[]], rollouts: [[]],
+    holdRollout: [["Edge agent", "not before monday"]], resumeRollout: [["Edge agent"]], freeRollout: [["Edge agent", "Paint_Shop", "it is being rebuilt"]],
+  };
+  assert.deepEqual(Object.keys(examples).sort(), Object.keys(commands).sort());
+  const lines = Object.entries(examples).flatMap(([name, calls]) => calls.map((call) => commands[name](...call)));
+  const text = [...lines, enrolCommand("Paint_Shop", [ek])].join("\n") + "\n";
+  const file = new URL("commands.txt", import.meta.url);
+  if (process.env.UPDATE_COMMANDS === "1") await writeFile(file, text);
+  assert.equal(await readFile(file, "utf8"), text, "write the list again with UPDATE_COMMANDS=1");
+});
+
 test("gaps are cut to the span that is shown", () => {
   const gap = (since, until) => ({ since, until, reason: "stopped" });
   const parts = gapParts([gap(0, 50), gap(120, 140), gap(180, null), gap(10, 20), gap(300, 400)], 40, 240).map(({ left, width }) => [left, width]);
@@ -255,7 +291,7 @@ test("a value is sealed so that the holder of the key alone opens it, where it i
   const [version, serial, empty] = [Buffer.from("a003020102", "hex"), Buffer.from("020101", "hex"), Buffer.from("3000", "hex")];
   const certificate = (...head) => sequence(sequence(...head, serial, empty, empty, empty, empty, spki, empty), empty, empty);
   const pem = (bytes) => `-----BEGIN CERTIFICATE-----\n${bytes.toString("base64").match(/.{1,64}/g).join("\n")}\n-----END CERTIFICATE-----\n`;
-  const wanted = { namespace: "fplus-edge", name: "press-login", key: "password", scope: "strict" };
+  const wanted = { namespace: "fplus-edge", name: "press-login", key: "password", scope: "strict", type: "Opaque" };
   const opened = async (sealed, label) => {
     const bytes = Buffer.from(sealed, "base64");
     const end = 2 + bytes.readUInt16BE(0);
@@ -274,14 +310,16 @@ test("a value is sealed so that the holder of the key alone opens it, where it i
   }
   await assert.rejects(seal("no certificate", wanted, new Uint8Array(1)), /cannot be read/);
   assert.deepEqual(sealedSecret({ ...wanted, scope: "cluster-wide" }, "AA").metadata.annotations, { "sealedsecrets.bitnami.com/cluster-wide": "true" });
+  assert.equal(sealedSecret({ ...wanted, type: "kubernetes.io/tls" }, "AA").spec.template.type, "kubernetes.io/tls");
 });
 
 test("names of a Secret are those that Kubernetes takes", () => {
-  const problem = (change) => namesProblem({ namespace: "fplus-edge", name: "press-login", key: "password", scope: "strict", ...change })?.field;
+  const problem = (change) => namesProblem({ namespace: "fplus-edge", name: "press-login", key: "password", scope: "strict", type: "Opaque", ...change })?.field;
   assert.equal(problem({}), undefined);
   for (const namespace of ["", "A", "a.b", "-a", "a-", "a".repeat(64)]) assert.equal(problem({ namespace }), "namespace", namespace);
   for (const name of ["", "..", "a/b", "Press", "a".repeat(254)]) assert.equal(problem({ name }), "name", name);
   for (const key of ["", ".", "..", "a b", "a/b"]) assert.equal(problem({ key }), "key", key);
+  assert.equal(problem({ type: "" }), "type");
 });
 
 test("a delivery note is read line by line, and what is wrong is named by its line", () => {

@@ -7,7 +7,6 @@ import { useTable } from "../hooks.ts";
 import { go, link } from "../router.ts";
 import { session } from "../store.ts";
 import type { AlertRow, ClusterRow, DeploymentRow, HostRow } from "../wire.ts";
-import { Command } from "./copy.tsx";
 import { Field, FormDialog } from "./dialog.tsx";
 import { Text } from "./text.tsx";
 
@@ -66,36 +65,35 @@ function HostField({ cluster, host, onHost }: { cluster: string; host: string; o
   );
 }
 
-/** The values of a form as a document; undefined where the text is empty. Throws on anything but an object. */
-export function parseValues(text: string): Record<string, unknown> | undefined {
+/** The values of a form as a document; undefined where the text is empty, null where it is anything but an object. */
+export function valuesOf(text: string): Record<string, unknown> | undefined | null {
   if (text.trim() === "") return undefined;
-  const found: unknown = JSON.parse(text);
-  if (found === null || typeof found !== "object" || Array.isArray(found)) throw new Error("not an object");
-  return found as Record<string, unknown>;
+  try {
+    const found: unknown = JSON.parse(text);
+    return typeof found === "object" && !Array.isArray(found) ? (found as Record<string, unknown> | null) : null;
+  } catch {
+    return null;
+  }
 }
 
 export function CreateDeployment({ cluster: given, close }: { cluster?: string; close: () => void }) {
   const clusters = useTable("clusters").list.value;
   const charts = [...new Set([DEFAULT_CHART, ...useTable("deployments").list.value.map((row) => row.chart)])];
   const [name, cluster, chart, host, values] = [useSignal(""), useSignal(given ?? clusters[0]?.name ?? ""), useSignal(DEFAULT_CHART), useSignal(""), useSignal("")];
+  const document = valuesOf(values.value);
   const check = () => {
     const text = nameProblem(name.value);
     if (text !== null) return { text, field: "name" };
-    try {
-      parseValues(values.value);
-      return null;
-    } catch {
-      return { text: "The values must be a JSON object.", field: "values" };
-    }
+    return document === null ? { text: "The values must be a JSON object.", field: "values" } : null;
   };
   const send = async () => {
     const key = clusters.find((row) => row.name === cluster.value)?.key ?? cluster.value;
-    const body = { cluster: key, name: name.value, chart: chart.value, ...(host.value === "" ? {} : { host: host.value }), values: parseValues(values.value) };
+    const body = { cluster: key, name: name.value, chart: chart.value, ...(host.value === "" ? {} : { host: host.value }), values: document };
     await act("deployment.create", body, `Create deployment ${name.value}`);
     go(link(["deployment", cluster.value, name.value]));
   };
   return (
-    <FormDialog title="New deployment" verb="Create" close={close} command={commands.createDeployment(cluster.value || "CLUSTER", name.value || "NAME", chart.value, host.value)} check={check} send={send}>
+    <FormDialog title="New deployment" verb="Create" close={close} command={commands.createDeployment(cluster.value || "CLUSTER", name.value || "NAME", chart.value, host.value, document ?? undefined)} check={check} send={send}>
       {(wrong) => (
         <>
           <Field name="name" label="Name" hint={NAME_RULE} wrong={wrong}>
@@ -226,7 +224,7 @@ export function MoveHost({ row, cluster, bound, close }: { row: HostRow; cluster
       title={`Move all from ${row.name}`}
       verb="Move"
       close={close}
-      command={null}
+      command={commands.moveHost(row.cluster, row.name, to.value)}
       check={() => (to.value === row.name ? { text: "They are there already.", field: "host" } : null)}
       send={() => act("host.move", { cluster, host: row.name, to: to.value || null }, `Move all from ${row.name}`)}
     >
@@ -234,10 +232,6 @@ export function MoveHost({ row, cluster, bound, close }: { row: HostRow; cluster
         <>
           <p>{bound.map((one) => visible(one.name, 40)).join(", ")}</p>
           <HostField cluster={row.cluster} host={to.value} onHost={(chosen) => (to.value = chosen)} />
-          <details>
-            <summary>Copy as commands</summary>
-            {bound.map((one) => <Command line={commands.moveDeployment(one.cluster, one.name, to.value)} key={one.key} />)}
-          </details>
         </>
       )}
     </FormDialog>

@@ -32,9 +32,9 @@ interface Sealed {
 }
 
 function Result({ cluster, sealed: { wanted, print, text }, close }: { cluster: ClusterRow; sealed: Sealed; close: () => void }) {
-  const { namespace, name, key, scope } = wanted;
+  const { namespace, name, key, scope, type } = wanted;
   const put = async () => {
-    await actNow("secret.put", { cluster: cluster.key, namespace, name, key, scope, sealed: text, fingerprint: print }, `Put ${key} of ${namespace}/${name}`);
+    await actNow("secret.put", { cluster: cluster.key, namespace, name, key, scope, type, sealed: text, fingerprint: print }, `Put ${key} of ${namespace}/${name}`);
     close();
   };
   return (
@@ -88,12 +88,12 @@ function Stored({ cluster }: { cluster: ClusterRow }) {
 }
 
 function Form({ cluster, certificate }: { cluster: ClusterRow; certificate: string }) {
-  const [namespace, name, key, scope, value] = [useSignal(cluster.namespace ?? "fplus-edge"), useSignal(""), useSignal(""), useSignal<Scope>("strict"), useSignal("")];
+  const [namespace, name, key, scope, type, value] = [useSignal(cluster.namespace ?? "fplus-edge"), useSignal(""), useSignal(""), useSignal<Scope>("strict"), useSignal("Opaque"), useSignal("")];
   const [print, wrong, sealed] = [useSignal(""), useSignal<Wrong | null>(null), useSignal<Sealed | null>(null)];
   useEffect(() => void fingerprint(certificate).then((text) => (print.value = text), () => (print.value = "")), [certificate]);
+  const wanted = { namespace: namespace.value, name: name.value, key: key.value, scope: scope.value, type: type.value };
   const submit = async (event: Event) => {
     event.preventDefault();
-    const wanted = { namespace: namespace.value, name: name.value, key: key.value, scope: scope.value };
     [wrong.value, sealed.value] = [namesProblem(wanted), null];
     if (wrong.value !== null) return;
     if (value.value === "") return void (wrong.value = { text: "There is no value to seal.", field: "value" });
@@ -115,6 +115,7 @@ function Form({ cluster, certificate }: { cluster: ClusterRow; certificate: stri
         {text("name", "Name of the Secret", "Such as press-login.", name)}
         {text("key", "Key in it", "Such as password.", key)}
         {text("namespace", "Namespace", "Of the Secret.", namespace)}
+        {text("type", "Type", "Of the Secret: all its keys share it.", type)}
         <Field name="scope" label="Bound to" hint="Elsewhere the controller refuses to open it." wrong={wrong.value}>
           {(id, described) => (
             <select id={id} aria-describedby={described} value={scope.value} onChange={(event) => (scope.value = event.currentTarget.value as Scope)}>
@@ -130,7 +131,7 @@ function Form({ cluster, certificate }: { cluster: ClusterRow; certificate: stri
       </form>
       {sealed.value && <Result cluster={cluster} sealed={sealed.value} close={() => (sealed.value = null)} />}
       <Facts facts={[["Certificate", print.value && <code class="ek" title="SHA-256">{inFours(print.value)}</code>]]} />
-      <details class="as-command"><summary>As command</summary><Command line={commands.putSecret(cluster.name, name.value || "NAME", key.value || "KEY", print.value)} /></details>
+      <details class="as-command"><summary>As command</summary><Command line={commands.putSecret(cluster.name, { ...wanted, name: wanted.name || "NAME", key: wanted.key || "KEY" }, print.value)} /></details>
     </>
   );
 }

@@ -112,7 +112,7 @@ function NodeDetail({ node, device }: { node: NodeRow; device: string | undefine
             ["Sparkplug", node.compliant ? "conforms" : <mark>does not conform</mark>],
           ]}
         />
-        <details><summary>As command</summary><Command line={commands.watch(node.group, node.node)} /></details>
+        <details><summary>As commands</summary><Command line={commands.watch(node.group, node.node)} /><Command line={commands.rebirth(node.group, node.node)} why="Asks the node for its birth:" /></details>
       </Card>
       {metric && <MetricDetail metric={metric} key={metric.key} />}
       <Hatched of={table}>
