@@ -25,6 +25,8 @@ pub struct Admission {
     pub name: String,
     /// Addresses that may be certified.
     pub addresses: Vec<IpAddr>,
+    /// The cluster began with it: it has no record of a join, and the policy vouches for it.
+    pub is_first_member: bool,
 }
 
 /// Decides about a verified host.
@@ -36,18 +38,21 @@ pub fn admit(verified: &Verified, policy: &Policy, cache: &Cache, settings: &Set
     let ek = ek_hash(&verified.recipient().keys())?;
     let known = cache.host(&ek).map(|entry| &entry.is);
     let enrolled = policy.enrolment(&ek).and_then(|enrolment| enrolment.disk);
+    let first_member = first_member(policy, known, &ek, hello.disk).filter(|_| hello.kind != Kind::Join);
     let earlier = known.and_then(|known| last_counters((known.disk, known.counters), enrolled, hello.disk));
-    check_clock(verified.claims(), earlier)?;
-    let asked = JoinRequest { ek, policy, cache, known };
+    // The policy vouches for a first member, so it is a known host, whose TPM begins to count here.
+    check_clock(verified.claims(), earlier.or_else(|| first_member.map(|_| COUNTERS_ZERO)))?;
+    let asked = JoinRequest { ek, policy, cache, known, is_first_member: first_member.is_some() };
     asked.check_disk(hello.disk, hello.kind)?;
     asked.check_role(hello.role)?;
     if hello.kind == Kind::Renew {
         asked.check_member(hello.role)?;
     }
     let is_certified = matches!(hello.kind, Kind::Join | Kind::Renew);
-    let name = match is_certified {
-        true => asked.name(&verified.body().node_name, hello.disk)?,
-        false => known.map(|known| known.name.clone()).unwrap_or_default(),
+    let name = match (is_certified, first_member) {
+        (true, _) => asked.name(&verified.body().node_name, hello.disk)?,
+        (false, Some(name)) => asked.name(name, hello.disk)?,
+        (false, None) => known.map(|known| known.name.clone()).unwrap_or_default(),
     };
     let addresses = match is_certified {
         true => asked.addresses(&verified.body().principals, settings)?,
@@ -57,7 +62,18 @@ pub fn admit(verified: &Verified, policy: &Policy, cache: &Cache, settings: &Set
         let detail = format!("{} hosts are remembered, as many as join.hosts_max allows", settings.hosts_max);
         return Err(Refusal::new(RefusalCode::IssuingFailed, detail));
     }
-    Ok(Admission { ek, disk: hello.disk, name, addresses })
+    Ok(Admission { ek, disk: hello.disk, name, addresses, is_first_member: first_member.is_some() })
+}
+
+/// What a TPM has counted at least.
+const COUNTERS_ZERO: Counters = Counters { resets: 0, restarts: 0, powered_ms: 0 };
+
+/// The name of a host that may be the first member of the cluster. An administrator made it, so this service knows nothing of it. Only a host counts that the signed policy enrols with
+/// its name, with this disk, and as a control plane. `known`: what is known of it; one that has shown a lock is a member by that.
+fn first_member<'a>(policy: &'a Policy, known: Option<&HostRecord>, ek: &EkHash, disk: Uuid) -> Option<&'a str> {
+    let enrolment = policy.enrolment(ek).filter(|enrolment| enrolment.control_plane && enrolment.disk == Some(disk))?;
+    let is_open = known.is_none_or(|known| !known.bound && known.disk == disk);
+    enrolment.host.as_deref().filter(|_| is_open)
 }
 
 /// Counters of the last ticket, below which a TPM must not count. They may start from zero, because the TPM was cleared or the firmware was exchanged, where the machine was enrolled with a state disk
@@ -75,6 +91,7 @@ struct JoinRequest<'a> {
     policy: &'a Policy,
     cache: &'a Cache,
     known: Option<&'a HostRecord>,
+    is_first_member: bool,
 }
 
 impl JoinRequest<'_> {
@@ -91,8 +108,9 @@ impl JoinRequest<'_> {
             return refused(RefusalCode::DiskNotOwned, "the disk belongs to another host".to_owned());
         }
         match self.known {
-            None if kind != Kind::Join => {
-                refused(RefusalCode::DiskNotOwned, "no host with this TPM has joined with any disk".to_owned())
+            None if kind != Kind::Join && !self.is_first_member => {
+                let detail = "no host with this TPM has joined with any disk; a first member of the cluster is enrolled with host, disk and controlPlane";
+                refused(RefusalCode::DiskNotOwned, detail.to_owned())
             }
             Some(known) if known.disk != disk && kind != Kind::Join => {
                 refused(RefusalCode::DiskNotOwned, "the host has joined with another disk".to_owned())
@@ -120,6 +138,8 @@ impl JoinRequest<'_> {
     /// Certificates are renewed for a host that has become a member, and for what it is.
     fn check_member(&self, role: Role) -> Result<(), Refusal> {
         match self.known {
+            // Its quote shows the lock.
+            _ if self.is_first_member => Ok(()),
             Some(known) if known.bound && known.role == role.name() => Ok(()),
             Some(known) if known.bound => {
                 let detail = format!("the host is a {}", known.role);
@@ -150,7 +170,7 @@ impl JoinRequest<'_> {
             return refused(format!("the name {name:?} belongs to another host"));
         }
         // A node that did not come by this service, such as the first control plane, keeps its name.
-        if self.cache.name_owner(&name).is_none() && self.cache.is_node(&name) {
+        if !self.is_first_member && self.cache.name_owner(&name).is_none() && self.cache.is_node(&name) {
             return refused(format!("a node {name:?} exists already, and did not join with this TPM"));
         }
         Ok(name)

@@ -478,6 +478,98 @@ fn a_node_that_did_not_come_by_the_service_keeps_its_name() {
     refused(&mut world, 0, RefusalCode::NameNotAllowed);
 }
 
+/// Hosts that an administrator made the first members of their clusters: the service has no record of them, and their nodes exist.
+fn first_member(enrolment: serde_json::Value, role: Role) -> World {
+    let mut world = world(vec![SimHost::new(1, role)]);
+    world.hosts[0].settings.body.ssh_host_key = site::ssh_host_key();
+    world.hosts[0].reboot(Kind::Rejoin);
+    world.add_node("edge-1");
+    let mut enrolled = enrolment;
+    enrolled["ek"] = json!(world.hosts[0].ek());
+    world.send_policy(&policy(2, &entry(&[enrolled], &[])));
+    world.run_for(SECOND);
+    world
+}
+
+#[test]
+fn a_first_member_that_the_policy_names_gets_its_keys_again_and_renews() {
+    let named = || json!({"host": "edge-1", "disk": Uuid::from_u128(1), "controlPlane": true});
+    // The bootstrapper of a first member may be configured as that of a worker.
+    for role in [Role::ControlPlane, Role::Worker] {
+        let mut world = first_member(named(), role);
+        world.begin(0);
+        assert!(
+            world.run_until_so(MINUTE, |world| world.hosts[0].disk_keys.len() == 1),
+            "{:?}",
+            world.hosts[0].refusals
+        );
+        world.run_for(SECOND);
+        let device = world.device(0).unwrap();
+        assert_eq!(
+            (device.state, device.name.as_str(), device.role.as_str()),
+            (HostState::Member, "edge-1", "control-plane")
+        );
+        assert!(world.hosts[0].tokens.is_empty() && world.store.made.is_empty());
+        // Another host does not get its name or its disk.
+        world.add(SimHost::with(2, Uuid::from_u128(2), "edge-1", Role::Worker));
+        let other = json!({"ek": world.hosts[1].ek()});
+        let first =
+            json!({"ek": world.hosts[0].ek(), "host": "edge-1", "disk": Uuid::from_u128(1), "controlPlane": true});
+        world.send_policy(&policy(3, &entry(&[first, other], &[])));
+        world.run_for(SECOND);
+        refused(&mut world, 1, RefusalCode::NameNotAllowed);
+    }
+    // It came back by the second key of its disk, and is seen for the first time when it renews.
+    let mut world = first_member(named(), Role::ControlPlane);
+    let (secret, salt) = site::trust(0).keys.measurement();
+    world.hosts[0].tpm.lock(&cluster_id(&secret, &salt));
+    for count in 1..=2 {
+        world.hosts[0].renew();
+        world.begin(0);
+        assert!(
+            world.run_until_so(MINUTE, |world| world.hosts[0].renewals.len() == count),
+            "{:?}",
+            world.hosts[0].refusals
+        );
+        world.run_for(SECOND);
+        let device = world.device(0).unwrap();
+        assert_eq!((device.state, device.role.as_str()), (HostState::Member, "control-plane"));
+    }
+}
+
+#[test]
+fn who_is_not_named_with_name_disk_and_role_by_the_policy_is_no_first_member() {
+    let disk = Uuid::from_u128(1);
+    for enrolment in [
+        json!({"host": "edge-1", "disk": disk}),
+        json!({"host": "edge-1", "controlPlane": true}),
+        json!({"disk": disk, "controlPlane": true}),
+    ] {
+        for kind in [Kind::Rejoin, Kind::Renew] {
+            let mut world = first_member(enrolment.clone(), Role::Worker);
+            if kind == Kind::Renew {
+                let (secret, salt) = site::trust(0).keys.measurement();
+                world.hosts[0].tpm.lock(&cluster_id(&secret, &salt));
+                world.hosts[0].renew();
+            }
+            refused(&mut world, 0, RefusalCode::DiskNotOwned);
+            assert!(world.hosts[0].disk_keys.is_empty() && world.hosts[0].renewals.is_empty());
+        }
+    }
+    // A join of a machine that has the name of a node that did not come by this service is refused as ever.
+    let mut world = first_member(json!({"host": "edge-1", "disk": disk, "controlPlane": true}), Role::ControlPlane);
+    world.hosts[0].reboot(Kind::Join);
+    refused(&mut world, 0, RefusalCode::NameNotAllowed);
+    // And who shows no lock is not taken for a member.
+    world.hosts[0].locks = false;
+    world.hosts[0].reboot(Kind::Rejoin);
+    world.begin(0);
+    assert!(world.run_until_so(3 * MINUTE, |world| world.hosts[0].disk_keys.len() == 1));
+    world.run_for(MINUTE);
+    assert_eq!(world.device(0).unwrap().state, HostState::Admitted);
+    assert!(!world.store.hosts()[&world.hosts[0].ek_bytes()].bound);
+}
+
 #[test]
 fn an_enrolment_says_name_disk_and_role() {
     let hosts = vec![

@@ -110,7 +110,7 @@ pub fn node_config(descriptor: EdgeNodeDescriptor) -> EdgeNodeConfig {
 /// The Host Application of the replica that speaks: it listens to the quarantine group.
 #[must_use]
 pub fn host_config(node: &EdgeNodeDescriptor, join_group: &str) -> HostConfig {
-    let host_id = HostId::new(format!("{}.{}", node.group, node.edge_node)).ok();
+    let host_id = HostId::new(host_id(node.group.as_str(), node.edge_node.as_str())).ok();
     HostConfig {
         // A will is published at QoS 1; births and data stay at QoS 0.
         filters: vec![(format!("spBv1.0/{join_group}/#"), QoS::AtLeastOnce)],

@@ -278,7 +278,12 @@ impl State {
             variant: verified.recipient().variant().name().to_owned(),
             disk: admission.disk,
             name: admission.name.clone(),
-            role: known.filter(|_| is_rejoin).map_or_else(|| hello.role.name().to_owned(), |known| known.role.clone()),
+            role: match known.filter(|_| is_rejoin) {
+                // Whatever its bootstrapper is configured for.
+                _ if admission.is_first_member => Role::ControlPlane.name().to_owned(),
+                Some(known) => known.role.clone(),
+                None => hello.role.name().to_owned(),
+            },
             addresses: known
                 .filter(|_| !is_certified)
                 .map_or_else(|| admission.addresses.clone(), |known| known.addresses.clone()),
