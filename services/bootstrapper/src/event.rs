@@ -89,6 +89,11 @@ pub enum Task {
     },
     /// Take the second key away.
     RemoveSealedKey,
+    /// Close the state disk of a host that is not locked.
+    Close {
+        /// Take the second key away, too.
+        removes_sealed_key: bool,
+    },
     /// Write the record.
     Save(NodeRecord),
     /// Extend the lock register, then quote.

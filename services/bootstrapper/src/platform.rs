@@ -193,11 +193,17 @@ pub trait StateDisk: Send + fmt::Debug {
     /// It did not come about; the disk may then be empty.
     fn prepare<'a>(&'a mut self, found: &'a DiskFound) -> BoxFuture<'a, Outcome<Uuid>>;
 
-    /// Opens the disk of a member with its key.
+    /// Opens the disk of a member with its key. What is open is closed before: it may be another disk, which this key does not open.
     ///
     /// # Errors
-    /// [`UnlockError`]; the disk is then as it was.
+    /// [`UnlockError`]; the disk is then closed.
     fn unlock<'a>(&'a mut self, key: &'a Secret) -> BoxFuture<'a, Result<(), UnlockError>>;
+
+    /// Unmounts and closes the disk of a host that is not locked. One that is closed stays so.
+    ///
+    /// # Errors
+    /// It is still open.
+    fn close(&mut self) -> BoxFuture<'_, Outcome<()>>;
 
     /// Replaces the temporary passphrase by this key. If the disk has this key already, nothing is done.
     ///
@@ -213,10 +219,10 @@ pub trait StateDisk: Send + fmt::Debug {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// Opens the disk of a member with its second key, unsealed.
+    /// The same with its second key, unsealed.
     ///
     /// # Errors
-    /// [`UnlockError`]; the disk is then as it was.
+    /// [`UnlockError`]; the disk is then closed.
     fn unlock_sealed<'a>(&'a mut self, _key: &'a Secret) -> BoxFuture<'a, Result<(), UnlockError>> {
         Box::pin(std::future::ready(Err(UnlockError::WrongKey)))
     }

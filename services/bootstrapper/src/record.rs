@@ -48,6 +48,12 @@ impl NodeRecord {
         Self { version: Self::VERSION, progress, cluster, role, node_name: node_name.to_owned(), measurement_salt }
     }
 
+    /// Its role; None: it is none that is known.
+    #[must_use]
+    pub fn known_role(&self) -> Option<Role> {
+        [Role::Worker, Role::ControlPlane].into_iter().find(|role| role.name() == self.role)
+    }
+
     /// As in the file.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {

@@ -236,7 +236,11 @@ impl State {
                 };
                 self.end(Ending::Reboot(reason));
             }
-            (Phase::Asking, Err(error)) => tracing::warn!(%error, "the second key of the disk is still there"),
+            (Phase::Asking, Err(error)) => {
+                tracing::warn!(%error, "the state disk is not closed, or its second key is still there");
+                // The next refusal tries it again.
+                self.is_sealed = true;
+            }
             (Phase::Looking | Phase::Asking | Phase::Member { .. } | Phase::Ended, _) => {}
         }
     }
@@ -290,7 +294,9 @@ impl State {
 
     fn ask(&mut self, kind: Kind, disk: Uuid, inspection: Inspection, turn: &mut Turn) {
         self.birth(disk, &inspection);
-        let Inspection { keys, identity, disk: found, .. } = inspection;
+        let Inspection { keys, identity, disk: found, record, .. } = inspection;
+        // The first member is a control plane, whatever its bootstrapper is configured for.
+        let recorded = record.filter(|_| kind == Kind::Renew).and_then(|record| record.known_role());
         let disk_generation = match found {
             DiskFound::Ours { generation, .. } => generation.map(Uuid::into_bytes),
             DiskFound::Blank => None,
@@ -299,7 +305,7 @@ impl State {
             address: Address::of_disk(&*self.settings.group, disk),
             disk,
             kind,
-            role: self.settings.role,
+            role: recorded.unwrap_or(self.settings.role),
             suites: self.settings.suites.clone(),
             variant: keys.variant,
             attestation_key: keys.attestation,

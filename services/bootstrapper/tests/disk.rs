@@ -148,9 +148,14 @@ async fn a_disk_is_made_given_its_key_marked_and_opened_again_after_a_reboot() {
     let before = bench.content();
     assert_eq!(bench.disk().unlock(&key(8)).await, Err(UnlockError::WrongKey));
     assert_eq!(bench.found().await, ours(uuid, Mark::Initialised, false));
+    // What is open is opened again, with this key.
     for _ in 0..2 {
         bench.disk().unlock(&key(7)).await.unwrap();
     }
+    bench.disk().close().await.unwrap();
+    bench.disk().close().await.unwrap();
+    assert_eq!(bench.found().await, ours(uuid, Mark::Initialised, false));
+    bench.disk().unlock(&key(7)).await.unwrap();
     assert_eq!(bench.found().await, ours(uuid, Mark::Initialised, true));
     assert!(bench.content() == before, "nothing was written by looking and opening");
 
@@ -168,7 +173,7 @@ async fn a_disk_is_made_given_its_key_marked_and_opened_again_after_a_reboot() {
     assert!(!commands.contains(&hex::encode([7; 32])) && !commands.contains(&"\u{7}".repeat(32)), "{commands}");
     let opened: Vec<&str> = commands.lines().filter(|line| line.starts_with("open --type")).collect();
     assert!(
-        opened.len() == 3 && opened.iter().all(|line| line.contains("--header")),
+        opened.len() == 5 && opened.iter().all(|line| line.contains("--header")),
         "with the checked copy: {opened:?}"
     );
 }
@@ -307,6 +312,24 @@ async fn a_second_key_opens_the_disk_until_it_is_taken_away_and_a_slot_without_i
     bench.disk().unlock_sealed(&key(2)).await.unwrap_err();
     bench.disk().unlock(&key(7)).await.unwrap();
     assert!(bench.names("run/sparkfleet").is_empty(), "no key is left");
+}
+
+/// As its second key opens it, which a forger can have sealed to the TPM himself.
+#[tokio::test]
+async fn a_disk_that_is_open_is_not_taken_for_the_one_that_a_ticket_opens() {
+    let bench = Bench::new();
+    bench.disk().prepare(&DiskFound::Blank).await.unwrap();
+    bench.disk().set_key(&key(9)).await.unwrap();
+    bench.disk().mark(Mark::Initialised).await.unwrap();
+    let selection = Selection::new(Bank::Sha256, [4, 15]).unwrap();
+    let sealed = SealedKey { selection, public: vec![1; 80], private: vec![1; 160] };
+    bench.disk().set_sealed_key(&key(9), &key(1), &sealed).await.unwrap();
+    bench.reboot();
+    bench.disk().unlock_sealed(&key(1)).await.unwrap();
+    assert!(bench.at("dev/mapper/state").exists());
+    assert_eq!(bench.disk().unlock(&key(7)).await, Err(UnlockError::WrongKey));
+    assert!(!bench.at("dev/mapper/state").exists(), "nothing is left open");
+    assert!(matches!(bench.found().await, Ok(DiskFound::Ours { open: false, .. })));
 }
 
 #[tokio::test]

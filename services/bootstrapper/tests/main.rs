@@ -10,5 +10,6 @@ mod process;
 mod programs;
 mod secrets;
 mod support;
+mod tasks;
 #[cfg(feature = "tpm")]
 mod tpm;

@@ -204,7 +204,7 @@ impl CryptsetupDisk {
         command.arguments(replace).arguments([&self.device]).input(token.as_bytes()).succeed().await.map(drop)
     }
 
-    async fn close(&self) -> Outcome<()> {
+    async fn close_mapping(&self) -> Outcome<()> {
         if self.is_open() {
             Command::new(&self.config.umount, self.timeout).arguments([&self.mount_point]).succeed().await?;
         }
@@ -237,7 +237,7 @@ impl CryptsetupDisk {
         if self.look().await? != *found {
             return Err(PlatformError(format!("state disk {name} changed while it was looked at")));
         }
-        self.close().await?;
+        self.close_mapping().await?;
         self.format(uuid).await?;
         let (copy, _, _) = self.checked_header().await?;
         let open =
@@ -250,9 +250,8 @@ impl CryptsetupDisk {
     }
 
     async fn open_with(&self, slot: &str, key: &Secret) -> Result<(), UnlockError> {
-        if self.is_open() {
-            return Ok(());
-        }
+        // The key is tried on what is opened here, and on nothing that was open before.
+        self.close_mapping().await?;
         let (copy, _, header) = self.checked_header().await?;
         if header.mark != Mark::Initialised {
             return Err(PlatformError("the state disk is not a member's".to_owned()).into());
@@ -260,17 +259,14 @@ impl CryptsetupDisk {
         if !self.opens(Some(&copy.0), slot, key).await? {
             return Err(UnlockError::WrongKey);
         }
-        if !self.mapped.exists() {
-            let open =
-                self.cryptsetup().arguments(["open", "--type", "luks2", "--key-file", "-", "--keyfile-size", "32"]);
-            let open = open.arguments(["--key-slot", slot]);
-            let open = open.arguments([Path::new("--header"), &copy.0, &self.device]);
-            let output = open.arguments([&self.config.mapping]).input(key.expose()).run().await?;
-            match output.code {
-                Some(0) => {}
-                Some(WRONG_KEY) => return Err(UnlockError::WrongKey),
-                _ => return Err(failed("open", &output).into()),
-            }
+        let open = self.cryptsetup().arguments(["open", "--type", "luks2", "--key-file", "-", "--keyfile-size", "32"]);
+        let open = open.arguments(["--key-slot", slot]);
+        let open = open.arguments([Path::new("--header"), &copy.0, &self.device]);
+        let output = open.arguments([&self.config.mapping]).input(key.expose()).run().await?;
+        match output.code {
+            Some(0) => {}
+            Some(WRONG_KEY) => return Err(UnlockError::WrongKey),
+            _ => return Err(failed("open", &output).into()),
         }
         Ok(self.mount().await?)
     }
@@ -363,6 +359,10 @@ impl StateDisk for CryptsetupDisk {
 
     fn unlock<'a>(&'a mut self, key: &'a Secret) -> BoxFuture<'a, Result<(), UnlockError>> {
         self.open_with(CLUSTER_KEY_SLOT, key).boxed()
+    }
+
+    fn close(&mut self) -> BoxFuture<'_, Outcome<()>> {
+        self.close_mapping().boxed()
     }
 
     fn set_key<'a>(&'a mut self, key: &'a Secret) -> BoxFuture<'a, Outcome<()>> {

@@ -1,7 +1,7 @@
 //! The files of a host: its record, and what a ticket brings. Each is written completely or not at all, so that a write which was interrupted is simply done again.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -11,6 +11,7 @@ use join_protocol::message::renewal::Renewal;
 use join_protocol::transcript::Hash;
 use join_tickets::certificate::to_pem;
 use join_tickets::kubeadm::CONTROL_PLANE_FILES;
+use rustix::fs::{Mode, OFlags, ResolveFlags};
 use service_runtime::atomic_file::{self, OWNER_ONLY};
 use x509_cert::Certificate;
 use zeroize::Zeroizing;
@@ -36,7 +37,7 @@ pub const SSH_HOST_CERTIFICATE: &str = "ssh/ssh_host_ed25519_key-cert.pub";
 /// Keys and certificates of a control plane.
 pub const PKI: &str = "/etc/kubernetes/pki";
 
-const RECORD_BYTES_MAX: u64 = 64 * 1024;
+const FILE_BYTES_MAX: u64 = 64 * 1024;
 const PUBLIC: u32 = 0o644;
 
 /// Files below one root directory.
@@ -100,18 +101,39 @@ impl Files {
     /// # Errors
     /// It cannot be read.
     pub fn record(&self) -> Outcome<Option<NodeRecord>> {
-        let path = self.state.join(RECORD);
-        let unreadable = |error: &dyn std::fmt::Display| PlatformError::new(path.display(), error);
-        let length = match fs::metadata(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(unreadable(&error)),
-            Ok(metadata) => metadata.len(),
+        let Some(bytes) = self.read(RECORD)? else { return Ok(None) };
+        let record = NodeRecord::from_bytes(&bytes);
+        record.map(Some).map_err(|error| PlatformError::new(self.state.join(RECORD).display(), error))
+    }
+
+    /// Reads a file below the state disk; None: there is none. Before the lock the disk may be a forged one, so only a regular file of bounded size is read, and no symbolic link is
+    /// followed.
+    fn read(&self, name: &str) -> Outcome<Option<Zeroizing<Vec<u8>>>> {
+        let path = self.state.join(name);
+        let open = || -> io::Result<File> {
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+            Ok(rustix::fs::openat2(File::open(&self.state)?, name, flags, Mode::empty(), resolve)?.into())
         };
-        if length > RECORD_BYTES_MAX {
-            return Err(unreadable(&format_args!("has {length} bytes; at most {RECORD_BYTES_MAX} are allowed")));
+        let unreadable = |error: &dyn std::fmt::Display| PlatformError::new(path.display(), error);
+        let file = match open() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(|error| unreadable(&error))?,
+        };
+        if !file.metadata().map_err(|error| unreadable(&error))?.is_file() {
+            return Err(unreadable(&"is not a regular file"));
         }
-        let bytes = fs::read(&path).map_err(|error| unreadable(&error))?;
-        NodeRecord::from_bytes(&bytes).map(Some).map_err(|error| unreadable(&error))
+        let mut bytes = Zeroizing::new(Vec::new());
+        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| unreadable(&error))?;
+        if bytes.len() as u64 > FILE_BYTES_MAX {
+            return Err(unreadable(&format_args!("has more than {FILE_BYTES_MAX} bytes")));
+        }
+        Ok(Some(bytes))
+    }
+
+    fn read_text(&self, name: &str) -> Option<Zeroizing<String>> {
+        let bytes = self.read(name).ok().flatten()?;
+        std::str::from_utf8(&bytes).ok().map(|text| Zeroizing::new(text.to_owned()))
     }
 
     /// Writes the record.
@@ -127,14 +149,10 @@ impl Files {
     /// # Errors
     /// It cannot be read.
     pub fn cluster_id(&self) -> Outcome<Option<Hash>> {
-        let path = self.state.join(CLUSTER_ID);
-        let text = match fs::read_to_string(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(PlatformError::new(path.display(), error)),
-            Ok(text) => Zeroizing::new(text),
-        };
+        let Some(text) = self.read(CLUSTER_ID)? else { return Ok(None) };
         let mut id = [0; 32];
-        let decoded = hex::decode_to_slice(text.trim(), &mut id);
+        let decoded = hex::decode_to_slice(text.trim_ascii(), &mut id);
+        let path = self.state.join(CLUSTER_ID);
         decoded.map_err(|_| PlatformError(format!("{}: must have 64 hexadecimal digits", path.display())))?;
         Ok(Some(id))
     }
@@ -204,13 +222,13 @@ impl Files {
     /// The kubelet's key, PEM, if there is one.
     #[must_use]
     pub fn kubelet_key(&self) -> Option<Zeroizing<String>> {
-        fs::read_to_string(self.state.join(KUBELET_KEY)).ok().map(Zeroizing::new)
+        self.read_text(KUBELET_KEY)
     }
 
     /// How long the certificates live that are there. One that cannot be read is logged and skipped: no program uses it.
     #[must_use]
     pub fn certificates(&self) -> Vec<ValidityPeriod> {
-        let read = |name: &str| fs::read_to_string(self.state.join(name)).ok();
+        let read = |name: &str| self.read_text(name);
         let kubelet = read(KUBELET_CERTIFICATE).map(|text| (KUBELET_CERTIFICATE, certificate_lifetime(&text)));
         let ssh = read(SSH_HOST_CERTIFICATE).map(|text| (SSH_HOST_CERTIFICATE, ssh_lifetime(&text)));
         let found = kubelet.into_iter().chain(ssh);
@@ -357,6 +375,32 @@ mod tests {
         fs::write(&path, "07").unwrap();
         assert!(files.cluster_id().unwrap_err().0.ends_with("must have 64 hexadecimal digits"));
         assert_eq!((files.remove_cluster_id(), files.cluster_id()), (Ok(()), Ok(None)));
+    }
+
+    /// A disk may be another than that of this host until it is locked.
+    #[test]
+    fn what_a_forged_disk_holds_is_read_only_if_it_is_a_small_file_of_that_disk() {
+        let root = tempfile::tempdir().unwrap();
+        let (files, folder) = (files(root.path()), root.path().join("run/state/sparkfleet"));
+        let record = NodeRecord::new(Progress::Member, Uuid::from_u128(1), Role::Worker, "edge-1", &[1; 32]);
+        files.save(&record).unwrap();
+        let (own, elsewhere) = (folder.join("node_state.json"), root.path().join("elsewhere"));
+        fs::create_dir(&elsewhere).unwrap();
+        fs::rename(&own, elsewhere.join("node_state.json")).unwrap();
+        std::os::unix::fs::symlink(elsewhere.join("node_state.json"), &own).unwrap();
+        assert!(files.record().is_err(), "a link to a file");
+        fs::remove_dir_all(&folder).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &folder).unwrap();
+        assert!(files.record().is_err(), "a link to a folder");
+        fs::remove_file(&folder).unwrap();
+        fs::create_dir(&folder).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &own, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        assert!(files.record().is_err(), "a pipe, which would be waited for");
+        fs::remove_file(&own).unwrap();
+        fs::write(&own, vec![b' '; 70_000]).unwrap();
+        assert!(files.record().unwrap_err().0.ends_with("more than 65536 bytes"));
+        std::os::unix::fs::symlink("/dev/zero", folder.join("cluster_id")).unwrap();
+        assert!(files.cluster_id().is_err(), "endless");
     }
 
     #[test]

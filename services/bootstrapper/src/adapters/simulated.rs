@@ -256,6 +256,11 @@ impl StateDisk for SimulatedHost {
         std::future::ready(unlock()).boxed()
     }
 
+    fn close(&mut self) -> BoxFuture<'_, Outcome<()>> {
+        self.inside().disk_open = false;
+        std::future::ready(Ok(())).boxed()
+    }
+
     fn set_key<'a>(&'a mut self, key: &'a Secret) -> BoxFuture<'a, Outcome<()>> {
         let set = || self.write_header(&Header { key: Some(key_hash(key)), ..self.existing_header()? });
         std::future::ready(set()).boxed()

@@ -15,7 +15,7 @@ use super::files::Files;
 use super::identity;
 use crate::config::{Checked, Config};
 use crate::event::{Done, Event, Inspection, Task, TaskError, TpmAnswer, TpmWork};
-use crate::platform::{Activity, Attester, DiskFound, Installer, Outcome, PlatformError, Reboot, StateDisk};
+use crate::platform::{Activity, Attester, DiskFound, Installer, Mark, Outcome, PlatformError, Reboot, StateDisk};
 use crate::record::Progress;
 
 /// Work for the TPM that waits behind work that does not end: an attempt asks once a minute.
@@ -169,6 +169,12 @@ impl Host {
             }
             Task::Seal { key, selection, cluster_id } => self.seal(&key, selection, &cluster_id).await?,
             Task::RemoveSealedKey => self.remove_sealed_key().await?,
+            Task::Close { removes_sealed_key } => {
+                self.disk.lock().await.close().await?;
+                if removes_sealed_key {
+                    self.remove_sealed_key().await?;
+                }
+            }
             Task::Save(record) => self.files.save(&record)?,
             Task::Lock { cluster_id, qualifying_data, selection } => {
                 let locked = self.with_attester(move |attester| {
@@ -239,11 +245,9 @@ impl Host {
     }
 
     async fn inspect(&self) -> Result<Inspection, TaskError> {
-        let (keys, locked) = self.with_attester(|attester| Ok((attester.keys()?, attester.is_locked()?))).await?;
-        if !locked {
-            self.installer.lock().await.stop().await?;
-        }
-        let disk = self.disk.lock().await.inspect().await?;
+        let locked = self.is_locked().await?;
+        let keys = self.with_attester(|attester| attester.keys()).await?;
+        let disk = self.look_at_disk(locked).await?;
         let is_open = matches!(disk, DiskFound::Ours { open: true, .. });
         let record = if is_open { self.files.record()? } else { None };
         let certificates = if is_open { self.files.certificates() } else { Vec::new() };
@@ -253,6 +257,42 @@ impl Host {
         let asked = identity::ask(&self.config, &self.checked.addresses, &self.root, self.boot, member)?;
         *self.kubelet_key.lock().unwrap_or_else(PoisonError::into_inner) = asked.kubelet_key;
         Ok(Inspection { keys, locked, disk, record, certificates, identity: asked.identity })
+    }
+
+    /// Whether the host is locked. Nothing of Kubernetes runs on one that is not. A member whose TPM does not answer for once goes on running: its disk is open, as that of no host is
+    /// before its lock.
+    async fn is_locked(&self) -> Result<bool, TaskError> {
+        let locked = self.with_attester(|attester| attester.is_locked()).await;
+        let runs = match &locked {
+            Ok(locked) => *locked,
+            Err(_) => {
+                let disk = self.disk.lock().await.inspect().await;
+                matches!(disk, Ok(DiskFound::Ours { mark: Mark::Initialised, open: true, .. }))
+            }
+        };
+        if runs {
+            return locked;
+        }
+        match (self.installer.lock().await.stop().await, locked) {
+            (Ok(()), locked) => locked,
+            (Err(stop), Ok(_)) => Err(stop.into()),
+            (Err(stop), Err(tpm)) => Err(TaskError(format!("{tpm}; and {stop}"))),
+        }
+    }
+
+    /// The state disk. That of a member is closed before the lock: what is open was left by a process that was killed, and no key of the cluster has opened it in this one.
+    async fn look_at_disk(&self, locked: bool) -> Result<DiskFound, TaskError> {
+        let mut disk = self.disk.lock().await;
+        let mut found = disk.inspect().await?;
+        if let DiskFound::Ours { mark: Mark::Initialised, open: open @ true, .. } = &mut found
+            && !locked
+        {
+            if let Err(error) = disk.close().await {
+                tracing::warn!(%error, "the state disk is still open; it is not looked into");
+            }
+            *open = false;
+        }
+        Ok(found)
     }
 
     /// Off the event loop: a TPM may take seconds.

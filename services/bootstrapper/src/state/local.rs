@@ -24,8 +24,15 @@ impl State {
         tracing::warn!(reason, "the host does not come back by itself");
         self.node.last_error = Some(reason);
         self.node.activity = None;
+        self.close(false);
+    }
+
+    /// Asks on with a disk that is closed: what the second key opened may be another disk than that of the host.
+    fn close(&mut self, removes_sealed_key: bool) {
         self.work = None;
         self.phase = Phase::Asking;
+        self.is_sealed &= !removes_sealed_key;
+        self.run(Task::Close { removes_sealed_key });
     }
 
     /// Locked without a ticket: from here on it is a member that was started again.
@@ -39,10 +46,22 @@ impl State {
     /// What a trusted issuer says about the host holds also for the second key.
     pub(super) fn obey(&mut self, kind: Kind, code: RefusalCode) {
         let is_verdict = !code.may_be_clear() && code.class() != RefusalClass::Retry;
+        let removes = self.is_sealed && code == RefusalCode::EndorsementRevoked;
         match kind {
-            Kind::Rejoin | Kind::Recover if is_verdict => self.unlocks_at = None,
+            Kind::Rejoin | Kind::Recover if is_verdict => {
+                self.unlocks_at = None;
+                let is_unlocking = self.work.as_ref().is_some_and(|work| work.kind.is_none()) && !self.is_committed;
+                if is_unlocking {
+                    self.cancel();
+                    self.node.activity = None;
+                }
+                // The work on another ticket goes on; what comes with it decides about the second key.
+                if is_unlocking || (removes && self.phase == Phase::Asking) {
+                    self.close(removes);
+                }
+            }
             // It runs on, and does not come back by itself.
-            Kind::Renew if self.is_sealed && code == RefusalCode::EndorsementRevoked => {
+            Kind::Renew if removes => {
                 self.is_sealed = false;
                 self.run(Task::RemoveSealedKey);
             }

@@ -9,7 +9,7 @@ mod world;
 
 use join_protocol::message::acknowledgement::Stage;
 use join_protocol::refusal::{Refusal, RefusalCode};
-use join_protocol::terms::Kind;
+use join_protocol::terms::{Kind, Role};
 
 use crate::event::{Ending, Task};
 use crate::platform::Mark;
@@ -95,6 +95,18 @@ fn a_member_that_is_started_again_renews_its_certificates_when_two_thirds_of_the
     assert!(world.stages.iter().any(|(stage, _)| *stage == Stage::Member), "{:?}", world.stages);
     assert_eq!((world.host.mark, world.host.reboots), (Some(Mark::Initialised), 0));
     assert_eq!(world.state().node().state, "member");
+}
+
+/// Its bootstrapper is configured as that of a worker, as most are.
+#[test]
+fn a_first_member_renews_as_the_control_plane_that_it_is() {
+    let mut world = World::new(Kind::Init);
+    assert_eq!(world.run(), Run::Ended(Ending::Member));
+    world.host.certificates = vec![ValidityPeriod { from_ms: 0, until_ms: world::START_MS * 3 / 2 }];
+    world.join_service_answers = true;
+    assert_eq!(world.run(), Run::Ended(Ending::Member));
+    assert_eq!((world.kind(), world.host.renewed.len()), ("renew", 1));
+    assert_eq!(world.roles.last(), Some(&Role::ControlPlane));
 }
 
 #[test]

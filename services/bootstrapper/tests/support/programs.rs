@@ -40,7 +40,10 @@ pub fn install(root: &Path) {
          echo \"1 0 253:0 / $4 rw - ext4 $3 rw\" >> {root}/proc/self/mountinfo"
     );
     script(&at("mount"), &mount);
-    script(&at("umount"), &format!("echo umount >> {root}/commands; rm $1; : > {root}/proc/self/mounts"));
+    script(
+        &at("umount"),
+        &format!("echo umount >> {root}/commands; rm $1; : > {root}/proc/self/mounts; : > {root}/proc/self/mountinfo"),
+    );
 }
 
 /// Removes the symbolic links below a folder, which represent mounts.

@@ -7,6 +7,7 @@ use join_protocol::terms::Kind;
 use super::world::{Run, Trouble, World};
 use crate::event::Ending;
 use crate::platform::Mark;
+use crate::record::NodeRecord;
 
 const BACK: [&str; 5] = ["unlock sealed", "lock again", "inspect", "mount-directories", "resume"];
 
@@ -62,8 +63,20 @@ fn a_refused_member_does_not_come_back_by_itself_and_one_that_has_to_wait_does()
         let mut world = member();
         world.join_service.refuse = Some(Refusal::new(code, "as planned"));
         world.run_for(600_000);
-        assert_eq!((world.tasks.as_slice(), world.host.locked), (["inspect"].as_slice(), false), "{code}");
+        let is_revoked = code == RefusalCode::EndorsementRevoked;
+        let tasks: &[_] = if is_revoked { &["inspect", "close and remove sealed"] } else { &["inspect"] };
+        assert_eq!((world.tasks.as_slice(), world.host.locked), (tasks, false), "{code}");
+        assert_eq!(world.host.sealed.is_none(), is_revoked, "{code}");
+        // Whom a join service forgives has its key nevertheless.
+        world.join_service.refuse = None;
+        assert_eq!(world.go_on(), Run::Ended(Ending::Member), "{code}");
     }
+    // One that cannot be removed is tried again with the next refusal.
+    let mut world = member();
+    world.trouble = Some(Trouble::Fails("close and remove sealed", 1));
+    world.join_service.refuse = Some(Refusal::new(RefusalCode::EndorsementRevoked, "as planned"));
+    world.run_for(600_000);
+    assert_eq!((world.tasks.len(), world.host.sealed), (3, None), "{:?}", world.tasks);
     let mut world = member();
     world.join_service.refuse = Some(Refusal::new(RefusalCode::IssuingFailed, "as planned"));
     world.run_for(70_000);
@@ -71,11 +84,40 @@ fn a_refused_member_does_not_come_back_by_itself_and_one_that_has_to_wait_does()
 }
 
 #[test]
+fn a_verdict_that_comes_while_the_tpm_works_ends_that() {
+    for code in [RefusalCode::EndorsementRevoked, RefusalCode::Measurement] {
+        let mut world = member();
+        (world.join_service_answers, world.trouble) = (false, Some(Trouble::Hangs("unlock sealed")));
+        world.run_for(61_000);
+        assert_eq!(world.tasks, ["inspect", "unlock sealed"]);
+        world.join_service_answers = true;
+        world.join_service.refuse = Some(Refusal::new(code, "as planned"));
+        world.run_for(60_000);
+        assert!(matches!(world.tasks.get(2), Some(&"close" | &"close and remove sealed")), "{:?}", world.tasks);
+        assert_eq!((world.tasks.len(), world.host.open, world.host.locked), (3, false, false), "{code}");
+        assert_eq!(world.host.sealed.is_none(), code == RefusalCode::EndorsementRevoked, "{code}");
+    }
+}
+
+#[test]
+fn a_disk_that_proves_to_be_none_of_a_member_is_not_left_open() {
+    let mut world = member();
+    world.join_service_answers = false;
+    let record = world.host.record.clone().unwrap();
+    world.host.record = Some(NodeRecord { cluster: uuid::Uuid::from_u128(0xBAD), ..record.clone() });
+    world.run_for(600_000);
+    assert_eq!(world.tasks, ["inspect", "unlock sealed", "close"]);
+    assert_eq!((world.host.open, world.host.locked), (false, false));
+    (world.host.record, world.join_service_answers) = (Some(record), true);
+    assert_eq!(world.run(), Run::Ended(Ending::Member));
+}
+
+#[test]
 fn another_image_gets_nothing_of_the_tpm_and_asks_on() {
     let mut world = member();
     (world.join_service_answers, world.host.has_other_image) = (false, true);
     world.run_for(600_000);
-    assert_eq!(world.tasks, ["inspect", "unlock sealed"], "the TPM is asked once");
+    assert_eq!(world.tasks, ["inspect", "unlock sealed", "close"], "the TPM is asked once");
     assert_eq!((world.host.locked, world.host.reboots), (false, 0));
     let error = world.dashboard().unwrap().last_error.clone().unwrap();
     assert_eq!(error, "unlocking the state disk by the TPM: the second key is not given out");

@@ -52,7 +52,7 @@ pub(super) struct Host {
     pub locked: bool,
     pub mark: Option<Mark>,
     key: Option<Secret>,
-    open: bool,
+    pub open: bool,
     /// The directories of Kubernetes lie on the disk.
     mounted: bool,
     pub record: Option<NodeRecord>,
@@ -84,6 +84,8 @@ pub(super) struct World {
     pub tasks: Vec<&'static str>,
     pub stages: Vec<(Stage, String)>,
     pub hellos: Vec<Kind>,
+    /// Roles that the hellos ask for.
+    pub roles: Vec<Role>,
     /// Data messages.
     pub said: usize,
     /// Everything that was to be done, as it is shown in logs.
@@ -100,6 +102,8 @@ pub(super) fn name_of(task: &Task) -> &'static str {
         Task::LockAgain => "lock again",
         Task::Seal { .. } => "seal",
         Task::RemoveSealedKey => "remove sealed",
+        Task::Close { removes_sealed_key: false } => "close",
+        Task::Close { removes_sealed_key: true } => "close and remove sealed",
         Task::Save(record) if record.progress == Progress::Joining => "save joining",
         Task::Save(_) => "save member",
         Task::Lock { .. } => "lock",
@@ -196,6 +200,7 @@ impl World {
             tasks: Vec::new(),
             stages: Vec::new(),
             hellos: Vec::new(),
+            roles: Vec::new(),
             said: 0,
             shown: String::new(),
             node: None,
@@ -347,7 +352,9 @@ impl World {
         self.node.as_mut().unwrap().merge(metrics).unwrap();
         for metric in metrics {
             if let Ok(Some(HostMessage::Hello(bytes))) = HostMessage::from_metric(metric) {
-                self.hellos.push(Hello::decode(&bytes).unwrap().kind);
+                let hello = Hello::decode(&bytes).unwrap();
+                self.hellos.push(hello.kind);
+                self.roles.push(hello.role);
             }
             let now_ms = START_MS + u64::try_from(self.now.as_millis()).unwrap();
             let answers = [
@@ -409,7 +416,10 @@ impl World {
         let host = &mut self.host;
         let error = |text: &str| Err(TaskError(text.to_owned()));
         match task {
-            Task::Inspect => return Ok(Done::Inspected(Box::new(host.inspection()))),
+            Task::Inspect => {
+                host.open &= host.locked || host.mark != Some(Mark::Initialised);
+                return Ok(Done::Inspected(Box::new(host.inspection())));
+            }
             Task::Prepare(_) => {
                 assert_ne!(host.mark, Some(Mark::Initialised), "a member's disk is never formatted again");
                 (host.mark, host.key, host.record, host.open) = (Some(Mark::New), None, None, true);
@@ -437,6 +447,11 @@ impl World {
                 host.sealed = Some(cluster_id);
             }
             Task::RemoveSealedKey => host.sealed = None,
+            Task::Close { removes_sealed_key } => {
+                assert!(!host.locked, "a member's disk stays open");
+                host.open = false;
+                host.sealed = host.sealed.filter(|_| !removes_sealed_key);
+            }
             Task::Save(record) => host.record = Some(record),
             Task::Lock { cluster_id, qualifying_data, selection } => {
                 assert!(!host.locked, "a host locks itself once in a boot");
