@@ -346,18 +346,28 @@ const INIT: &str = "mkdir -p $ROOT/etc/kubernetes/pki $ROOT/var/lib/kubelet; cas
 
 #[tokio::test]
 async fn before_the_attestation_nothing_of_kubernetes_runs_and_nothing_starts_it_at_boot() {
-    // `is-active` succeeds for what runs.
-    let stops = "case $1 in is-active) exit 3 ;; esac";
+    let stops = "[ $1 != show ] || echo inactive";
     let bench = Bench::new("exit 1", stops);
     bench.k3s(Role::Worker).stop().await.unwrap();
     bench.kubeadm().stop().await.unwrap();
     for unit in ["k3s.service", "k3s-agent.service", "kubelet.service", "containerd.service"] {
-        assert!(bench.commands().contains(&format!("systemctl disable --now {unit}")), "{unit}");
+        for command in ["disable", "stop"] {
+            assert!(bench.commands().contains(&format!("systemctl {command} {unit}")), "{command} {unit}");
+        }
     }
     assert!(!bench.text("commands").contains("systemctl enable"));
-    // A unit that cannot be stopped is an error: the host is not attested, and runs.
-    let error = Bench::new("exit 1", "exit 0").k3s(Role::Worker).stop().await.unwrap_err().0;
-    assert!(error.starts_with("k3s.service runs although the host is not attested"), "{error}");
+    // On a root that cannot be written, nothing is disabled; it is stopped nevertheless.
+    let read_only = "case $1 in disable) exit 1 ;; stop) touch $ROOT/stopped.$2 ;; show) for last; do :; done; \
+        [ -e $ROOT/stopped.$last ] && echo inactive || echo active ;; is-active) [ ! -e $ROOT/stopped.$3 ] ;; esac";
+    Bench::new("exit 1", read_only).k3s(Role::Worker).stop().await.unwrap();
+    // A unit that cannot be stopped is an error, also one that systemd is about to start again: the host is not attested, and runs.
+    for state in ["active", "activating", "deactivating", "reloading", ""] {
+        let systemctl = format!("case $1 in show) echo {state} ;; is-active) [ {state}x = activex ] || exit 3 ;; esac");
+        let error = Bench::new("exit 1", &systemctl).k3s(Role::Worker).stop().await.unwrap_err().0;
+        assert!(error.starts_with("k3s.service runs although the host is not attested"), "{error}");
+    }
+    let failed = Bench::new("exit 1", "[ $1 != show ] || echo failed").k3s(Role::Worker).stop().await;
+    assert_eq!(failed, Ok(()));
 }
 
 const ACCEPTED: &str = "case \"$*\" in *restart*) mkdir -p $ROOT/var/lib/rancher/k3s/agent; touch $ROOT/var/lib/rancher/k3s/agent/kubelet.kubeconfig; echo 'server: https://127.0.0.1:6443' > $ROOT/etc/rancher/k3s/k3s.yaml ;; esac";

@@ -10,6 +10,9 @@ use crate::platform::{Activity, Outcome, PlatformError};
 /// It reads its host certificate at its start and at a reload.
 const SSH: &str = "ssh.service";
 
+/// States of a unit that neither runs nor waits to be started again.
+const STOPPED: [&str; 2] = ["inactive", "failed"];
+
 /// See the module.
 #[derive(Debug)]
 pub struct Systemctl {
@@ -30,22 +33,31 @@ impl Systemctl {
     /// # Errors
     /// It cannot be run, or did not succeed in time.
     pub async fn run(&self, arguments: &[&str]) -> Outcome<()> {
-        Command::new(&self.program, self.timeout).arguments(arguments).succeed().await.map(drop)
+        self.command(arguments).succeed().await.map(drop)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        Command::new(&self.program, self.timeout).arguments(arguments)
     }
 
     /// Ends these units, and keeps systemd from starting them at boot. Those that are not there are left alone.
     ///
     /// # Errors
-    /// One still runs.
+    /// One still runs, or is about to be started again.
     pub async fn stop(&self, units: &[&str]) -> Outcome<()> {
         for unit in units {
-            // Fails for a unit that is not there, and on a root that cannot be written; what counts is whether it runs.
-            if let Err(error) = self.run(&["disable", "--now", unit]).await {
-                tracing::debug!(unit, %error, "was not disabled");
+            // Both fail for a unit that is not there, and the first on a root that cannot be written; what counts is whether it runs.
+            for arguments in [["disable", unit], ["stop", unit]] {
+                if let Err(error) = self.run(&arguments).await {
+                    tracing::debug!(unit, command = arguments[0], %error, "was not carried out");
+                }
             }
-            if self.run(&["is-active", "--quiet", unit]).await.is_ok() {
+            let state = self.command(&["show", "--property=ActiveState", "--value", unit]).succeed().await?;
+            let state = String::from_utf8_lossy(&state);
+            if !STOPPED.contains(&state.trim()) {
                 let text = format!("{unit} runs although the host is not attested, and does not stop");
-                return Err(PlatformError(format!("{text}: disable it in the image of the host")));
+                let state = format!("its state is {:?}", state.trim());
+                return Err(PlatformError(format!("{text} ({state}): disable it in the image of the host")));
             }
         }
         Ok(())
