@@ -166,7 +166,8 @@ impl OneObject {
         let payload =
             Payload { timestamp: Some(self.clock.now().wall), metrics: metrics.to_vec(), ..Payload::default() };
         let topic = Topic::of(self.node.clone(), MessageKind::DCmd, Some(self.device.clone()));
-        Ok(self.listener.publish(topic.to_string(), encode(&payload, &EncodeOptions::new(Form::Command))).await?)
+        let payload = encode(&payload, &EncodeOptions::for_any_reader(Form::Command));
+        Ok(self.listener.publish(topic.to_string(), payload).await?)
     }
 
     fn take(&self, id: &str, topic: &str, payload: &[u8], received: &mut Received) {

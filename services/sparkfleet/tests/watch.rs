@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value as Json;
 use sparkfleet_up::broker::{Broker, BrokerConfig};
 use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, NodeUpdate};
-use sparkplug::{EdgeNodeDescriptor, Metric};
+use sparkplug::{EdgeNodeDescriptor, Metric, Value};
 use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, MqttConfig, spawn_edge_node, spawn_listener};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
@@ -265,7 +265,23 @@ async fn a_metric_is_written_by_the_datatype_of_its_birth_and_the_report_is_awai
         () = obey => unreachable!(),
     };
     assert_eq!(code, Some(0), "{errors}");
-    assert!(errors.contains("Temperature is written as Float"), "{errors}");
+    assert!(errors.contains("Temperature is written as Float; waiting"), "{errors}");
+    // A node that reports by exception says nothing of a value that it has reported. It is commanded all the same.
+    let arguments = ["write", "ACME-Plant/Press", "Temperature", "-3.5", "--timeout", "1m"];
+    let (code, _, errors) = ran(sparkfleet(&broker, &arguments)).await;
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(errors.contains("the node reports this value already"), "{errors}");
+    let commanded = async {
+        loop {
+            match node.recv().await {
+                Some(NodeEvent::Command { metrics, .. }) if &*metrics[0].name == "Temperature" => return metrics,
+                Some(_) => {}
+                None => unreachable!(),
+            }
+        }
+    };
+    let metrics = tokio::time::timeout(SOON, commanded).await.expect("the command arrives");
+    assert_eq!(metrics[0].value, Some(Value::Float(-3.5)));
 
     for (arguments, code, part) in [
         (["ACME-Plant/Press", "Temprature", "1"], 7, "did you mean \"Temperature\"?"),

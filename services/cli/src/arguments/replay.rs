@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use sparkplug::payload::Dialect;
 
 use crate::options::Connection;
 use crate::watch::FilterArguments;
@@ -62,6 +63,9 @@ pub struct WriteArguments {
     /// Do not wait until the node reports the value
     #[arg(long)]
     pub no_wait: bool,
+    /// How the command is written: tahu, which every client reads, or strict, as the standard says
+    #[arg(long, default_value_t = Dialect::Tahu, value_name = "strict|tahu")]
+    pub dialect: Dialect,
     /// Give up after this time, for example 20s or 2m
     #[arg(long, default_value = "10s", value_parser = humantime::parse_duration)]
     pub timeout: Duration,

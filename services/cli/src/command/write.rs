@@ -105,8 +105,8 @@ impl Write {
         }
         match (kind, &self.sent) {
             (MessageKind::NBirth | MessageKind::DBirth, None) => {
-                self.send(&payload.metrics).await?;
-                Ok(self.arguments.no_wait)
+                let is_reported = self.send(&payload.metrics).await?;
+                Ok(is_reported || self.arguments.no_wait)
             }
             (MessageKind::NBirth | MessageKind::DBirth | MessageKind::NData | MessageKind::DData, Some(_)) => {
                 Ok(self.receive(payload.metrics))
@@ -115,8 +115,8 @@ impl Write {
         }
     }
 
-    /// Writes, by the birth.
-    async fn send(&mut self, birth: &[RawMetric]) -> anyhow::Result<()> {
+    /// Writes, by the birth. True when the birth has the value already: a node that reports by exception says nothing more of it.
+    async fn send(&mut self, birth: &[RawMetric]) -> anyhow::Result<bool> {
         let name = &self.arguments.name;
         let names = || birth.iter().filter_map(|metric| metric.name.as_deref());
         let Some(metric) = birth.iter().find(|metric| metric.name.as_deref() == Some(name)) else {
@@ -134,20 +134,23 @@ impl Write {
         }
         let datatype = metric.own_datatype()?;
         let value = parse(datatype, &self.arguments.value).map_err(|error| exit::with_code(exit::USAGE, error))?;
-        let metric = Metric { value, ..Metric::null(Arc::<str>::from(name.as_str()), datatype) };
+        let name: Arc<str> = name.as_str().into();
+        let is_reported = metric.clone().resolve(name.clone(), datatype, None).is_ok_and(|born| born.value == value);
+        let metric = Metric { value, ..Metric::null(name.clone(), datatype) };
         let payload =
             Payload { timestamp: Some(self.clock.now().wall), metrics: vec![metric.clone()], ..Payload::default() };
         let kind = if self.device.is_some() { MessageKind::DCmd } else { MessageKind::NCmd };
         let topic = Topic::of(self.node.clone(), kind, self.device.clone());
-        self.listener.publish(topic.to_string(), encode(&payload, &EncodeOptions::new(Form::Command))).await?;
-        if !self.arguments.no_wait {
-            remark(&format!(
-                "{} {name} is written as {datatype:?}; waiting for the node's report",
-                self.arguments.place
-            ));
+        let options = EncodeOptions { dialect: self.arguments.dialect, ..EncodeOptions::new(Form::Command) };
+        self.listener.publish(topic.to_string(), encode(&payload, &options)).await?;
+        let place = &self.arguments.place;
+        if is_reported {
+            remark(&format!("{place} {name} is written as {datatype:?}; the node reports this value already"));
+        } else if !self.arguments.no_wait {
+            remark(&format!("{place} {name} is written as {datatype:?}; waiting for the node's report"));
         }
         self.sent = Some(metric);
-        Ok(())
+        Ok(is_reported)
     }
 
     /// True when the node reports what was sent.

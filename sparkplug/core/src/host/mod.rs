@@ -152,10 +152,10 @@ impl HostConfig {
         (!aliases.is_empty()).then(|| HostEvent::Aliases { node: node.clone(), device: device.cloned(), aliases })
     }
 
-    /// The same for a service that commands others by their contracts: see [`Self::commands_beyond_births`].
+    /// The same for a service that commands others by their contracts ([`Self::commands_beyond_births`]), in the dialect that every client reads ([`Dialect::Tahu`]).
     #[must_use]
     pub fn of_contracts(host_id: Option<HostId>) -> Self {
-        Self { commands_beyond_births: true, ..Self::new(host_id) }
+        Self { commands_beyond_births: true, dialect: Dialect::Tahu, ..Self::new(host_id) }
     }
 }
 

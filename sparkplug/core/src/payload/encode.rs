@@ -42,6 +42,12 @@ impl EncodeOptions<'_> {
     pub const fn new(form: Form) -> Self {
         Self { form, aliases: None, dialect: Dialect::Strict }
     }
+
+    /// No aliases, for readers that are not known: [`Dialect::Tahu`].
+    #[must_use]
+    pub const fn for_any_reader(form: Form) -> Self {
+        Self { form, aliases: None, dialect: Dialect::Tahu }
+    }
 }
 
 impl fmt::Debug for EncodeOptions<'_> {
