@@ -4,6 +4,8 @@ const client = require('sparkplug-client');
 const [serverUrl, groupId, edgeNode, level] = process.argv.slice(2);
 const now = () => Date.now();
 const metric = (name, type, value, more) => ({ name, type, value, timestamp: now(), ...more });
+// Numbers of 64 bits come as an object of the library `long`, which writes every digit.
+const named = ({ name, value }) => [name, typeof value === 'object' && value !== null ? value.toString() : value ?? null];
 
 const node = client.newClient({ serverUrl, groupId, edgeNode, username: '', password: '', clientId: `interop-${edgeNode}`, publishDeath: true, mqttOptions: { protocolVersion: Number(level) } });
 
@@ -16,6 +18,9 @@ function births() {
             metric('Count', 'UInt32', 4000000000),
             metric('Small', 'Int8', -5),
             metric('Long', 'Int64', -9007199254740991),
+            metric('Byte', 'UInt8', 200),
+            metric('Word', 'UInt16', 60000),
+            metric('Wide', 'UInt64', 9007199254740991),
             metric('Text', 'String', 'Öfen, 炉'),
             metric('Nothing', 'String', null),
             metric('Since', 'DateTime', 1700000000123),
@@ -44,10 +49,10 @@ const orders = {
 
 node.on('birth', births);
 node.on('ncmd', (payload) => {
-    console.log(JSON.stringify({ ncmd: payload.metrics.map(({ name, value }) => [name, value]) }));
+    console.log(JSON.stringify({ ncmd: payload.metrics.map(named) }));
     if (payload.metrics.some(({ name, value }) => name === 'Node Control/Rebirth' && value === true)) births();
 });
-node.on('dcmd', (device, payload) => console.log(JSON.stringify({ dcmd: device, metrics: payload.metrics.map(({ name, value }) => [name, value]) })));
+node.on('dcmd', (device, payload) => console.log(JSON.stringify({ dcmd: device, metrics: payload.metrics.map(named) })));
 node.on('error', (error) => {
     console.error(error);
     process.exit(1);
