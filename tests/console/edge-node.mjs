@@ -85,6 +85,11 @@ export class EdgeNode {
     this.#publish("NDATA", metrics);
   }
 
+  /** Takes a sequence number for a message that is never sent. */
+  lose() {
+    this.#seq = (this.#seq + 1) % 256;
+  }
+
   /** Ends the connection without a farewell, so that the broker publishes the will. */
   die() {
     this.#socket?.destroy();

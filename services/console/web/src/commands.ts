@@ -65,12 +65,13 @@ export const commands = {
     command("deployment move", [`${cluster}/${name}`], [["host", host || null], ["wait", ""]]),
   suspendDeployment: (cluster: string, name: string, resume: boolean) => command(resume ? "deployment resume" : "deployment suspend", [`${cluster}/${name}`], [["wait", ""]]),
   reconcileDeployment: (cluster: string, name: string) => command("deployment reconcile", [`${cluster}/${name}`], [["wait", ""]]),
-  approveHost: (cluster: string, host: string, controlPlane = false) =>
-    command("host approve", [`${cluster}/${host}`], [["control-plane", controlPlane ? "" : null], ["wait", ""]]),
+  /** Approves the machine with that endorsement key, and no other that takes its name meanwhile. */
+  approveHost: (host: string, ek: string | null, controlPlane = false) =>
+    command("host approve", [host], [["ek", ek], ["control-plane", controlPlane ? "" : null], ["wait", ""]]),
   moveHost: (cluster: string, host: string, to: string) => command("host move", [`${cluster}/${host}`], [["to", to || null]]),
-  revokeHost: (cluster: string, host: string) => command("host revoke", [`${cluster}/${host}`], [["wait", ""]]),
-  capture: (cluster: string, host: string, registers: number[]) =>
-    command("policy capture", [`${cluster}/${host}`], [["pcr", registers.length > 0 ? registers.join(",") : null]]),
+  revokeHost: (host: string) => command("host revoke", [host], [["wait", ""]]),
+  capture: (host: string, registers: number[]) =>
+    command("policy capture", [host], [["pcr", registers.length > 0 ? registers.join(",") : null]]),
   setPolicy: (cluster: string) => command("policy set", [cluster, "policy.json"]),
   initPolicy: (cluster: string) => command("policy init", [cluster]),
   watch: (group: string, node: string) => command("watch", [], [["group", group], ["node", node]]),

@@ -103,6 +103,8 @@ export interface HostRow extends HealthRow {
   steps: Step[];
   refusal: { code: string; text: string; advice: string } | null;
   ek: string | null;
+  /** What the join service says of it; null: no join service knows it. Rows that were recorded by an earlier version do not have it. */
+  joining?: { id: string } | null;
   /** UUID of the state disk. */
   disk: string | null;
   warnings: string | null;
@@ -209,15 +211,14 @@ export interface EventPage {
   begins: number | null;
 }
 
-export interface NodeRow extends Row {
+export interface NodeRow extends HealthRow {
   group: string;
   node: string;
   alive: boolean;
-  since: number | null;
   bd_seq: number | null;
   messages: number;
   rate: number;
-  /** Gaps in the sequence numbers of the node's messages. */
+  /** How often it was not in sync since the console started; whether it is so is in its health. */
   gaps: number;
   rebirths: number;
   devices: string[];

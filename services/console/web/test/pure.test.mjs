@@ -11,6 +11,7 @@ const { filtered, parseFilter } = await load("filter.ts");
 const { gapParts, gapEvent, together, laneKind, continued, cutAt, lanes, marks } = await load("events.ts");
 const { commands, shellWord } = await load("commands.ts");
 const { seal, sealedSecret, namesProblem } = await load("seal.ts");
+const { hostLink, hostArgument, namesakes } = await load("hosts.ts");
 const { enrolCommand, lineOf, readList } = await load("enrolment.ts");
 
 test("what cannot be seen is written out, and long texts are bounded", () => {
@@ -157,8 +158,8 @@ test("every command has an example in the list that the command line reads in it
     createDeployment: [["Paint_Shop", "Oven_1", "Edge agent", ""], ["Paint_Shop", "Oven_1", "My chart", "paint-shop-1", { text: "it's" }]],
     showDeployment: [["Paint_Shop", "Oven_1"]], deleteDeployment: [["Paint_Shop", "Oven_1"]], moveDeployment: [["Paint_Shop", "Oven_1", "paint-shop-1"], ["Paint_Shop", "Oven_1", ""]],
     suspendDeployment: [["Paint_Shop", "Oven_1", false], ["Paint_Shop", "Oven_1", true]], reconcileDeployment: [["Paint_Shop", "Oven_1"]],
-    approveHost: [["Paint_Shop", "paint-shop-1", true]], moveHost: [["Paint_Shop", "paint-shop-1", "paint-shop-2"], ["Paint_Shop", "paint-shop-1", ""]], revokeHost: [["Paint_Shop", "paint-shop-1"]],
-    capture: [["Paint_Shop", "paint-shop-1", [4, 7]]], setPolicy: [["Paint_Shop"]], initPolicy: [["Paint_Shop"]], watch: [["ACME-Paint_Shop", "Oven 1"]], rebirth: [["ACME-Paint_Shop", "Oven 1"]],
+    approveHost: [["Paint_Shop/paint-shop-1", ek, true], [`Paint_Shop/${object}`, null]], moveHost: [["Paint_Shop", "paint-shop-1", "paint-shop-2"], ["Paint_Shop", "paint-shop-1", ""]], revokeHost: [["Paint_Shop/paint-shop-1"]],
+    capture: [["Paint_Shop/paint-shop-1", [4, 7]]], setPolicy: [["Paint_Shop"]], initPolicy: [["Paint_Shop"]], watch: [["ACME-Paint_Shop", "Oven 1"]], rebirth: [["ACME-Paint_Shop", "Oven 1"]],
     history: [[object, "Info"]], listObjects: [[]], getEntry: [[object, "Info"]], putEntry: [[object, "Info", null], [object, "Info", object]], deleteEntry: [[object, "Info"]],
     acknowledge: [["Paint_Shop/Oven_1", "Offline", "on my way"]], silence: [["Paint_Shop/Oven_1", "Offline", "8h", "on my way"]], verifyRecord: [[]], alerts: [[]], rollouts: [[]],
     holdRollout: [["Edge agent", "not before monday"]], resumeRollout: [["Edge agent"]], freeRollout: [["Edge agent", "Paint_Shop", "it is being rebuilt"]],
@@ -311,6 +312,16 @@ test("a value is sealed so that the holder of the key alone opens it, where it i
   await assert.rejects(seal("no certificate", wanted, new Uint8Array(1)), /cannot be read/);
   assert.deepEqual(sealedSecret({ ...wanted, scope: "cluster-wide" }, "AA").metadata.annotations, { "sealedsecrets.bitnami.com/cluster-wide": "true" });
   assert.equal(sealedSecret({ ...wanted, type: "kubernetes.io/tls" }, "AA").spec.template.type, "kubernetes.io/tls");
+});
+
+test("hosts of one name have addresses and arguments of their own", () => {
+  const host = (key, name, id) => ({ key: `A/${key}`, cluster: "A", name, joining: id === undefined ? null : { id } });
+  const [first, second, other, node] = [host("press-1", "press-1", "id-1"), host("id-2", "press-1", "id-2"), host("press-2", "press-2", "id-3"), host("press-3", "press-3")];
+  const elsewhere = { ...host("press-2", "press-2", "id-4"), key: "B/press-2", cluster: "B" };
+  const all = [first, second, other, node, elsewhere];
+  assert.deepEqual(all.map(hostLink), ["/host/A/press-1", "/host/A/id-2", "/host/A/press-2", "/host/A/press-3", "/host/B/press-2"]);
+  assert.deepEqual(all.map((row) => hostArgument(row, all)), ["A/id-1", "A/id-2", "A/press-2", "A/press-3", "B/press-2"]);
+  assert.deepEqual(all.map((row) => namesakes(row, all).map((one) => one.key)), [["A/id-2"], ["A/press-1"], [], [], []]);
 });
 
 test("names of a Secret are those that Kubernetes takes", () => {

@@ -6,6 +6,7 @@ import { useSignal } from "@preact/signals";
 import { actNow } from "../actions.ts";
 import { stamp, visible } from "../format.ts";
 import { may } from "../hooks.ts";
+import { hostLink, ownName } from "../hosts.ts";
 import { Acknowledge, alertSubject } from "./forms.tsx";
 import { HealthMark } from "./health.tsx";
 import { DataTable, Nothing, type Column } from "./table.tsx";
@@ -31,8 +32,13 @@ export function ClusterTable({ rows, of }: { rows: readonly ClusterRow[]; of: Pi
   return <DataTable label="Clusters" rows={rows} columns={CLUSTERS} href={(row) => link(["cluster", row.name])} empty={<Nothing of={of}>No cluster.</Nothing>} />;
 }
 
+/** The name of a host, with its id where another one has the name. */
+export function HostName({ row }: { row: HostRow }) {
+  return <><Text of={row.name} longest={60} />{ownName(row) !== row.name && <> <span class="note"><Text of={ownName(row)} longest={60} /></span></>}</>;
+}
+
 const HOSTS: Column<HostRow>[] = [
-  { title: "Host", cell: (row) => <Text of={row.name} longest={60} /> },
+  { title: "Host", cell: (row) => <HostName row={row} /> },
   health(),
   since(),
   { title: "Cluster", cell: (row) => <Text of={row.cluster} longest={40} />, class: "cluster-cell" },
@@ -42,7 +48,7 @@ const HOSTS: Column<HostRow>[] = [
 ];
 
 export function HostTable({ rows, of, label = "Hosts" }: { rows: readonly HostRow[]; of: Pick<Table, "state">; label?: string }) {
-  return <DataTable label={label} rows={rows} columns={HOSTS} href={(row) => link(["host", row.cluster, row.name])} empty={<Nothing of={of}>No host.</Nothing>} />;
+  return <DataTable label={label} rows={rows} columns={HOSTS} href={hostLink} empty={<Nothing of={of}>No host.</Nothing>} />;
 }
 
 const DEPLOYMENTS: Column<DeploymentRow>[] = [

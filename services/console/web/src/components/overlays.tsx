@@ -4,6 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { visible } from "../format.ts";
 import { healthOf, MEANING, HEALTHS } from "../health.ts";
 import { useTable } from "../hooks.ts";
+import { hostLink, ownName } from "../hosts.ts";
 import { KEYS, PLACES, overlay } from "../keys.ts";
 import { go, link, lookAt } from "../router.ts";
 import { nextTheme } from "../theme.ts";
@@ -38,7 +39,7 @@ export function Palette() {
   const entries: Entry[] = [
     ...PLACES.map(({ view, title }) => ({ id: `page ${view}`, title, kind: "page", run: to(link(view === "" ? [] : [view])) })),
     ...useTable("clusters").list.value.map((row) => ({ id: row.key, title: row.name, kind: "cluster", health: healthOf(row), run: to(link(["cluster", row.name])) })),
-    ...useTable("hosts").list.value.map((row) => ({ id: row.key, title: row.name, kind: `host of ${row.cluster}`, health: healthOf(row), run: to(link(["host", row.cluster, row.name])) })),
+    ...useTable("hosts").list.value.map((row) => ({ id: row.key, title: row.name, kind: `host of ${row.cluster}${ownName(row) === row.name ? "" : ` (${ownName(row)})`}`, health: healthOf(row), run: to(hostLink(row)) })),
     ...useTable("deployments").list.value.map((row) => ({ id: row.key, title: row.name, kind: `deployment on ${row.cluster}`, health: healthOf(row), run: to(link(["deployment", row.cluster, row.name])) })),
     { id: "page audit", title: "Record of actions", kind: "page", run: to(link(["audit"])) },
     { id: "theme", title: "Change the theme", kind: "do", run: nextTheme },

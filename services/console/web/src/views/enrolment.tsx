@@ -2,6 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { commands } from "../commands.ts";
 import { Command } from "../components/copy.tsx";
+import { HostName } from "../components/lists.tsx";
 import { Card, FilterBar, Head } from "../components/page.tsx";
 import { Hatched, Nothing } from "../components/table.tsx";
 import { Age, Text } from "../components/text.tsx";
@@ -9,6 +10,7 @@ import { enrolCommand, lineOf, readList } from "../enrolment.ts";
 import { filtered } from "../filter.ts";
 import { inFours, plural, visible } from "../format.ts";
 import { useTable } from "../hooks.ts";
+import { hostLink, ownName } from "../hosts.ts";
 import { link, route } from "../router.ts";
 import type { HostRow } from "../wire.ts";
 
@@ -36,8 +38,8 @@ function Waiting({ rows }: { rows: readonly HostRow[] }) {
           <tbody>
             {rows.map((row) => (
               <tr key={row.key}>
-                <td class="choose"><input type="checkbox" aria-label={`Choose ${visible(row.name, 60)}`} checked={chosen.value.has(row.key)} onChange={() => toggle(row.key)} /></td>
-                <td><a href={link(["host", row.cluster, row.name])}><Text of={row.name} longest={60} /></a></td>
+                <td class="choose"><input type="checkbox" aria-label={`Choose ${visible(ownName(row), 60)}`} checked={chosen.value.has(row.key)} onChange={() => toggle(row.key)} /></td>
+                <td><a href={hostLink(row)}><HostName row={row} /></a></td>
                 <td><Text of={row.cluster} longest={40} /></td>
                 <td><Text of={row.refusal ? `refused: ${row.refusal.code}` : row.member} longest={60} /></td>
                 <td><Text of={row.role} longest={30} /></td>

@@ -10,9 +10,10 @@ import { Age, Text } from "../components/text.tsx";
 import { Trend } from "../components/trend.tsx";
 import { parseFilter, passes } from "../filter.ts";
 import { count, valueText, visible } from "../format.ts";
+import { healthOf } from "../health.ts";
 import { may, useTable } from "../hooks.ts";
 import { at, link, route } from "../router.ts";
-import type { Health, MetricRow, NodeRow } from "../wire.ts";
+import type { MetricRow, NodeRow } from "../wire.ts";
 
 /** Groups that are rendered at most; the filter finds the others. */
 const MOST_GROUPS = 200;
@@ -24,11 +25,6 @@ export function byGroup(nodes: readonly NodeRow[]): [string, NodeRow[]][] {
   const groups = new Map<string, NodeRow[]>();
   for (const node of [...nodes].sort((a, b) => a.key.localeCompare(b.key))) groups.set(node.group, [...(groups.get(node.group) ?? []), node]);
   return [...groups];
-}
-
-function nodeHealth(node: NodeRow): Health {
-  if (!node.alive) return "away";
-  return node.compliant && node.gaps === 0 ? "good" : "attention";
 }
 
 function Tree({ nodes, chosen, device }: { nodes: readonly NodeRow[]; chosen: string; device: string | undefined }) {
@@ -43,7 +39,7 @@ function Tree({ nodes, chosen, device }: { nodes: readonly NodeRow[]; chosen: st
             {members.map((node) => (
               <li key={node.key}>
                 <a data-row href={link(["explorer", node.group, node.node], { q: route.value.query.q })} aria-current={node.key === chosen && device === undefined ? "page" : undefined}>
-                  <Shape health={nodeHealth(node)} /> <Text of={node.node} longest={60} /> <span class="hidden">{node.alive ? "alive" : "away"}</span>
+                  <Shape health={healthOf(node)} /> <Text of={node.node} longest={60} /> <span class="hidden">{node.alive ? "alive" : "away"}</span>
                 </a>
                 {node.key === chosen && (
                   <ul>
@@ -100,14 +96,14 @@ function NodeDetail({ node, device }: { node: NodeRow; device: string | undefine
         title={visible(device ?? node.node, 80)}
         actions={may("node.rebirth") && <button onClick={() => actNow("node.rebirth", { node: node.key }, `Rebirth of ${node.node}`)}><Icon name="refresh" /> Ask for a birth</button>}
       >
-        {node.note && <p class="reason h-attention"><Text of={node.note} longest={400} /></p>}
+        {node.note && <p class={`reason h-${healthOf(node)}`}><Text of={node.note} longest={400} /></p>}
         <Facts
           facts={[
             ["State", <>{node.alive ? "alive" : "away"} <Age since={node.since} prefix="for " /></>],
             ["bdSeq", node.bd_seq],
             ["Messages", count(node.messages)],
             ["Rate", `${node.rate.toFixed(1)} /s`],
-            ["Sequence gaps", node.gaps > 0 ? <mark>{node.gaps}</mark> : "0"],
+            ["Out of sync", node.gaps > 0 ? <mark>{node.gaps}</mark> : "0"],
             ["Rebirths", node.rebirths],
             ["Sparkplug", node.compliant ? "conforms" : <mark>does not conform</mark>],
           ]}

@@ -6,12 +6,13 @@ import { MoveHost } from "../components/forms.tsx";
 import { Icon } from "../components/icon.tsx";
 import { HealthMark, Shape } from "../components/health.tsx";
 import { Ladder } from "../components/ladder.tsx";
-import { DeploymentTable } from "../components/lists.tsx";
+import { DeploymentTable, HostName } from "../components/lists.tsx";
 import { Card, Facts, Head } from "../components/page.tsx";
 import { Hatched, Nothing } from "../components/table.tsx";
 import { Text } from "../components/text.tsx";
 import { differingDigits, inFours, valueText, visible } from "../format.ts";
 import { may, useTable } from "../hooks.ts";
+import { hostArgument, hostLink, namesakes, ownName } from "../hosts.ts";
 import { link, route } from "../router.ts";
 import type { Health, HostRow, PcrRow } from "../wire.ts";
 
@@ -54,15 +55,16 @@ function Registers({ rows }: { rows: readonly PcrRow[] }) {
 }
 
 /** What approving, capturing and revoking need: a key that only the operator's machine has. */
-function Decide({ row }: { row: HostRow }) {
+function Decide({ row, all }: { row: HostRow; all: readonly HostRow[] }) {
+  const host = hostArgument(row, all);
   const differing = row.pcrs.filter((pcr) => pcr.verdict === "differs").map((pcr) => pcr.register);
   return (
     <Card title="Decide">
       <p>A change of the policy is signed with a key that only your machine has. Run the command there.</p>
       <p><a href={link(["policy", row.cluster])}>Try another policy first</a></p>
-      <Command why="Approve this host, after you have compared its endorsement key with the machine:" line={commands.approveHost(row.cluster, row.name, /control/.test(row.role))} />
-      {differing.length > 0 && <Command why={`Allow what it has quoted in register ${differing.join(", ")}:`} line={commands.capture(row.cluster, row.name, differing)} />}
-      <Command why="Revoke it: it cannot join or open its disk again." line={commands.revokeHost(row.cluster, row.name)} />
+      <Command why="Approve this host, after you have compared its endorsement key with the machine:" line={commands.approveHost(host, row.ek, /control/.test(row.role))} />
+      {differing.length > 0 && <Command why={`Allow what it has quoted in register ${differing.join(", ")}:`} line={commands.capture(host, differing)} />}
+      <Command why="Revoke it: it cannot join or open its disk again." line={commands.revokeHost(host)} />
     </Card>
   );
 }
@@ -71,18 +73,25 @@ export function HostView() {
   const [cluster = "", name = ""] = route.value.args;
   const [table, deployments, clusters] = [useTable("hosts"), useTable("deployments"), useTable("clusters")];
   const moving = useSignal(false);
-  const row = table.list.value.find((one) => one.cluster === cluster && one.name === name);
+  const row = table.rows.value.get(`${cluster}/${name}`);
   const above = [{ title: "Clusters", href: link(["clusters"]) }, { title: visible(cluster, 60), href: link(["cluster", cluster], { tab: "hosts" }) }];
   if (!row) return <><Head title={<Text of={name} />} above={above} /><div class="empty"><Nothing of={table}>This host is not known.</Nothing></div></>;
   const object = clusters.list.value.find((one) => one.name === cluster)?.key;
   const here = deployments.list.value.filter((one) => one.cluster === cluster && one.host === name);
+  const others = namesakes(row, table.list.value);
   return (
     <Hatched of={table}>
       <Head
-        title={<><Text of={row.name} longest={60} /> <HealthMark row={row} /></>}
+        title={<><HostName row={row} /> <HealthMark row={row} /></>}
         above={above}
         actions={may("host.move") && here.length > 0 && object !== undefined && <button onClick={() => (moving.value = true)}><Icon name="move" /> Move all…</button>}
       >
+        {others.length > 0 && (
+          <p class="reason h-attention" data-namesakes>
+            Another machine has this name: {others.map((one) => <span key={one.key}><a href={hostLink(one)}><Text of={ownName(one)} longest={60} /></a> </span>)}
+            Compare the endorsement key with the machine before you decide.
+          </p>
+        )}
         {row.reasons?.map((reason) => <p class={`reason h-${row.health}`} key={reason}><Text of={reason} longest={600} /></p>)}
       </Head>
       {row.refusal && (
@@ -108,7 +117,7 @@ export function HostView() {
               ]}
             />
           </Card>
-          {row.ek !== null && <Decide row={row} />}
+          {row.ek !== null && <Decide row={row} all={table.list.value} />}
         </div>
       </div>
       {(row.pcrs ?? []).length > 0 && <Card title="Registers"><Registers rows={row.pcrs} /></Card>}

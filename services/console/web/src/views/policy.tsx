@@ -5,12 +5,14 @@ import { simulatePolicy } from "../actions.ts";
 import { commands } from "../commands.ts";
 import { Command, CopyButton } from "../components/copy.tsx";
 import { Shape } from "../components/health.tsx";
+import { HostName } from "../components/lists.tsx";
 import { Card, Facts, Head, Present } from "../components/page.tsx";
 import { Past } from "../components/past.tsx";
 import { DataTable, Hatched, Nothing, type Column } from "../components/table.tsx";
 import { Text, When } from "../components/text.tsx";
 import { count, plural, visible } from "../format.ts";
 import { useTable } from "../hooks.ts";
+import { hostArgument, hostLink } from "../hosts.ts";
 import { NO_TRIAL, captures, isEmpty, quotedOf, toggled, tried, type Trial } from "../policy.ts";
 import { link, route } from "../router.ts";
 import { laidOut } from "../schema.ts";
@@ -24,6 +26,8 @@ const PAUSE_MS = 150;
 interface Compared {
   key: string;
   host: string;
+  /** Its row in table hosts; undefined: it has none there. */
+  row: HostRow | undefined;
   now: HostOutlook | undefined;
   then: HostOutlook;
 }
@@ -31,8 +35,8 @@ interface Compared {
 const Said = ({ of }: { of: HostOutlook | undefined }) =>
   of === undefined ? <>–</> : <span class={`mark h-${HEALTH[of.outlook]}`}><Shape health={HEALTH[of.outlook]} /> {of.outlook}</span>;
 
-const HOSTS = (cluster: string): Column<Compared>[] => [
-  { title: "Host", cell: (row) => <a href={link(["host", cluster, row.host])}><Text of={row.host} longest={60} /></a> },
+const HOSTS: Column<Compared>[] = [
+  { title: "Host", cell: ({ row, host }) => (row === undefined ? <Text of={host} longest={60} /> : <a href={hostLink(row)}><HostName row={row} /></a>) },
   { title: "State", cell: (row) => <Text of={row.then.state} longest={30} /> },
   { title: "Policy in force", cell: (row) => <Said of={row.now} /> },
   { title: "This policy", cell: (row) => <Said of={row.then} /> },
@@ -102,8 +106,8 @@ function Signing({ row, policy, hosts, trial }: { row: PolicyRow; policy: Policy
   return (
     <Card title="Make it so">
       <p>A policy is signed with a key that only your machine has. Run there:</p>
-      {only && found.map(([host, registers]) => <Command key={host.key} line={commands.capture(row.cluster, host.name, registers)} why="Allow what this host has quoted:" />)}
-      {only && own.filter((host) => host.ek !== null && trial.enrolled.has(host.ek)).map((host) => <Command key={host.key} line={commands.approveHost(row.cluster, host.name, /control/.test(host.role))} why="Enrol this host:" />)}
+      {only && found.map(([host, registers]) => <Command key={host.key} line={commands.capture(hostArgument(host, hosts), registers)} why="Allow what this host has quoted:" />)}
+      {only && own.filter((host) => host.ek !== null && trial.enrolled.has(host.ek)).map((host) => <Command key={host.key} line={commands.approveHost(hostArgument(host, hosts), host.ek, /control/.test(host.role))} why="Enrol this host:" />)}
       {!only && (
         <>
           <p><CopyButton text={JSON.stringify(tried(policy, trial), null, 2)} title="Copy the policy" /> into <code>policy.json</code>, and sign it:</p>
@@ -134,7 +138,8 @@ function Body({ row, policy }: { row: PolicyRow; policy: PolicyDocument }) {
   }, [trial.value, row.revision, row.hosts]);
   const now = row.hosts ?? [];
   const shown = then.value ?? now;
-  const compared = shown.map((host): Compared => ({ key: host.ek + host.host, host: host.host, now: now.find((one) => one.ek === host.ek && one.host === host.host), then: host }));
+  const ofKey = (ek: string) => hosts.find((one) => one.cluster === row.cluster && one.ek?.toLowerCase() === ek.toLowerCase());
+  const compared = shown.map((host): Compared => ({ key: host.ek + host.host, host: host.host, row: ofKey(host.ek), now: now.find((one) => one.ek === host.ek && one.host === host.host), then: host }));
   const others = compared.filter((one) => one.now?.outlook !== one.then.outlook);
   const change = (next: Trial) => (trial.value = next);
   return (
@@ -145,7 +150,7 @@ function Body({ row, policy }: { row: PolicyRow; policy: PolicyDocument }) {
       <Card title="Hosts under this policy" actions={!empty && <button type="button" onClick={() => change(NO_TRIAL)}>Back to the policy in force</button>}>
         {wrong.value !== null && <p class="wrong" role="alert">{visible(wrong.value, 400)}</p>}
         <p role="status">{empty ? `${plural(now.length, "host")} known.` : others.length === 0 ? "No host is judged otherwise." : others.map((one) => `${visible(one.host, 40)}: ${one.now?.outlook ?? "not known"} → ${one.then.outlook}`).join("; ")}</p>
-        <DataTable label="Hosts under this policy" rows={compared} columns={HOSTS(row.cluster)} empty="No host has shown itself to the join service." />
+        <DataTable label="Hosts under this policy" rows={compared} columns={HOSTS} empty="No host has shown itself to the join service." />
       </Card>
       {!empty && <Signing row={row} policy={policy} hosts={hosts} trial={trial.value} />}
     </>
