@@ -93,6 +93,8 @@ pub enum Question {
     },
     /// A command that bootstraps a cluster.
     Bootstrap {
+        /// As of [`Question::Act`].
+        key: String,
         /// Which cluster.
         cluster: Uuid,
         /// Of the token that was made for it, as in `enrolment_protocol::token::TokenHash`.
@@ -127,6 +129,11 @@ pub enum Reply {
     /// The action is under way; its end is in table `actions`, by this key.
     Accepted {
         /// The key.
+        id: String,
+    },
+    /// The key was used for this very action before, and nothing comes of it again: what is shown once was shown then.
+    Repeated {
+        /// The key in table `actions`.
         id: String,
     },
     /// The token opens the cluster's script.

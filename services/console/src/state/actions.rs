@@ -72,10 +72,23 @@ struct WaitingCommand {
     question: u64,
     id: String,
     cluster: Uuid,
+    /// Of its token.
+    hash: String,
     expires: String,
     deadline: Duration,
     /// ETag of the entry with its token, once that is written.
     etag: Option<Uuid>,
+}
+
+/// The bootstrap command that is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NewCommand<'a> {
+    /// Chosen by who asks.
+    pub key: &'a str,
+    pub cluster: Uuid,
+    /// Of its token.
+    pub hash: &'a str,
+    pub lifetime: Duration,
 }
 
 /// What came of an action that has ended, or of a command.
@@ -122,6 +135,21 @@ fn action_id(who: &str, key: &str) -> String {
     format!("console-{}", hex::encode(&hasher.finalize()[..16]))
 }
 
+/// What an action says. The hash of a new token is of a text that was made for this request, and is no part of it.
+fn digest(action: &Action) -> [u8; 32] {
+    let mut action = action.clone();
+    if let Action::CreateToken(wanted) = &mut action {
+        wanted.hash.clear();
+    }
+    Sha256::digest(format!("{action:?}")).into()
+}
+
+/// Whether ConfigDB has a bootstrap token of a cluster.
+fn has_token(fleet: &Fleet, cluster: Uuid, hash: &str) -> bool {
+    let enrolment = fleet.config.document::<EdgeClusterEnrolment>(cluster).ok().flatten();
+    enrolment.is_some_and(|enrolment| enrolment.tokens.iter().any(|token| token.hash == hash))
+}
+
 impl Actions {
     /// None yet. `seed` is that of the jitter.
     pub(super) fn new(fleet: &Fleet, seed: u64) -> Self {
@@ -143,7 +171,7 @@ impl Actions {
         now: Now,
     ) -> Result<(String, Option<AuditRecord>), Refusal> {
         let id = action_id(&who.name, key);
-        let digest = Sha256::digest(format!("{action:?}")).into();
+        let digest = digest(action);
         if let Some(known) = self.all.get(&id) {
             return if known.digest == digest { Ok((id, None)) } else { Err(Refusal::KeyReused) };
         }
@@ -182,18 +210,23 @@ impl Actions {
         Ok((id, Some(record)))
     }
 
-    /// Starts to make a bootstrap command; the answer comes with its end.
+    /// Starts to make a bootstrap command; the answer comes with its end. Its id if the key was used for it before: the command was shown then, and no other token is made.
     ///
     /// # Errors
     /// Why it is not begun.
     pub(super) fn start_command(
         &mut self,
         question: u64,
-        (cluster, hash, lifetime): (Uuid, &str, Duration),
+        NewCommand { key, cluster, hash, lifetime }: NewCommand<'_>,
         who: Who,
         fleet: &Fleet,
         now: Now,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Option<String>, Refusal> {
+        let id = action_id(&who.name, key);
+        let digest = Sha256::digest(format!("cluster.bootstrap {cluster} {}", lifetime.as_secs())).into();
+        if let Some(known) = self.all.get(&id) {
+            return if known.digest == digest { Ok(Some(id)) } else { Err(Refusal::KeyReused) };
+        }
         self.make_room()?;
         let missing = || RequestError::Missing { field: "cluster", wanted: cluster.to_string() };
         let device = fleet.manager.cluster(cluster).ok_or_else(missing)?;
@@ -201,8 +234,6 @@ impl Actions {
             let state = device.setup.state;
             return Err(Refusal::NotNow(format!("the cluster cannot be bootstrapped at present: it is {state}")));
         }
-        // The hash is of a token that was made for this question, so that no other has the same id.
-        let id = action_id(&who.name, hash);
         let author = Author { id: format!("{id}-0"), writer: writer_name(&who.name) };
         let (request, expires) = requests::add_bootstrap_token(fleet, cluster, hash, lifetime, now.wall, author)?;
         self.writer.submit(request, now).map_err(|error| Refusal::NotNow(error.to_string()))?;
@@ -216,14 +247,15 @@ impl Actions {
             target,
             who,
             at: now.wall,
-            digest: [0; 32],
+            digest,
             rest: VecDeque::new(),
             stage: Stage::Sent,
         };
         self.insert(id.clone(), running);
         let deadline = now.mono + OFFER_MAX;
-        self.commands.push(WaitingCommand { question, id, cluster, expires, deadline, etag: None });
-        Ok(())
+        let hash = hash.to_owned();
+        self.commands.push(WaitingCommand { question, id, cluster, hash, expires, deadline, etag: None });
+        Ok(None)
     }
 
     /// Takes a change of ConfigDB's replica.
@@ -334,7 +366,9 @@ impl Actions {
             let command = &self.commands[at];
             let report = fleet.manager.cluster(command.cluster).map(|device| &device.bootstrap);
             let is_written = |reported: &String| command.etag.is_some_and(|etag| etag.to_string() == *reported);
-            let is_in_force = report.and_then(|report| report.enrolment.as_ref()).is_some_and(is_written);
+            // To a key that an earlier process had, ConfigDB gives the answer of then: the token of now is not written.
+            let has_token = has_token(fleet, command.cluster, &command.hash);
+            let is_in_force = has_token && report.and_then(|report| report.enrolment.as_ref()).is_some_and(is_written);
             let url = report.and_then(|report| report.url.clone()).filter(|_| is_in_force);
             let (id, is_late) = (command.id.clone(), command.deadline <= now.mono);
             if let Some(url) = url {
@@ -343,8 +377,12 @@ impl Actions {
                 let answer = Some((question, Ok(Reply::Offered { id, url, expires })));
                 ended.extend(done.map(|done| Ended { answer, ..done }));
             } else if is_late {
-                let reason = "the cluster manager does not offer the script; the token counts all the same".to_owned();
-                ended.extend(self.end(&id, Stage::Failed(reason), now));
+                let reason = if has_token {
+                    "the cluster manager does not offer the script; the token counts all the same"
+                } else {
+                    "no token was written: the Idempotency-Key was used before, or the token was revoked; choose a new key"
+                };
+                ended.extend(self.end(&id, Stage::Failed(reason.to_owned()), now));
             }
         }
         ended

@@ -7,7 +7,7 @@ use sparkplug::Now;
 use uuid::Uuid;
 
 use super::State;
-use super::actions::{Ended, Who};
+use super::actions::{Ended, NewCommand, Who};
 use crate::action::Action;
 use crate::event::Effect;
 use crate::published::TableName;
@@ -70,15 +70,20 @@ impl State {
                 self.answer(id, Ok(Reply::SignedIn(principal)), Some(record));
             }
             Question::Act { key, action } => self.on_action(id, &key, &action, &principal, &who, now),
-            Question::Bootstrap { cluster, hash, lifetime } => {
+            Question::Bootstrap { key, cluster, hash, lifetime } => {
                 let operation = Operation::BootstrapLine;
                 let started = self.permit(&principal, operation, Some(cluster), now).and_then(|()| {
-                    self.actions.start_command(id, (cluster, &hash, lifetime), who.clone(), &self.fleet, now)
+                    let wanted = NewCommand { key: &key, cluster, hash: &hash, lifetime };
+                    self.actions.start_command(id, wanted, who.clone(), &self.fleet, now)
                 });
-                if let Err(refusal) = started {
-                    let target = self.fleet.name_of(cluster);
-                    let record = refused(&who, (operation, Some(cluster), target), &refusal, now);
-                    self.answer(id, Err(refusal), record);
+                match started {
+                    Ok(None) => {}
+                    Ok(Some(known)) => self.answer(id, Ok(Reply::Repeated { id: known }), None),
+                    Err(refusal) => {
+                        let target = self.fleet.name_of(cluster);
+                        let record = refused(&who, (operation, Some(cluster), target), &refusal, now);
+                        self.answer(id, Err(refusal), record);
+                    }
                 }
             }
         }
@@ -93,6 +98,7 @@ impl State {
             self.past.ask(of.object);
         }
         match permitted.and_then(|()| self.actions.start(key, action, who.clone(), &self.fleet, now)) {
+            Ok((action, None)) => self.answer(id, Ok(Reply::Repeated { id: action }), None),
             Ok((action, record)) => self.answer(id, Ok(Reply::Accepted { id: action }), record),
             Err(refusal) => {
                 let record = refused(who, (operation, cluster, action.target(&self.fleet)), &refusal, now);

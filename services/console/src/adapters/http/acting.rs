@@ -242,7 +242,7 @@ pub(super) async fn act(
     };
     if let Action::Bootstrap(wanted) = action {
         let lifetime = wanted.expires_s.map_or(bootstrap::LIFETIME, Duration::from_secs);
-        return make_command(&site, &caller, wanted.cluster, lifetime).await;
+        return make_command(&site, &caller, key.to_owned(), wanted.cluster, lifetime).await;
     }
     // The text of a token is made here: the state, ConfigDB and the record know its hash alone, and who asked has it alone.
     let (action, token) = match action {
@@ -259,27 +259,40 @@ pub(super) async fn act(
                 let body = json!({ "id": id, "token": token.expose_secret() });
                 (StatusCode::ACCEPTED, [(header::CACHE_CONTROL, "no-store")], axum::Json(body)).into_response()
             }
-            None => (StatusCode::ACCEPTED, axum::Json(json!({ "id": id }))).into_response(),
+            None => accepted(&id),
         },
+        // The text that was made for this request is of no token.
+        Ok(Reply::Repeated { id }) => accepted(&id),
         Ok(_) => unexpected(),
         Err(refusal) => answer_refusal(&refusal),
     }
 }
 
+fn accepted(id: &str) -> Response {
+    (StatusCode::ACCEPTED, axum::Json(json!({ "id": id }))).into_response()
+}
+
 /// The token is made here: the state, ConfigDB and the record know its hash alone, and who asked has it alone.
-async fn make_command(site: &Site, caller: &RequestContext, cluster: uuid::Uuid, lifetime: Duration) -> Response {
+async fn make_command(
+    site: &Site,
+    caller: &RequestContext,
+    key: String,
+    cluster: uuid::Uuid,
+    lifetime: Duration,
+) -> Response {
     if !(bootstrap::LIFETIME_MIN..=bootstrap::LIFETIME_MAX).contains(&lifetime) {
         let (min, max) = (bootstrap::LIFETIME_MIN.as_secs(), bootstrap::LIFETIME_MAX.as_secs());
         return refused(StatusCode::BAD_REQUEST, "expires_s", format!("must be from {min} to {max}"));
     }
     let Some(random) = random() else { return no_randomness() };
     let token = Token::new(random);
-    let question = Question::Bootstrap { cluster, hash: token.hash().as_str().to_owned(), lifetime };
+    let question = Question::Bootstrap { key, cluster, hash: token.hash().as_str().to_owned(), lifetime };
     match ask(site, caller, question).await {
         Ok(Reply::Offered { id, url, expires }) => {
             let body = json!({ "id": id, "command": bootstrap::command_for(&url, &token), "expires": expires });
             ([(header::CACHE_CONTROL, "no-store")], axum::Json(body)).into_response()
         }
+        Ok(Reply::Repeated { id }) => accepted(&id),
         Ok(_) => unexpected(),
         Err(refusal) => answer_refusal(&refusal),
     }

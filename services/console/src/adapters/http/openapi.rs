@@ -78,12 +78,12 @@ fn actions() -> Value {
     json!({
         "parameters": [
             { "name": "name", "in": "path", "required": true, "schema": { "enum": names } },
-            header("Idempotency-Key", "1 to 128 bytes; the same key and action are done once"),
+            header("Idempotency-Key", "1 to 128 bytes; the same key and action are done once: the answer to a repeated one is {id} alone, without token and command, which are shown once"),
             header("X-Sparkfleet", "1"),
         ],
         "post": { "summary": "Does something; its end is in table actions",
             "requestBody": { "required": true, "content": { "application/json": { "schema": { "type": "object" } } } },
-            "responses": { "202": { "description": "under way: {id}; token.create: {id, token}" }, "200": { "description": "cluster.bootstrap: {id, command, expires}" },
+            "responses": { "202": { "description": "under way, or begun before with this key: {id}; token.create: {id, token}, unless the key is repeated" }, "200": { "description": "cluster.bootstrap: {id, command, expires}" },
                 "401": { "description": "the credential is missing or not accepted" }, "403": { "description": "they may not" },
                 "409": { "description": "it cannot be done as things stand" }, "422": { "description": "the key was used for another action" },
                 "429": { "description": "too often" } } }

@@ -7,7 +7,7 @@ use cluster_manager_contract::api_token::{RANDOM_BYTES, TokenHash, text};
 use configdb_contract::command::device_id;
 use configdb_contract::{HistoryEntry, Outcome, RequestResult, configdb_node};
 use configdb_schema::Document as _;
-use configdb_schema::document::{ApiToken, EdgeClusterEnrolment, TokenScope};
+use configdb_schema::document::{ApiToken, EdgeClusterEnrolment, EnrolmentToken, TokenScope};
 use fleet_view::bench::{Bench, CLUSTER, NAME};
 use serde_json::json;
 use service_runtime::config::ExposeSecret as _;
@@ -53,7 +53,7 @@ struct World {
 }
 
 impl World {
-    /// Two clusters; tokens of an operator (1), a viewer (2) and an operator of the first cluster (3).
+    /// Two clusters; tokens of an operator (1), a viewer (2), an operator of the first cluster (3) and an administrator (4).
     fn new(config: Config) -> Self {
         let mut bench = Bench::with_cluster();
         bench.cluster(OTHER, "Press_Shop", |_| {});
@@ -61,6 +61,7 @@ impl World {
             token("operator", 1, TokenScope::Operator, None),
             token("viewer", 2, TokenScope::Viewer, None),
             token("of-one", 3, TokenScope::Operator, Some(vec![CLUSTER])),
+            token("administrator", 4, TokenScope::Administrator, None),
         ];
         for (n, token) in all.iter().enumerate() {
             bench.entry(Uuid::from_u128(0x100 + n as u128), token);
@@ -135,7 +136,7 @@ impl World {
 
 fn id_of(reply: Result<Reply, Refusal>) -> String {
     match reply {
-        Ok(Reply::Accepted { id }) => id,
+        Ok(Reply::Accepted { id } | Reply::Repeated { id }) => id,
         other => panic!("{other:?}"),
     }
 }
@@ -254,23 +255,96 @@ fn who_signs_in_all_the_time_is_stopped_before_the_disk_is_kept_busy() {
 }
 
 #[test]
-fn a_bootstrap_command_is_answered_when_the_cluster_manager_goes_by_its_token() {
+fn a_repeated_key_makes_no_second_token_and_shows_none() {
     let mut world = World::new(Config::default());
+    let create = |world: &mut World, name: &str, made: u8| {
+        let action = Action::parse("token.create", json!({ "name": name, "scope": "viewer" }).to_string().as_bytes());
+        let Ok(Action::CreateToken(mut wanted)) = action else { panic!("{action:?}") };
+        wanted.hash = hash(made).to_hex();
+        let question = Question::Act { key: "k".to_owned(), action: Action::CreateToken(wanted) };
+        world.ask(Credential::Token(hash(4)), question).unwrap()
+    };
+    let first = create(&mut world, "ada", 10);
+    let Ok(Reply::Accepted { id }) = first else { panic!("{first:?}") };
+    // Each request has a text of its own, which counts for the first one alone.
+    assert_eq!(create(&mut world, "ada", 11), Ok(Reply::Repeated { id }));
+    assert_eq!(create(&mut world, "eve", 12), Err(Refusal::KeyReused));
+    assert_eq!((world.sent.len(), world.state.actions.rows().len()), (1, 1));
+}
+
+/// A world in which the first cluster can be bootstrapped.
+fn ready() -> World {
+    let mut world = World::new(Config::default());
+    reports_enrolment(&mut world, None);
+    world
+}
+
+/// The cluster manager goes by that state of the cluster's tokens.
+fn reports_enrolment(world: &mut World, etag: Option<Uuid>) {
     world.bench.cluster(CLUSTER, NAME, |device| {
-        device.bootstrap = BootstrapReport { url: Some("http://git/bootstrap/c".to_owned()), enrolment: None };
+        let url = Some("http://git/bootstrap/c".to_owned());
+        device.bootstrap = BootstrapReport { url, enrolment: etag.map(|etag| etag.to_string()) };
     });
     world.follow();
-    let question = Question::Bootstrap { cluster: CLUSTER, hash: "abcd".to_owned(), lifetime: Duration::from_secs(60) };
-    assert_eq!(world.ask(Credential::Token(hash(1)), question), None, "not before it can be used");
+}
+
+fn bootstrap(world: &mut World, key: &str, made: &str, lifetime_s: u64) -> Option<Result<Reply, Refusal>> {
+    let (key, hash_text) = (key.to_owned(), made.to_owned());
+    let lifetime = Duration::from_secs(lifetime_s);
+    let question = Question::Bootstrap { key, cluster: CLUSTER, hash: hash_text, lifetime };
+    world.ask(Credential::Token(hash(1)), question)
+}
+
+/// ConfigDB has that bootstrap token of the first cluster.
+fn has_token(world: &mut World, made: &str) {
+    let (issued, expires) = ("2001-01-01T00:00:00Z".to_owned(), "2031-01-01T00:00:00Z".to_owned());
+    let token = EnrolmentToken { hash: made.to_owned(), issued, expires, by: String::new() };
+    world.bench.entry(CLUSTER, &EdgeClusterEnrolment { tokens: vec![token], ..EdgeClusterEnrolment::default() });
+    world.follow();
+}
+
+#[test]
+fn a_repeated_key_makes_no_second_bootstrap_command() {
+    let mut world = ready();
+    assert_eq!(bootstrap(&mut world, "k", "abcd", 60), None);
+    let id = world.state.actions.rows().keys().next().unwrap().clone();
+    assert_eq!(bootstrap(&mut world, "k", "ef01", 60), Some(Ok(Reply::Repeated { id: id.clone() })));
+    assert_eq!(bootstrap(&mut world, "k", "ef01", 61), Some(Err(Refusal::KeyReused)));
+    assert_eq!(world.act(1, "k", "cluster.wave", wave(CLUSTER, 2)), Err(Refusal::KeyReused));
+    assert_eq!((world.sent.len(), world.state.actions.rows().len()), (1, 1));
+    assert_eq!(bootstrap(&mut world, "another", "ef01", 60), None);
+    assert_ne!(world.state.actions.rows().keys().find(|key| **key != id), None);
+}
+
+#[test]
+fn a_command_whose_token_an_earlier_console_did_not_write_is_never_shown() {
+    let mut world = ready();
+    let etag = Uuid::from_u128(0xE);
+    // The earlier console wrote another token under this key, and ConfigDB answers as it did then.
+    has_token(&mut world, "0123");
+    assert_eq!(bootstrap(&mut world, "k", "abcd", 60), None);
+    let id = world.state.actions.rows().keys().next().unwrap().clone();
+    world.answer(format!("{id}-0"), Outcome::Applied, EdgeClusterEnrolment::slug(), etag);
+    reports_enrolment(&mut world, Some(etag));
+    world.state.on_event(Event::DeadlineReached, at(5));
+    assert!(world.effects().is_empty());
+    world.state.on_event(Event::DeadlineReached, at(120_000));
+    let answers = world.effects();
+    let Err(Refusal::NotNow(reason)) = &answers[0].reply else { panic!("{answers:?}") };
+    assert!(reason.starts_with("no token was written"), "{reason}");
+    assert_eq!(world.row(&id).0, "failed");
+}
+
+#[test]
+fn a_bootstrap_command_is_answered_when_the_cluster_manager_goes_by_its_token() {
+    let mut world = ready();
+    assert_eq!(bootstrap(&mut world, "k", "abcd", 60), None, "not before it can be used");
     let id = world.state.actions.rows().keys().next().unwrap().clone();
     let etag = Uuid::from_u128(0xE);
     world.answer(format!("{id}-0"), Outcome::Applied, EdgeClusterEnrolment::slug(), etag);
     assert!(world.effects().is_empty());
-    world.bench.cluster(CLUSTER, NAME, |device| {
-        let url = Some("http://git/bootstrap/c".to_owned());
-        device.bootstrap = BootstrapReport { url, enrolment: Some(etag.to_string()) };
-    });
-    world.follow();
+    has_token(&mut world, "abcd");
+    reports_enrolment(&mut world, Some(etag));
     world.state.on_event(Event::DeadlineReached, at(5));
     let answers = world.effects();
     assert!(matches!(&answers[0].reply, Ok(Reply::Offered { url, .. }) if url == "http://git/bootstrap/c"));
