@@ -125,12 +125,11 @@ impl Boot {
         if boot.command_lines.is_empty() && !boot.initrds.is_empty() {
             return error("boot.initrds", "needs commandLines: both are measured into register 9");
         }
-        // A kernel that is listed would run with whatever initrd it is given.
-        if !boot.images.is_empty() && boot.command_lines.is_empty() && !is_pinned(KERNEL_PCR) {
-            return error(
-                "boot.commandLines",
-                "names none, and `pcrs` does not enforce register 9: any initrd would do",
-            );
+        // A kernel that is listed, or that a signer vouches for, would run with whatever command line, initrd and credentials it is given.
+        if boot.command_lines.is_empty() && !is_pinned(KERNEL_PCR) {
+            let text = "names none, and `pcrs` does not enforce register 9: any command line and any initrd would do; \
+                list what `sparkfleet policy from-image` prints";
+            return error("boot.commandLines", text);
         }
         Ok(boot)
     }

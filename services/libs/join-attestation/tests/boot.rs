@@ -111,6 +111,13 @@ fn secure_rules() -> Value {
     with(with(rules(SECURE_BOOT), "secureBoot", json!(true)), "signers", json!([signer()]))
 }
 
+/// Without a list of images.
+fn by_signer() -> Value {
+    let mut rules = secure_rules();
+    rules.as_object_mut().unwrap().remove("images");
+    rules
+}
+
 fn policy(machine: &Machine, rules: &Value) -> Value {
     let mut policy = machine.policy();
     policy["pcrs"] = json!({});
@@ -189,8 +196,14 @@ fn both_releases_are_admitted_where_both_are_listed_and_a_signer_alone_may_do() 
     for log in [PLAIN, OTHER_COMMAND_LINE] {
         assert_eq!(judged(&both, &Boot::of(log)), Ok(()));
     }
-    let by_signer = json!({"secureBoot": true, "signers": [signer()]});
+    let by_signer = by_signer();
     assert_eq!(judged(&by_signer, &Boot::of(SECURE_BOOT)), Ok(()));
+    // Any image of the signer, and no other command line or initrd.
+    for key in ["commandLines", "initrds"] {
+        let code = if key == "initrds" { RefusalCode::InitrdNotListed } else { RefusalCode::CommandLineNotListed };
+        let other = with(by_signer.clone(), key, json!([hex::encode(Hash::Sha256.digest(&[b"other"]))]));
+        refused(&other, &Boot::of(SECURE_BOOT), code, "PCR 9");
+    }
     assert_eq!(judged(&with(rules(SECURE_BOOT), "secureBoot", json!(true)), &Boot::of(SECURE_BOOT)), Ok(()));
 }
 
@@ -297,7 +310,7 @@ fn secure_boot_is_on_from_the_first_measurement_and_by_a_signer_that_is_listed()
     let good = Boot::of(SECURE_BOOT);
     let mut late = Boot::of(PLAIN);
     good.0.iter().filter(|event| event.pcr == 7).for_each(|event| late.append(event.clone()));
-    let only = json!({"secureBoot": true, "signers": [signer()]});
+    let only = by_signer();
     refused(&only, &late, RefusalCode::SecureBootOff, "found 00");
     // The same, with data that does not belong to the digest.
     let first = late.position(7, 0x8000_0001);

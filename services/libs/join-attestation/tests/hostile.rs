@@ -536,6 +536,11 @@ fn the_join_protocol_gets_the_same() {
     let claims = verifier.check_quote(&keys, &quote(&statement), &open).unwrap();
     assert_eq!((claims.registers.len(), claims.counters.unwrap().resets), (5, 12));
     assert!(claims.warnings[0].starts_with("PCR 7: wanted "), "{:?}", claims.warnings);
+    assert!(claims.warnings.len() == 1 && !claims.clock_unsafe);
+    let cut = Statement { safe: 0, ..machine.statement(&about) };
+    let claims = verifier.check_quote(&keys, &quote(&cut), &open).unwrap();
+    let warned = ["power was cut, and the TPM does not vouch for its clock yet"];
+    assert_eq!((claims.clock_unsafe, claims.warnings.as_slice()), (true, warned.map(String::from).as_slice()));
     statement.values[0] = measured(99);
     let refusal = verifier.check_quote(&keys, &quote(&statement), &open).unwrap_err();
     assert_eq!(refusal.code, protocol::RefusalCode::Measurement);

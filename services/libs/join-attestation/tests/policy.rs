@@ -102,11 +102,21 @@ fn a_policy_that_judges_by_events_names_what_may_be_loaded() {
     assert_eq!(error(boot(json!({"initrds": [digest("x")], "images": [digest("image")]}))), initrds);
     let placeholder = "boot.images[1]: repeats the same bytes: a placeholder, not a measurement";
     assert_eq!(error(boot(json!({"images": [digest("image"), "00".repeat(32)]}))), placeholder);
-    let any = "boot.commandLines: names none, and `pcrs` does not enforce register 9: any initrd would do";
-    let mut pinned = boot(json!({"images": [digest("image")]}));
-    assert_eq!(error(pinned.clone()), any);
-    pinned["pcrs"] = json!({"9": {"expected": [digest("x")]}});
-    assert_eq!(policy(pinned).error(), None);
+    let any = "boot.commandLines: names none, and `pcrs` does not enforce register 9: any command line and any initrd would do; \
+        list what `sparkfleet policy from-image` prints";
+    let signed = json!({"secureBoot": true, "signers": [digest("certificate")]});
+    for rules in [json!({"images": [digest("image")]}), signed.clone()] {
+        let mut pinned = boot(rules);
+        assert_eq!(error(pinned.clone()), any);
+        // Neither what is only observed nor another register is enough.
+        pinned["pcrs"] = json!({"9": {"expected": [digest("x")], "warnOnly": true}, "11": {"expected": [digest("x")]}});
+        assert_eq!(error(pinned.clone()), any);
+        pinned["pcrs"] = json!({"9": {"expected": [digest("x")]}});
+        assert_eq!(policy(pinned).error(), None);
+    }
+    let mut listed_lines = signed;
+    listed_lines["commandLines"] = json!([digest("quiet")]);
+    assert_eq!(policy(boot(listed_lines)).error(), None);
     let long = "boot.commandLines[0]: has 48 bytes, and a digest of sha256 has 32";
     assert_eq!(error(boot(json!({"images": [digest("image")], "commandLines": ["5a".repeat(48)]}))), long);
     let many: Vec<String> = (0..65).map(|at| digest(&at.to_string())).collect();
