@@ -79,7 +79,7 @@ packages: ## Debian package of the bootstrapper into target/packages (ARCH=arm64
 	@.ci/tools cargo cc dpkg-shlibdeps $(if $(TOOLS_$(ARCH)),$(TOOLS_$(ARCH)),libtss2)
 	$(if $(TRIPLE_$(ARCH)),rustup target add $(TRIPLE_$(ARCH)))
 	$(CROSS_$(ARCH)) $(CARGO) build --locked --profile edge -p bootstrapper --features bootstrapper/tpm $(if $(ARCH),--target $(TRIPLE_$(ARCH)))
-	@.ci/packages --binary "$${CARGO_TARGET_DIR:-target}/$(if $(ARCH),$(TRIPLE_$(ARCH))/)edge/sparkfleet-bootstrapper" --architecture $(or $(ARCH),amd64)
+	@.ci/packages --binary "$${CARGO_TARGET_DIR:-target}/$(if $(ARCH),$(TRIPLE_$(ARCH))/)edge/sparkfleet-bootstrapper" --architecture $(or $(ARCH),$$(dpkg --print-architecture))
 
 check: fmt locks clippy tidy doc package semver shellcheck deny ## format, lock files, lints, rules of the repository, documentation, packages, scripts, dependencies
 

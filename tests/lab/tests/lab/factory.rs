@@ -103,7 +103,7 @@ impl Factory {
             SEEN.iter().map(|register| (register.to_string(), json!({"warnOnly": true}))).collect();
         registers.insert(IMAGE.to_string(), json!({"expected": [self.uki.register_11]}));
         let of = |machine: &&Machine| json!({ "ek": machine.tpm().endorsement, "host": machine.name(), "controlPlane": is_control_plane });
-        // The list of enrolled hosts must not be empty, or no host could satisfy the policy.
+        // A host that is elsewhere changes nothing for those that are here.
         let mut list = vec![json!({ "ek": "5e".repeat(31) + "01", "host": "elsewhere" })];
         list.extend(enrolled.iter().map(of));
         let mut policy = json!({ "bank": "sha256", "pcrs": registers, "lock": { "pcr": LOCK },
