@@ -119,7 +119,9 @@ pub fn spawn_edge_node(
     clock: Clock,
 ) -> Result<EdgeNodeHandle, SpawnError> {
     let node = config.descriptor.clone();
-    let client_id = client_id::of_edge_node(&mqtt.client_id_prefix, &node, &bd_seq)?;
+    // Of two processes without a speaker none would end: there the server's choice is as good as another.
+    let yields = config.speaker.is_some();
+    let client_id = client_id::of_edge_node(&mqtt.client_id_prefix, &node, &bd_seq, yields)?;
     let connector = Connector::new(mqtt.clone(), client_id)?;
     let config = EdgeNodeConfig {
         bd_seq: bd_seq.load()?,

@@ -17,6 +17,7 @@ use futures::Stream;
 use rumqttc::{TlsConfiguration, Transport};
 use sparkplug::session::{Connect, Publish, QoS};
 
+use crate::client_id::End;
 use crate::config::MqttConfig;
 use crate::config_error::MqttConfigError;
 use crate::server_address::{Carrier, ServerAddress};
@@ -60,6 +61,8 @@ pub(crate) struct Fault {
     pub(crate) reached: bool,
     /// Before CONNACK: what this says of the version of MQTT.
     pub(crate) version: VersionDoubt,
+    /// After CONNACK: who ended it.
+    pub(crate) end: End,
 }
 
 /// Whether a connection failed for its version of MQTT.

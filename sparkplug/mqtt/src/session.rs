@@ -16,6 +16,7 @@ use futures::StreamExt;
 use sparkplug::session::{Connect, Publish, QoS};
 use tokio::time::Instant;
 
+use crate::client_id::{ClientId, End};
 use crate::config::{KEEP_ALIVE_MIN_V5, MqttConfig, Protocol};
 use crate::config_error::MqttConfigError;
 use crate::link::{Fault, HANDED_MAX, Link, Signal, Version, VersionDoubt, takes_nothing, too_large_to_send};
@@ -73,7 +74,10 @@ pub(crate) struct Session {
     packet_bytes_max: usize,
     /// A DISCONNECT would make the server drop a will that it is to publish: the session ends with its socket.
     closes_silently: bool,
-    connected: bool,
+    /// When CONNACK came.
+    connected_at: Option<Instant>,
+    /// Who ended it, once it is over.
+    end: End,
     outbox: VecDeque<Request>,
     outbox_bytes: usize,
     /// Payload bytes of each request that was handed to the link and is not yet written to the socket.
@@ -115,7 +119,8 @@ impl Session {
             server: server.clone(),
             packet_bytes_max: config.packet_bytes_max,
             closes_silently,
-            connected: false,
+            connected_at: None,
+            end: End::Other,
             outbox: VecDeque::new(),
             outbox_bytes: 0,
             handed: VecDeque::new(),
@@ -133,11 +138,11 @@ impl Session {
 
     /// Of the certificate files that the connection was made with; None without TLS, and before the server has accepted it.
     pub(crate) fn files(&self) -> Option<Fingerprint> {
-        self.link.files.filter(|_| self.connected)
+        self.link.files.filter(|_| self.is_connected())
     }
 
-    pub(crate) fn is_connected(&self) -> bool {
-        self.connected
+    pub(crate) const fn is_connected(&self) -> bool {
+        self.connected_at.is_some()
     }
 
     /// Something waits to be sent.
@@ -190,7 +195,7 @@ impl Session {
     /// What is there already, without a look at the socket.
     pub(crate) fn next_arrived(&mut self) -> Option<SessionEvent> {
         if let Some(reason) = self.fault.take() {
-            return Some(SessionEvent::Over { reason, reached: self.connected });
+            return Some(SessionEvent::Over { reason, reached: self.is_connected() });
         }
         if self.disconnect_sent && self.closes_silently {
             return Some(self.over("disconnected".to_owned()));
@@ -204,7 +209,8 @@ impl Session {
             Err(_) if self.disconnect_sent => self.over("disconnected".to_owned()),
             Err(fault) => {
                 self.doubt = fault.version;
-                SessionEvent::Over { reason: fault.reason, reached: self.connected || fault.reached }
+                self.end = fault.end;
+                SessionEvent::Over { reason: fault.reason, reached: self.is_connected() || fault.reached }
             }
         })
     }
@@ -212,7 +218,7 @@ impl Session {
     /// With what to connect again at once in MQTT 3.1.1. None: the session did not end for its version, or not for certain, and the server may hold a will of it that would
     /// end the next session of the same bdSeq.
     pub(crate) fn older_connect(&mut self) -> Option<Connect> {
-        let connect = self.may_be_older.take().filter(|_| !self.connected)?;
+        let connect = self.may_be_older.take().filter(|_| !self.is_connected())?;
         let is_safe = match self.doubt {
             VersionDoubt::None => false,
             VersionDoubt::Unclear => connect.bd_seq.is_none(),
@@ -228,7 +234,7 @@ impl Session {
 
     /// Gives the link as much as it should hold.
     fn hand_over(&mut self) {
-        if !self.connected {
+        if !self.is_connected() {
             return;
         }
         while self.handed.len() < HANDED_MAX && self.handed_bytes < HANDED_BYTES {
@@ -271,7 +277,7 @@ impl Session {
     fn on_signal(&mut self, signal: Signal) -> SessionEvent {
         match signal {
             Signal::Accepted => {
-                self.connected = true;
+                self.connected_at = Some(Instant::now());
                 SessionEvent::Connected
             }
             Signal::Message { topic, payload, retain } => SessionEvent::Message { topic, payload, retain },
@@ -325,7 +331,7 @@ impl Session {
     }
 
     fn over(&self, reason: String) -> SessionEvent {
-        SessionEvent::Over { reason, reached: self.connected }
+        SessionEvent::Over { reason, reached: self.is_connected() }
     }
 }
 
@@ -356,13 +362,13 @@ enum Spoken {
 pub(crate) struct Connector {
     config: Arc<MqttConfig>,
     servers: Vec<ServerAddress>,
-    client_id: String,
+    client_id: ClientId,
     spoken: Vec<Spoken>,
 }
 
 impl Connector {
     /// Validates the configuration.
-    pub(crate) fn new(config: MqttConfig, client_id: String) -> Result<Self, MqttConfigError> {
+    pub(crate) fn new(config: MqttConfig, client_id: ClientId) -> Result<Self, MqttConfigError> {
         config.validate()?;
         let servers = config.addresses()?;
         for server in servers.iter().filter(|server| !server.carrier.is_tls() && !server.is_loopback()) {
@@ -404,9 +410,9 @@ impl Connector {
     pub(crate) fn open(&self, connect: Connect) -> Result<Session, MqttConfigError> {
         // A machine that counts further than the list would be at fault; the first server is as good as any.
         let server = self.servers.get(connect.server).unwrap_or(&self.servers[0]);
-        tracing::debug!(server = %server, client_id = %self.client_id, bd_seq = connect.bd_seq.map(|n| n.get()), "connecting");
+        tracing::debug!(server = %server, client_id = self.client_id.as_str(), bd_seq = connect.bd_seq.map(|n| n.get()), "connecting");
         let version = self.version(connect.server);
-        Session::open(&self.config, server, &self.client_id, version, connect)
+        Session::open(&self.config, server, self.client_id.as_str(), version, connect)
     }
 
     fn version(&self, server: usize) -> Version {
@@ -428,14 +434,18 @@ impl Connector {
 
     /// Learns from a session that is over.
     pub(crate) fn ended(&mut self, session: &Session) {
+        let warning = session.connected_at.and_then(|at| self.client_id.ended(session.end, at.elapsed()));
+        if let Some(warning) = warning {
+            tracing::warn!(server = %session.server, "{warning}");
+        }
         let Some(spoken) = self.spoken.get_mut(session.server_index) else { return };
         match (session.version, session.doubt) {
             _ if self.config.protocol != Protocol::Auto || *spoken == Spoken::V311 => {}
-            (Version::V5, VersionDoubt::Refused) if !session.connected => {
+            (Version::V5, VersionDoubt::Refused) if !session.is_connected() => {
                 tracing::info!(server = %session.server, "the server does not speak MQTT 5; MQTT 3.1.1 is spoken with it");
                 *spoken = Spoken::V311;
             }
-            (Version::V5, VersionDoubt::Unclear) if !session.connected => *spoken = Spoken::V311Once,
+            (Version::V5, VersionDoubt::Unclear) if !session.is_connected() => *spoken = Spoken::V311Once,
             (Version::V5 | Version::V311, _) => *spoken = Spoken::V5,
         }
     }

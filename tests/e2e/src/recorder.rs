@@ -99,6 +99,11 @@ impl Recorder {
         self.client.publish(topic, QoS::AtMostOnce, false, payload).await.expect("the recorder runs");
     }
 
+    /// Asks a node for its rebirth, as any host may.
+    pub fn ask(&self, node: EdgeNodeDescriptor) {
+        ask(&self.client, node);
+    }
+
     /// How many messages there are.
     #[must_use]
     pub fn count(&self) -> usize {

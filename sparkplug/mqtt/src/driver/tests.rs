@@ -5,13 +5,14 @@ use std::convert::Infallible;
 
 use bytes::{Bytes, BytesMut};
 use rumqttc::{ConnAck, ConnectReturnCode, Packet, Protocol, PubAck, SubAck, SubscribeReasonCode};
-use sparkplug::Now;
 use sparkplug::session::{Publish, QoS};
+use sparkplug::{EdgeNodeDescriptor, Now};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, timeout};
 
 use super::*;
+use crate::client_id;
 use crate::config::MqttConfig;
 
 mod mqtt5;
@@ -112,7 +113,9 @@ async fn rig(bd_seq: BdSeqStore, change: impl FnOnce(&mut MqttConfig)) -> Rig {
         ..MqttConfig::default()
     };
     change(&mut config);
-    let connector = Connector::new(config, "test".to_owned()).unwrap();
+    let node = EdgeNodeDescriptor::parse("G", "E").unwrap();
+    let client_id = client_id::of_edge_node("test", &node, &BdSeqStore::Memory, true).unwrap();
+    let connector = Connector::new(config, client_id).unwrap();
     let (driver, Ends { orders, events, stop }) = Driver::new(Script::default(), Clock::new(), connector, bd_seq, None);
     Rig { server, orders, events, stop, task: tokio::spawn(driver.run()) }
 }
@@ -293,6 +296,27 @@ async fn every_connect_of_edge_node_and_host_is_mqtt_3_1_1_with_clean_session() 
         drop(link);
         assert!(rig.disconnected().await.1);
     }
+}
+
+/// Two processes with copies of one state directory: the server ends the session of each for the other. MQTT 3.1.1 has no word for it.
+#[tokio::test]
+async fn after_two_sessions_that_the_server_ended_soon_the_client_id_is_another_one() {
+    let mut rig = rig(BdSeqStore::Memory, |_| {}).await;
+    let mut ids = Vec::new();
+    for bd_seq in 0..4 {
+        rig.say(vec![connect(Some(bd_seq))]).await;
+        let mut link = rig.accept().await;
+        let Some(Packet::Connect(packet)) = link.packet().await else { panic!("no CONNECT") };
+        ids.push(packet.client_id);
+        link.send(Packet::ConnAck(ConnAck::new(ConnectReturnCode::Success, false))).await;
+        assert_eq!(rig.received().await, Received::Transport(TransportEvent::Connected));
+        drop(link);
+        assert!(rig.disconnected().await.1);
+    }
+    assert!(ids[0].starts_with("test.G.E.") && ids[2].starts_with("test.G.E."), "{ids:?}");
+    assert_eq!(ids[0], ids[1], "one short session is an accident");
+    assert_ne!(ids[1], ids[2]);
+    assert_eq!(ids[2], ids[3], "the new one stays");
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use rumqttc::TlsError;
 use rumqttc::mqttbytes::Error as CodecError;
 use rustls::CertificateError;
 
+use crate::client_id::End;
 use crate::server_address::ServerAddress;
 
 pub(super) fn credentials(server: &ServerAddress) -> String {
@@ -119,6 +120,11 @@ fn rustls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Erro
         };
     }
     None
+}
+
+/// Who ended a connection whose socket failed while it was in use.
+pub(super) fn end(error: &io::Error) -> End {
+    if is_close(error) { End::ByServer } else { End::Other }
 }
 
 fn is_close(error: &io::Error) -> bool {

@@ -12,6 +12,7 @@ use sparkplug::session::{Publish, QoS};
 use super::{
     Batch, Fault, HANDED_MAX, IN_FLIGHT_MAX, Signal, Signals, VersionDoubt, broker_address, last_batch, reason,
 };
+use crate::client_id::End;
 use crate::config::MqttConfig;
 use crate::server_address::ServerAddress;
 
@@ -141,5 +142,12 @@ fn fault(server: &ServerAddress, error: &ConnectionError, max: usize) -> Fault {
         ConnectionError::NetworkTimeout => true,
         _ => false,
     };
-    Fault { reason, reached, version: VersionDoubt::None }
+    let end = match error {
+        ConnectionError::MqttState(StateError::ConnectionAborted) => End::ByServer,
+        ConnectionError::MqttState(
+            StateError::Io(error) | StateError::Deserialization(mqttbytes::Error::Io(error)),
+        ) => reason::end(error),
+        _ => End::Other,
+    };
+    Fault { reason, reached, version: VersionDoubt::None, end }
 }

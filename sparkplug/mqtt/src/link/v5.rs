@@ -7,7 +7,8 @@ use bytes::Bytes;
 use futures::stream;
 use rumqttc::Transport;
 use rumqttc::v5::mqttbytes::v5::{
-    ConnectReturnCode, Filter, LastWill, LastWillProperties, Packet, PubAckReason, SubscribeReasonCode,
+    ConnectReturnCode, DisconnectReasonCode, Filter, LastWill, LastWillProperties, Packet, PubAckReason,
+    SubscribeReasonCode,
 };
 use rumqttc::v5::{AsyncClient, ConnectionError, Event, MqttOptions, StateError, mqttbytes};
 use rumqttc::{NetworkOptions, Outgoing};
@@ -16,6 +17,7 @@ use sparkplug::session::{Publish, QoS};
 use super::{
     Batch, Fault, HANDED_MAX, IN_FLIGHT_MAX, Signal, Signals, VersionDoubt, broker_address, last_batch, reason,
 };
+use crate::client_id::End;
 use crate::config::MqttConfig;
 use crate::server_address::ServerAddress;
 
@@ -70,6 +72,7 @@ pub(super) fn open(
                     reason: format!("{server} sent {what}"),
                     reached: true,
                     version: VersionDoubt::None,
+                    end: End::Other,
                 };
                 let mut batch = Batch::with_capacity(1 + others.len());
                 for event in iter::once(&mut first).chain(others.iter_mut()) {
@@ -169,7 +172,21 @@ fn fault(server: &ServerAddress, error: &ConnectionError, max: usize) -> Fault {
         ConnectionError::Timeout(_) => true,
         _ => false,
     };
-    Fault { reason, reached, version: doubt(error) }
+    Fault { reason, reached, version: doubt(error), end: end(error) }
+}
+
+fn end(error: &ConnectionError) -> End {
+    match error {
+        ConnectionError::MqttState(StateError::ServerDisconnect { reason_code, .. }) => match reason_code {
+            DisconnectReasonCode::SessionTakenOver => End::TakenOver,
+            _ => End::ByServer,
+        },
+        ConnectionError::MqttState(StateError::ConnectionAborted) => End::ByServer,
+        ConnectionError::MqttState(
+            StateError::Io(error) | StateError::Deserialization(mqttbytes::Error::Io(error)),
+        ) => reason::end(error),
+        _ => End::Other,
+    }
 }
 
 /// What a failed CONNECT says of the version of MQTT. A server of 3.1.1 answers 0x01, one that is well-behaved towards MQTT 5 0x84; others close the connection.

@@ -1,13 +1,17 @@
 //! A second process of an Edge Node by mistake: it ends and names the first, no acknowledged write is lost, and nothing at the edge is touched.
 
+use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use e2e::central_services::{CentralServices, free_port};
+use e2e::central_services::{CentralServices, free_port, service_process};
 use e2e::cli::Cli;
 use e2e::mosquitto::Mosquitto;
-use e2e::recorder::Recorder;
+use e2e::process::Process;
+use e2e::recorder::{Message, Recorder};
 use e2e::wait;
 use e2e::wire::Reader;
+use sparkplug::{EdgeNodeDescriptor, Value};
 
 use crate::factory::Up;
 
@@ -100,4 +104,85 @@ async fn who_takes_over_displaces_the_services_that_run() {
     create(&cli, &["Alpha"]).await;
     assert_eq!(clusters(&cli).await, ["Alpha"]);
     assert!(third.process.is_running(), "{}", third.logs());
+}
+
+/// The process of an NBIRTH of the central monitor, and whether it is established.
+fn birth_of_monitor(message: &Message) -> Option<(String, bool)> {
+    if message.topic != "spBv1.0/ACME-Central/NBIRTH/Monitor" {
+        return None;
+    }
+    let mut reader = Reader::default();
+    reader.take(message);
+    let metrics = &reader.node("ACME-Central", "Monitor").unwrap().metrics;
+    match (&metrics["Speaker/Instance"], &metrics["Speaker/Established"]) {
+        (Some(Value::String(instance)), Some(Value::Boolean(established))) => {
+            Some((instance.to_string(), *established))
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A machine was cloned: what a service keeps, its MQTT client id among it, is there twice, and so is its process. `protocol`: of MQTT.
+async fn a_copy_of_the_state_directory_ends(protocol: &str) {
+    const MEANING: &str = "as after a copy of its state directory";
+    let broker = Mosquitto::start();
+    let recorder = Recorder::start(broker.address()).await;
+    let (original, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let protocol = format!("protocol = \"{protocol}\"\n");
+    let start = |directory: &Path| {
+        service_process("edge-monitor", "mode = \"central\"\n", &protocol, broker.address(), directory)
+    };
+    let mut first = start(original.path());
+    let (instance, _) = recorder.wait_for("the first birth", 0, birth_of_monitor).await;
+    fs::create_dir(copy.path().join("edge-monitor")).unwrap();
+    let mut files = Vec::new();
+    for file in fs::read_dir(original.path().join("edge-monitor")).unwrap().map(Result::unwrap) {
+        fs::copy(file.path(), copy.path().join("edge-monitor").join(file.file_name())).unwrap();
+        files.push(file.file_name().into_string().unwrap());
+    }
+    assert!(files.iter().any(|name| name.ends_with(".client_id")), "{files:?}");
+
+    let mut second = start(copy.path());
+    let code = second.ended().await.code();
+    let logs = || format!("--- the first\n{}\n--- the second\n{}", first.output(), second.output());
+    assert_eq!(code, Some(5), "{}", logs());
+    let last = second.output().lines().last().unwrap_or_default().to_owned();
+    let named =
+        format!("sparkfleet: another Monitor of ACME-Central is on this MQTT server: instance {instance} on host ");
+    assert!(last.starts_with(&named) && last.ends_with(ADVICE), "{last}\n{}", logs());
+    let said = |process: &Process| process.output().matches(MEANING).count();
+    assert!(said(&first) < 2 && said(&second) < 2 && said(&first) + said(&second) > 0, "{}", logs());
+    continues(&recorder, &instance).await;
+
+    // Its supervisor starts it again.
+    second.restart();
+    assert_eq!(second.ended().await.code(), Some(5), "{}", second.tail());
+    continues(&recorder, &instance).await;
+    assert!(first.is_running(), "{}", first.tail());
+    assert!(Reader::read(&recorder.messages()).node("ACME-Central", "Monitor").is_some_and(|node| node.is_alive));
+}
+
+/// Waits for births by which the process has had one session for so long that no other one can object.
+async fn continues(recorder: &Recorder, instance: &str) {
+    let until = Instant::now() + wait::PATIENCE;
+    loop {
+        let place = recorder.count();
+        recorder.ask(EdgeNodeDescriptor::parse("ACME-Central", "Monitor").unwrap());
+        let (speaker, is_established) = recorder.wait_for("a birth", place, birth_of_monitor).await;
+        assert_eq!(speaker, instance);
+        if is_established {
+            return;
+        }
+        assert!(Instant::now() < until, "sessions do not last");
+    }
+}
+
+#[tokio::test]
+async fn a_process_with_a_copy_of_the_state_directory_ends_with_code_5_and_names_the_first_in_mqtt_3_1_1() {
+    a_copy_of_the_state_directory_ends("3.1.1").await;
+}
+
+#[tokio::test]
+async fn a_process_with_a_copy_of_the_state_directory_ends_with_code_5_and_names_the_first_in_mqtt_5() {
+    a_copy_of_the_state_directory_ends("5").await;
 }

@@ -96,6 +96,32 @@ impl Rig {
     }
 }
 
+#[tokio::test]
+async fn after_a_take_over_the_client_id_is_another_one_and_that_one_stays() {
+    let mut rig = rig5().await;
+    let mut ids = Vec::new();
+    let ends = [
+        DisconnectReasonCode::ServerShuttingDown,
+        DisconnectReasonCode::SessionTakenOver,
+        DisconnectReasonCode::ServerShuttingDown,
+        DisconnectReasonCode::SessionTakenOver,
+    ];
+    for (bd_seq, end) in (0..).zip(ends) {
+        rig.say(vec![connect(Some(bd_seq))]).await;
+        let mut link = Link5(rig.accept().await);
+        ids.push(link.connect().await.0.client_id);
+        link.answer(ConnectReturnCode::Success, None).await;
+        assert_eq!(rig.received().await, Received::Transport(TransportEvent::Connected));
+        // Without properties, whose length the codec does not write.
+        link.0.stream.write_all(&[0xe0, 2, end as u8, 0]).await.unwrap();
+        let (reason, reached) = rig.disconnected().await;
+        assert!(reason.contains(&format!("{end:?}")) && reached, "{reason}");
+    }
+    assert_eq!(ids[0], ids[1], "one session that ends soon is an accident");
+    assert_ne!(ids[1], ids[2], "one take-over is none");
+    assert_eq!(ids[2], ids[3]);
+}
+
 /// tck-id-principles-persistence-clean-session-50, tck-id-message-flow-phid-sparkplug-clean-session-50
 #[tokio::test]
 async fn every_connect_of_edge_node_and_host_has_clean_start_and_no_session_expiry() {
