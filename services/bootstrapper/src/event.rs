@@ -141,6 +141,8 @@ pub enum Done {
     Inspected(Box<Inspection>),
     /// Of [`Task::Unlock`] and [`Task::UnlockSealed`].
     Unlocked(Option<NodeRecord>),
+    /// Of [`Task::Resume`]: why Kubernetes does not run yet.
+    Resumed(Option<String>),
     /// Of [`Task::Lock`]: the second quote.
     Locked(Vec<u8>),
     /// Of [`Task::Init`]: the administrator's kubeconfig.

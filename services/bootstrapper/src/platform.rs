@@ -328,6 +328,11 @@ pub trait Installer: Send + fmt::Debug {
     /// It was not started, or there is nothing to start.
     fn resume(&mut self, activity: Activity) -> BoxFuture<'_, Outcome<()>>;
 
+    /// Why what [`Self::resume`] has started does not run yet; None: it runs. It goes on trying by itself.
+    fn fault(&self) -> Option<String> {
+        None
+    }
+
     /// Certificates were renewed: makes the programs read them that do not watch their files. Best effort: a program that does not read them at once does at its next start.
     fn renewed(&mut self, activity: Activity) -> BoxFuture<'_, ()> {
         activity.say("certificates are renewed");

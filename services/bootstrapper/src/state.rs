@@ -86,8 +86,8 @@ pub struct State {
     is_sealed: bool,
     /// When the second key is taken, if no issuer answers.
     unlocks_at: Option<Duration>,
-    /// Why the disk has no second key although it could.
-    seal_fault: Option<String>,
+    /// What a member lacks: Kubernetes does not run yet, or the disk has no second key although it could.
+    fault: Option<String>,
     /// Has looked around and made a disk once; a disk that is still to be made then is an error.
     prepared: bool,
     host: Option<HostSettings>,
@@ -127,7 +127,7 @@ impl State {
             phase: Phase::Looking,
             is_sealed: false,
             unlocks_at: None,
-            seal_fault: None,
+            fault: None,
             prepared: false,
             host: None,
             tracks: Vec::new(),

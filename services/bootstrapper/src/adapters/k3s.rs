@@ -38,6 +38,11 @@ const SERVER_ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 /// How often a file that is waited for is looked for.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
+/// How long a member that is started is waited for, before it is said that it does not run yet.
+const RUNS_WITHIN: Duration = Duration::from_secs(60);
+/// It runs if it does at so many looks in a row: one that ends at once is started again by systemd.
+const STEADY_LOOKS: u32 = 5;
+
 /// See the module.
 #[derive(Debug)]
 pub struct K3s {
@@ -47,6 +52,8 @@ pub struct K3s {
     components: Components,
     address: Option<std::net::IpAddr>,
     role: Role,
+    /// Why what was started does not run yet.
+    fault: Option<String>,
 }
 
 impl K3s {
@@ -61,6 +68,7 @@ impl K3s {
             components: Components::new(root.to_owned(), kubernetes.component_bytes_max, kubernetes.ca_file.clone()),
             address: addresses.first().copied(),
             role,
+            fault: None,
         }
     }
 
@@ -123,7 +131,23 @@ impl K3s {
         Ok(with_endpoint(&kubeconfig, &parameters.endpoint))
     }
 
-    async fn resume(&self, activity: &Activity) -> Outcome<()> {
+    /// Waits until a service runs; else why it does not. That is no failure: a server waits for the others of its cluster, and a reboot would begin again.
+    async fn hindrance(&self, service: &str) -> Option<String> {
+        let (mut state, mut looks) = (String::new(), 0);
+        // Long before the whole start has taken too long.
+        let within = RUNS_WITHIN.min(self.timeout / 3);
+        let wait = async {
+            while looks < STEADY_LOOKS {
+                tokio::time::sleep(LOOK_INTERVAL).await;
+                state = self.systemctl.state(service).await.unwrap_or_else(|error| error.0);
+                looks = if state == "active" { looks + 1 } else { 0 };
+            }
+        };
+        let late = tokio::time::timeout(within, wait).await.is_err();
+        late.then(|| format!("{service} does not run {} s after its start: its state is {state}", within.as_secs()))
+    }
+
+    async fn resume(&mut self, activity: &Activity) -> Outcome<()> {
         // A server's configuration says where the cluster began, or the role of the host what it is.
         let path = self.at(CONFIG);
         let unusable = |error: &dyn std::fmt::Display| {
@@ -137,7 +161,12 @@ impl K3s {
         let is_server = config["cluster-init"] == true || is_control_plane(self.role);
         let service = if is_server { SERVER } else { AGENT };
         activity.say(format!("starting {service}"));
-        self.systemctl.run(&["start", "--no-block", service]).await
+        self.systemctl.run(&["start", "--no-block", service]).await?;
+        self.fault = self.hindrance(service).await;
+        if let Some(fault) = &self.fault {
+            tracing::warn!(fault, "the member does not run yet");
+        }
+        Ok(())
     }
 }
 
@@ -250,6 +279,10 @@ impl Installer for K3s {
 
     fn resume(&mut self, activity: Activity) -> BoxFuture<'_, Outcome<()>> {
         async move { K3s::resume(self, &activity).await }.boxed()
+    }
+
+    fn fault(&self) -> Option<String> {
+        self.fault.clone()
     }
 
     fn stop(&mut self) -> BoxFuture<'_, Outcome<()>> {

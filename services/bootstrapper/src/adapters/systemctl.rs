@@ -36,6 +36,15 @@ impl Systemctl {
         self.command(arguments).succeed().await.map(drop)
     }
 
+    /// What systemd calls the state of a unit: `active`, `activating`, `inactive` and others.
+    ///
+    /// # Errors
+    /// It cannot be asked.
+    pub async fn state(&self, unit: &str) -> Outcome<String> {
+        let state = self.command(&["show", "--property=ActiveState", "--value", unit]).succeed().await?;
+        Ok(String::from_utf8_lossy(&state).trim().to_owned())
+    }
+
     fn command(&self, arguments: &[&str]) -> Command {
         Command::new(&self.program, self.timeout).arguments(arguments)
     }
@@ -52,12 +61,12 @@ impl Systemctl {
                     tracing::debug!(unit, command = arguments[0], %error, "was not carried out");
                 }
             }
-            let state = self.command(&["show", "--property=ActiveState", "--value", unit]).succeed().await?;
-            let state = String::from_utf8_lossy(&state);
-            if !STOPPED.contains(&state.trim()) {
+            let state = self.state(unit).await?;
+            if !STOPPED.contains(&&*state) {
                 let text = format!("{unit} runs although the host is not attested, and does not stop");
-                let state = format!("its state is {:?}", state.trim());
-                return Err(PlatformError(format!("{text} ({state}): disable it in the image of the host")));
+                return Err(PlatformError(format!(
+                    "{text} (its state is {state:?}): disable it in the image of the host"
+                )));
             }
         }
         Ok(())

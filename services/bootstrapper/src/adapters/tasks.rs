@@ -204,7 +204,11 @@ impl Host {
                 let kubeconfig = self.installer.lock().await.init(&parameters, activity).await?;
                 return Ok(Done::Kubeconfig(kubeconfig));
             }
-            Task::Resume => self.installer.lock().await.resume(activity).await?,
+            Task::Resume => {
+                let mut installer = self.installer.lock().await;
+                installer.resume(activity).await?;
+                return Ok(Done::Resumed(installer.fault()));
+            }
             Task::Mark(mark) => self.disk.lock().await.mark(mark).await?,
             Task::Reboot(reason) => self.reboot.lock().await.reboot(&reason).await?,
         }

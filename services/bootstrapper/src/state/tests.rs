@@ -97,6 +97,22 @@ fn a_member_that_is_started_again_renews_its_certificates_when_two_thirds_of_the
     assert_eq!(world.state().node().state, "member");
 }
 
+#[test]
+fn a_member_whose_kubernetes_does_not_run_yet_says_so_and_stays_one() {
+    for started_again in [false, true] {
+        let mut world = World::new(Kind::Rejoin);
+        if started_again {
+            assert_eq!(world.run(), Run::Ended(Ending::Member));
+            assert_eq!(world.state().node().last_error, None);
+        }
+        world.host.fault = Some("k3s.service does not run".to_owned());
+        assert_eq!(world.run(), Run::Ended(Ending::Member));
+        let node = world.state().node();
+        assert_eq!((node.state.as_str(), node.last_error.as_deref()), ("member", Some("k3s.service does not run")));
+        assert_eq!((world.host.reboots, world.host.locked), (0, true));
+    }
+}
+
 /// Its bootstrapper is configured as that of a worker, as most are.
 #[test]
 fn a_first_member_renews_as_the_control_plane_that_it_is() {

@@ -295,6 +295,10 @@ impl State {
             (Step::UnlockSealed, Done::Unlocked(record)) => self.check_member(record.as_ref()).map(drop),
             (Step::Unlock, Done::Unlocked(record)) => self.check_record(record.as_ref()),
             (Step::Lock, Done::Locked(quote)) => self.on_locked(quote, turn),
+            (Step::Resume, Done::Resumed(fault)) => {
+                self.fault = fault;
+                Ok(())
+            }
             (Step::Init, Done::Kubeconfig(kubeconfig)) => self.on_initialised(&kubeconfig, turn),
             (Step::Unlock | Step::UnlockSealed | Step::Lock | Step::LockAgain | Step::Init, _) => {
                 Err(TaskError("it gave no result".to_owned()))
@@ -401,7 +405,7 @@ impl State {
     fn on_member(&mut self, turn: &mut Turn) {
         self.reach(Stage::Member, turn);
         self.node.activity = None;
-        self.node.last_error = self.seal_fault.take();
+        self.node.last_error = self.fault.take();
         let had_ticket = self.work.take().is_some_and(|work| work.kind.is_some());
         tracing::info!("the host is a member");
         if let Some((disk, inspection)) = self.renews.take().filter(|_| !self.is_stopping).map(|renews| *renews) {
@@ -424,7 +428,7 @@ impl State {
             // It is a member either way.
             Some(_) if step == Step::Seal => {
                 tracing::warn!(reason, "the host does not come back by itself");
-                self.seal_fault = Some(reason);
+                self.fault.get_or_insert(reason);
                 self.next_step(turn);
             }
             None if step == Step::UnlockSealed => self.locally_failed(reason),

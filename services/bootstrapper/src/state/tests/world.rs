@@ -63,6 +63,8 @@ pub(super) struct Host {
     pub certificates: Vec<ValidityPeriod>,
     pub renewed: Vec<Renewal>,
     pub reboots: usize,
+    /// Why Kubernetes does not run after its start.
+    pub fault: Option<String>,
 }
 
 pub(super) struct World {
@@ -187,6 +189,7 @@ impl World {
                 certificates: Vec::new(),
                 renewed: Vec::new(),
                 reboots: 0,
+                fault: None,
             },
             join_service: issuer(TestIssuer::join_service),
             administrator: issuer(TestIssuer::administrator),
@@ -483,7 +486,8 @@ impl World {
                 host.sealed = host.sealed.filter(|_| renewal.local_unlock);
                 host.renewed.push(*renewal);
             }
-            Task::Write(_) | Task::WriteAuthority(_) | Task::Install(_) | Task::Join(_) | Task::Resume => {}
+            Task::Resume => return Ok(Done::Resumed(host.fault.clone())),
+            Task::Write(_) | Task::WriteAuthority(_) | Task::Install(_) | Task::Join(_) => {}
         }
         Ok(Done::Done)
     }
