@@ -205,7 +205,13 @@ impl Machine {
         }
     }
 
-    fn state(&self) -> &'static str {
+    /// How long it has been in its condition.
+    pub fn spent(&self) -> Duration {
+        Duration::from_secs_f64(self.spent)
+    }
+
+    /// `idle`, `running`, `blocked` or `fault`.
+    pub fn state(&self) -> &'static str {
         match self.condition {
             Condition::Idle => "idle",
             Condition::Running => "running",

@@ -163,8 +163,10 @@ sparkplug::typed_metrics! {
         /// Digest of the pack of what is new; empty: nothing is.
         digest => names::PACK_DIGEST,
         /// Bytes of that pack.
+        #[properties("engUnit" = "B")]
         total as form::Count => names::PACK_BYTES,
         /// Where the part begins that is being sent.
+        #[properties("engUnit" = "B")]
         offset as form::Count => names::PACK_OFFSET,
         /// The part that is being sent.
         data as Data => names::PACK_DATA,

@@ -67,6 +67,7 @@ sparkplug::typed_metrics! {
         /// Digest of the pack that is being received; null: none is.
         pack => names::PACK_DIGEST,
         /// Bytes of it that have arrived.
+        #[properties("engUnit" = "B")]
         received as form::Count => names::PACK_RECEIVED,
         /// When the cluster asked for a repository last, at most once a minute; null: it has not.
         polled as form::Nullable<form::DateTime> => names::CLUSTER_POLLED,

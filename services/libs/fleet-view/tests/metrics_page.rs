@@ -63,6 +63,45 @@ const OTHERS: &str = "
 | `Disk/Total` | UInt64 | B | Size of the disk that has the state directory. |
 | `Disk/Available` | UInt64 | B | Room that is left on it. |
 | `Host/Temperature` | Double | °C | Hottest sensor of the host. |
+
+## `ORG-<cluster>/<deployment>`: an edge agent that `sparkfleet up` simulates
+
+| Metric | Type | Unit | Meaning |
+|---|---|---|---|
+| `Schema_UUID` | Uuid |  | Schema of an edge agent, as Factory+ knows it. |
+| `Instance_UUID` | Uuid |  | Object of the deployment in ConfigDB. |
+| `Node Control/Reload Edge Agent Config` | Boolean |  | True as a command: the agent reads its configuration again. Writable. |
+| `Properties/Simulated` | Boolean |  | The edge agent is simulated. |
+| `Node Properties/Type` | String |  | Kind of edge agent. |
+| `Node Properties/Version` | String |  | Version of the software. |
+| `Alerts/Config_Unavailable/Schema_UUID` | Uuid |  | Schema of the alert. |
+| `Alerts/Config_Unavailable/Instance_UUID` | Uuid |  | Identity of the alert. |
+| `Alerts/Config_Unavailable/Type` | Uuid |  | Type of the alert. |
+| `Alerts/Config_Invalid/Schema_UUID` | Uuid |  | Schema of the alert. |
+| `Alerts/Config_Invalid/Instance_UUID` | Uuid |  | Identity of the alert. |
+| `Alerts/Config_Invalid/Type` | Uuid |  | Type of the alert. |
+| `Config_Revision` | Uuid |  | Revision of the configuration in force; null: none is. |
+| `Alerts/Config_Unavailable/Active` | Boolean |  | The edge agent has no configuration yet. |
+| `Alerts/Config_Invalid/Active` | Boolean |  | The edge agent does not understand its configuration. |
+
+## Device of a machine, below a simulated edge agent
+
+With tags in its configuration it has those instead of the last seven.
+
+| Metric | Type | Unit | Meaning |
+|---|---|---|---|
+| `Instance_UUID` | Uuid |  | Identity of the machine. |
+| `Simulated` | Boolean |  | The machine is simulated. |
+| `Status/State` | String |  | What the machine does: idle, running, blocked or fault. |
+| `Status/Reason` | String |  | Why it does not work; null: it does, or has nothing to do. |
+| `Status/Since` | DateTime |  | Since when it is in that state. |
+| `State` | String |  | What the machine does: idle, running, blocked or fault. |
+| `Process/Temperature` | Float | °C | Temperature of the tool. |
+| `Process/Force` | Float | kN | Force of the stroke at the moment. |
+| `Process/Power` | Float | kW | Electrical power. |
+| `Cycle/Count` | UInt64 |  | Cycles since the machine was switched on. |
+| `Cycle/Time` | Float | s | Duration of the last cycle. |
+| `Fault` | Boolean |  | The machine has a fault. |
 ";
 
 const TEXT: &str = "a text takes what is written";

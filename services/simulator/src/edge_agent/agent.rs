@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::Behaviour;
 use super::config::{self, AgentConfig, DeviceConfig};
-use super::metrics::{self, ConfigState};
+use super::metrics::{self, ConfigState, Status};
 use crate::kubernetes::Kubernetes;
 use crate::machine::Machine;
 
@@ -46,12 +46,14 @@ struct Loaded {
 struct Running {
     device: DeviceConfig,
     machine: Machine,
+    status: Status,
     read_at: Instant,
 }
 
 pub(super) struct Agent {
     spec: AgentSpec,
     handle: EdgeNodeHandle,
+    clock: Clock,
     loaded: Loaded,
     devices: BTreeMap<String, Running>,
     behaviour: watch::Receiver<Behaviour>,
@@ -92,8 +94,9 @@ impl Agent {
             ..EdgeNodeConfig::for_any_reader(spec.node.clone())
         };
         let metrics = metrics::node(spec.uuid, loaded.revision.as_deref(), loaded.state);
-        let handle = sparkplug_mqtt::spawn_edge_node(node, metrics, &spec.mqtt, spec.bd_seq.clone(), Clock::new())?;
-        Ok(Self { spec, handle, loaded, devices: BTreeMap::new(), behaviour, ignored })
+        let clock = Clock::new();
+        let handle = sparkplug_mqtt::spawn_edge_node(node, metrics, &spec.mqtt, spec.bd_seq.clone(), clock)?;
+        Ok(Self { spec, handle, clock, loaded, devices: BTreeMap::new(), behaviour, ignored })
     }
 
     /// Runs until the stop signal; NDEATH is out when this returns.
@@ -154,7 +157,7 @@ impl Agent {
             self.devices.remove(device.as_str());
             self.update(NodeUpdate::DeviceDeath { device }).await;
         }
-        let metrics = metrics::changing(self.loaded.revision.as_deref(), self.loaded.state);
+        let metrics = metrics::changing(self.loaded.revision.as_deref(), self.loaded.state).into();
         self.update(NodeUpdate::Set { device: None, metrics }).await;
         self.bear_devices().await;
         self.update(NodeUpdate::Rebirth).await;
@@ -165,11 +168,18 @@ impl Agent {
         for device in self.loaded.config.devices.clone() {
             let seed = seed_of(self.spec.seed, &device.id);
             let running = self.devices.remove(device.id.as_str());
-            let machine = running.map_or_else(|| Machine::new(seed), |running| running.machine);
-            let metrics = metrics::device(self.spec.uuid, &device, &machine);
+            let (machine, status) = running.map_or_else(
+                || {
+                    let machine = Machine::new(seed);
+                    let status = Status::of(&machine, self.clock.now().wall);
+                    (machine, status)
+                },
+                |running| (running.machine, running.status),
+            );
+            let metrics = metrics::device(self.spec.uuid, &device, &machine, status);
             self.update(NodeUpdate::DeviceBirth { device: device.id.clone(), metrics }).await;
             let read_at = Instant::now();
-            self.devices.insert(device.id.as_str().to_owned(), Running { device, machine, read_at });
+            self.devices.insert(device.id.as_str().to_owned(), Running { device, machine, status, read_at });
         }
     }
 
@@ -179,7 +189,8 @@ impl Agent {
         for running in self.devices.values_mut().filter(|d| d.read_at + d.device.interval <= now) {
             running.machine.step(now - running.read_at);
             running.read_at = now;
-            let metrics = metrics::values(&running.device, &running.machine);
+            running.status = running.status.after(&running.machine, self.clock.now().wall);
+            let metrics = metrics::values(&running.device, &running.machine, running.status);
             updates.push(NodeUpdate::Set { device: Some(running.device.id.clone()), metrics });
         }
         for update in updates {
