@@ -76,7 +76,7 @@ function scenario(name, run) {
 /** Signs in by the page's own form. */
 async function signIn(page, token) {
   await page.getByRole("button", { name: "Sign in" }).click();
-  await page.getByLabel("Token").fill(token);
+  await page.getByRole("dialog").getByLabel("Token").fill(token);
   await page.getByRole("dialog").getByRole("button", { name: "Sign in" }).click();
   await page.getByRole("button", { name: /Sign out/ }).waitFor();
 }
@@ -178,11 +178,11 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
   scenario("a viewer signs in and cannot act", async () => {
     const page = await open("/cluster/Body_Shop");
     await page.getByRole("button", { name: "Sign in" }).click();
-    await page.getByLabel("Token").fill(`sfp_${"A".repeat(43)}`);
+    await page.getByRole("dialog").getByLabel("Token").fill(`sfp_${"A".repeat(43)}`);
     await page.getByRole("dialog").getByRole("button", { name: "Sign in" }).click();
     await page.getByRole("alert").getByText("unknown or revoked").waitFor();
     await page.keyboard.press("Escape");
-    const buttons = ["New deployment", "Wave…", "Delete"];
+    const buttons = ["New deployment", "Reconcile", "Wave…", "Delete"];
     await signIn(page, tokens.viewer);
     await page.getByRole("navigation", { name: "Parts of this page" }).waitFor();
     for (const name of buttons) assert.equal(await page.getByRole("button", { name }).count(), 0, name);
@@ -220,6 +220,19 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     assert.deepEqual([first.status, again.status, again.body.id], [202, 202, first.body.id]);
     assert.equal(await status(tokens.ofOne, "cluster.wave", { cluster: body, wave: 7 }, key), 422);
     assert.equal((await factory.ended(first.body.id)).state, "done");
+    // What is shown once is shown once, and made once.
+    const once = { "idempotency-key": "once" };
+    const token = (name) => factory.act(tokens.administrator, "token.create", { name, scope: "viewer" }, once);
+    const [made, repeated] = [await token("ada"), await token("ada")];
+    assert.deepEqual([made.status, repeated.status, repeated.body], [202, 202, { id: made.body.id }]);
+    assert.match(made.body.token, /^sfp_/);
+    assert.equal((await token("eve")).status, 422);
+    assert.equal((await factory.ended(made.body.id)).state, "done");
+    const command = () => factory.act(tokens.operator, "cluster.bootstrap", { cluster: body }, once);
+    const [offered, again2] = [await command(), await command()];
+    assert.deepEqual([offered.status, again2.status, again2.body], [200, 202, { id: offered.body.id }]);
+    const { tokens: written } = JSON.parse((await factory.rows(`entries:${body}`)).find((row) => row.key === "EdgeClusterEnrolment").json);
+    assert.equal(written.filter((one) => one.by === "console/token:operator").length, 1);
     const stale = await factory.act(tokens.administrator, "entry.put", { object: body, application: "Info", value: { name: "Body_Shop" }, etag: null });
     const refused = await factory.ended(stale.body.id);
     assert.equal(refused.state, "refused", refused.text);
@@ -247,6 +260,43 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     const later = await factory.act(tokens.administrator, "cluster.wave", wave(body));
     assert.equal((await factory.ended(later.body.id)).state, "done");
     await shown.getByRole("row", { name: /token:administrator.*set-wave.*Body_Shop.*done/ }).first().waitFor();
+    await page.close_checked();
+  });
+
+  scenario("an administrator makes and revokes a token, and an operator has a cluster reconciled", async () => {
+    const page = await open("/access");
+    await signIn(page, tokens.operator);
+    await page.getByRole("table", { name: "Tokens" }).waitFor();
+    assert.equal(await page.getByRole("button", { name: "New token" }).count(), 0, "an operator makes no token");
+    assert.equal(await page.getByRole("button", { name: "Revoke viewer" }).count(), 0);
+    await page.goto(`${factory.url}/cluster/Body_Shop`);
+    await page.getByRole("button", { name: "Reconcile" }).click();
+    await page.locator(".notice.h-good", { hasText: "Reconcile Body_Shop" }).waitFor();
+    await page.goto(`${factory.url}/access`);
+    await page.getByRole("button", { name: /Sign out/ }).click();
+    await signIn(page, tokens.administrator);
+    await page.getByRole("button", { name: "New token" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Create" }).click();
+    await page.getByRole("alert").getByText("The name must be made of").waitFor();
+    await page.getByLabel("Name", { exact: true }).fill("laptop");
+    await page.getByLabel("Scope").selectOption("operator");
+    await page.getByLabel("For", { exact: true }).selectOption("Body_Shop");
+    await page.getByText("Copy as command").click();
+    await page.getByLabel("Command").filter({ hasText: "sparkfleet token create laptop --scope=operator --cluster=Body_Shop" }).waitFor();
+    await page.getByRole("dialog").getByRole("button", { name: "Create" }).click();
+    await page.locator(".notice.h-good", { hasText: "Create token laptop" }).waitFor();
+    const token = await page.locator("[data-token] code").innerText();
+    const read = (path) => factory.request("GET", path, { authorization: `Bearer ${token}` });
+    await factory.until("a token that counts", async () => (await read("/api/v1/clusters")).status === 200);
+    const { body } = await read("/api/v1/session");
+    assert.deepEqual([body.user, body.role, body.actions.includes("cluster.create")], ["token:laptop", "operator", false]);
+    await page.getByRole("button", { name: "Put it away" }).click();
+    assert.equal(await page.getByText(token).count(), 0, "it is shown once");
+    await page.getByRole("button", { name: "Revoke laptop" }).click();
+    await page.getByRole("dialog").getByRole("textbox", { name: /Type the name/ }).fill("laptop");
+    await page.getByRole("dialog").getByRole("button", { name: "Revoke the token" }).click();
+    await page.locator(".notice.h-good", { hasText: "Revoke token laptop" }).waitFor();
+    await factory.until("the refusal of the token", async () => (await read("/api/v1/clusters")).status === 401);
     await page.close_checked();
   });
 
@@ -639,7 +689,7 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
       await page.locator("[data-band=past]").waitFor({ state: "detached" });
       await fact.filter({ hasText: /^6$/ }).waitFor();
       await page.locator(".event-text", { hasText: changed(6) }).waitFor();
-      assert.deepEqual((await buttons()).map((text) => text.trim()), ["New deployment", "Wave…", "Delete"]);
+      assert.deepEqual((await buttons()).map((text) => text.trim()), ["New deployment", "Reconcile", "Wave…", "Delete"]);
     };
     await atPresent();
     await page.keyboard.press("[");

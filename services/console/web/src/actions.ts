@@ -9,6 +9,8 @@ export interface Accepted {
   id: string;
   /** The bootstrap command, of `cluster.bootstrap` only. It is a secret. */
   command?: string;
+  /** The text of a new token, of `token.create` only. It is a secret. */
+  token?: string;
   /** When the bootstrap command ends, RFC 3339. */
   expires?: string;
 }

@@ -56,7 +56,9 @@ export const commands = {
   listSecrets: (cluster: string) => command("secret list", [cluster]),
   deleteSecret: (cluster: string, namespace: string, name: string, keys: string[]) => command("secret delete", [cluster, name, ...keys], [inNamespace(namespace)]),
   revokeToken: (name: string) => command("token revoke", [name]),
-  createToken: () => command("token create", ["NAME"], [["scope", "operator"]]),
+  createToken: (name: string, scope: string, cluster = "", days = 90) =>
+    command("token create", [name], [["scope", scope], ["cluster", cluster || null], ["expires", days === 90 ? null : `${days}d`]]),
+  reconcileCluster: (name: string) => command("cluster reconcile", [name]),
   bootstrap: (name: string) => command("cluster bootstrap", [name]),
   createDeployment,
   showDeployment: (cluster: string, name: string) => command("deployment show", [`${cluster}/${name}`]),

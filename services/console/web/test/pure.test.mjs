@@ -12,6 +12,7 @@ const { gapParts, gapEvent, together, laneKind, continued, cutAt, lanes, marks }
 const { commands, shellWord } = await load("commands.ts");
 const { seal, sealedSecret, namesProblem } = await load("seal.ts");
 const { hostLink, hostArgument, namesakes } = await load("hosts.ts");
+const { nameOf } = await load("tokens.ts");
 const { enrolCommand, lineOf, readList } = await load("enrolment.ts");
 
 test("what cannot be seen is written out, and long texts are bounded", () => {
@@ -154,7 +155,7 @@ test("every command has an example in the list that the command line reads in it
   const examples = {
     createCluster: [["Paint_Shop", "shop"], ["Paint_Shop"]], showCluster: [["Paint_Shop"]], deleteCluster: [["Paint_Shop"]], setWave: [["Paint_Shop", 3]],
     putSecret: [["Paint_Shop", secret, ek]], listSecrets: [["Paint_Shop"]], deleteSecret: [["Paint_Shop", "shop", "press-login", ["user", "password"]]],
-    revokeToken: [["ada"]], createToken: [[]], bootstrap: [["Paint_Shop"]],
+    revokeToken: [["ada"]], createToken: [["NAME", "operator"], ["ada", "viewer", "Paint_Shop", 7]], reconcileCluster: [["Paint_Shop"]], bootstrap: [["Paint_Shop"]],
     createDeployment: [["Paint_Shop", "Oven_1", "Edge agent", ""], ["Paint_Shop", "Oven_1", "My chart", "paint-shop-1", { text: "it's" }]],
     showDeployment: [["Paint_Shop", "Oven_1"]], deleteDeployment: [["Paint_Shop", "Oven_1"]], moveDeployment: [["Paint_Shop", "Oven_1", "paint-shop-1"], ["Paint_Shop", "Oven_1", ""]],
     suspendDeployment: [["Paint_Shop", "Oven_1", false], ["Paint_Shop", "Oven_1", true]], reconcileDeployment: [["Paint_Shop", "Oven_1"]],
@@ -322,6 +323,11 @@ test("hosts of one name have addresses and arguments of their own", () => {
   assert.deepEqual(all.map(hostLink), ["/host/A/press-1", "/host/A/id-2", "/host/A/press-2", "/host/A/press-3", "/host/B/press-2"]);
   assert.deepEqual(all.map((row) => hostArgument(row, all)), ["A/id-1", "A/id-2", "A/press-2", "A/press-3", "B/press-2"]);
   assert.deepEqual(all.map((row) => namesakes(row, all).map((one) => one.key)), [["A/id-2"], ["A/press-1"], [], [], []]);
+});
+
+test("a token is revoked by its own name, and not by that of its object", () => {
+  assert.equal(commands.revokeToken(nameOf({ key: "k", name: "API token ada" })), "sparkfleet token revoke ada");
+  assert.deepEqual([nameOf({ key: "k", name: "ada" }), nameOf({ key: "k", name: null })], ["ada", "k"]);
 });
 
 test("names of a Secret are those that Kubernetes takes", () => {

@@ -1,5 +1,7 @@
 //! The API's description.
 
+mod bodies;
+
 use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
 
@@ -8,7 +10,7 @@ pub(super) async fn get() -> Response {
     axum::Json(description()).into_response()
 }
 
-// long: it is one document.
+/// The whole document.
 fn description() -> Value {
     let row = json!({
         "type": "object",
@@ -20,6 +22,31 @@ fn description() -> Value {
             "since": { "type": ["integer", "null"], "description": "UTC ms" }
         }
     });
+    let mut schemas = bodies::schemas();
+    schemas.extend([("Row".to_owned(), row), ("Event".to_owned(), event())]);
+    json!({
+        "openapi": "3.1.0",
+        "info": { "title": "Sparkfleet console", "version": env!("CARGO_PKG_VERSION") },
+        "paths": {
+            "/api/v1/session": session(),
+            "/api/v1/session/oidc": sign_in_there(),
+            "/api/v1/session/oidc/callback": sign_in_here(),
+            "/api/v1/actions/{name}": actions(),
+            "/api/v1/policies/{cluster}/simulation": simulation(),
+            "/api/v1/stream": stream(),
+            "/api/v1/events": events(),
+            "/api/v1/export": export(),
+            "/api/v1/audit": audit(),
+            "/api/v1/openapi.json": read("This description", json!({ "type": "object" })),
+            "/api/v1/{table}": table(),
+            "/api/v1/{table}/{node}": table_of_node(),
+        },
+        "components": { "schemas": schemas }
+    })
+}
+
+/// The path of a table.
+fn table() -> Value {
     let name = json!([{ "name": "table", "in": "path", "required": true, "schema": { "type": "string" },
         "description": "console, fleet, clusters, hosts, deployments, alerts, services, rollout, events, nodes, actions, objects, applications, policies, secrets, metrics:GROUP/NODE, entries:UUID, or history:UUID" },
         { "name": "at", "in": "query", "required": false, "schema": { "type": "integer" },
@@ -32,27 +59,37 @@ fn description() -> Value {
             "rows": { "type": "array", "items": { "$ref": "#/components/schemas/Row" } } } }),
     );
     table["parameters"] = name;
-    let stream = json!({
+    table
+}
+
+/// The path of the metrics of one Edge Node, with the slash as it is.
+fn table_of_node() -> Value {
+    let part = |name: &str, description: &str| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" }, "description": description });
+    let mut table = read("The metrics of one Edge Node: table metrics:GROUP/NODE", json!({ "type": "object" }));
+    table["parameters"] = json!([part("table", "metrics:GROUP"), part("node", "NODE")]);
+    table
+}
+
+/// The path of the stream.
+fn stream() -> Value {
+    json!({
         "parameters": [{ "name": "tables", "in": "query", "required": true, "schema": { "type": "string" },
             "description": "names joined by commas; % and , in a name are percent-encoded once more" }],
         "get": { "summary": "Server-sent events `table` with {rev, table, full, set, del}; Last-Event-ID resumes",
             "responses": { "200": { "description": "OK", "content": { "text/event-stream": {} } } } }
-    });
-    json!({
-        "openapi": "3.1.0",
-        "info": { "title": "Sparkfleet console", "version": env!("CARGO_PKG_VERSION") },
-        "paths": {
-            "/api/v1/session": session(),
-            "/api/v1/actions/{name}": actions(),
-            "/api/v1/policies/{cluster}/simulation": simulation(),
-            "/api/v1/stream": stream,
-            "/api/v1/events": events(),
-            "/api/v1/export": export(),
-            "/api/v1/audit": audit(),
-            "/api/v1/{table}": table,
-        },
-        "components": { "schemas": { "Row": row, "Event": event() } }
     })
+}
+
+/// The way to the identity provider.
+fn sign_in_there() -> Value {
+    json!({ "get": { "summary": "Sends a browser to the identity provider, where there is one",
+        "responses": { "303": { "description": "to the provider, or to the page with sign-in=CODE" } } } })
+}
+
+/// The way back from it.
+fn sign_in_here() -> Value {
+    json!({ "get": { "summary": "Where the identity provider sends the browser: sets the cookie of the session",
+        "responses": { "303": { "description": "to the page; with sign-in=CODE where it did not succeed" } } } })
 }
 
 fn read(summary: &str, schema: Value) -> Value {
@@ -74,6 +111,8 @@ fn session() -> Value {
 /// The path of actions.
 fn actions() -> Value {
     let names: Vec<&str> = crate::action::ACTIONS.iter().map(|(name, _)| *name).collect();
+    let bodies: Vec<Value> =
+        names.iter().map(|name| json!({ "$ref": format!("#/components/schemas/{name}") })).collect();
     let header = |name: &str, description: &str| json!({ "name": name, "in": "header", "required": true, "schema": { "type": "string" }, "description": description });
     json!({
         "parameters": [
@@ -82,7 +121,8 @@ fn actions() -> Value {
             header("X-Sparkfleet", "1"),
         ],
         "post": { "summary": "Does something; its end is in table actions",
-            "requestBody": { "required": true, "content": { "application/json": { "schema": { "type": "object" } } } },
+            "requestBody": { "required": true, "description": "that of the action: the schema of its name",
+                "content": { "application/json": { "schema": { "anyOf": bodies } } } },
             "responses": { "202": { "description": "under way, or begun before with this key: {id}; token.create: {id, token}, unless the key is repeated" }, "200": { "description": "cluster.bootstrap: {id, command, expires}" },
                 "401": { "description": "the credential is missing or not accepted" }, "403": { "description": "they may not" },
                 "409": { "description": "it cannot be done as things stand" }, "422": { "description": "the key was used for another action" },
@@ -179,4 +219,63 @@ fn event() -> Value {
             "request": { "type": ["string", "null"], "description": "Request/Id of the write that led to it, where it is known" }
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The routes of the router with their methods, as its source has them.
+    fn routes() -> BTreeSet<(String, String)> {
+        let source = include_str!("../http.rs");
+        let lines = source.lines().filter_map(|line| line.trim().strip_prefix(".route(\""));
+        let mut found = BTreeSet::new();
+        for line in lines {
+            let (path, handlers) = line.split_once("\", ").unwrap();
+            for method in ["get", "post", "delete"] {
+                if handlers.starts_with(&format!("{method}(")) || handlers.contains(&format!(".{method}(")) {
+                    found.insert((path.to_owned(), method.to_owned()));
+                }
+            }
+        }
+        // What there is not has no description.
+        found.remove(&("/api/{*rest}".to_owned(), "get".to_owned()));
+        found
+    }
+
+    #[test]
+    fn every_route_is_described_and_nothing_else() {
+        let description = description();
+        let mut described = BTreeSet::new();
+        for (path, item) in description["paths"].as_object().unwrap() {
+            let methods = item.as_object().unwrap().keys().filter(|key| *key != "parameters");
+            described.extend(methods.map(|method| (path.clone(), method.clone())));
+        }
+        assert!(described.len() > 12, "{described:?}");
+        assert_eq!(described, routes());
+    }
+
+    #[test]
+    fn every_reference_has_its_schema() {
+        fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+            match value {
+                Value::Object(fields) => {
+                    found.extend(fields.get("$ref").and_then(Value::as_str));
+                    fields.values().for_each(|field| references(field, found));
+                }
+                Value::Array(items) => items.iter().for_each(|item| references(item, found)),
+                _ => {}
+            }
+        }
+        let description = description();
+        let mut found = Vec::new();
+        references(&description, &mut found);
+        assert!(found.len() > crate::action::ACTIONS.len());
+        for reference in found {
+            let place = reference.strip_prefix('#').unwrap();
+            assert!(description.pointer(place).is_some(), "{reference}");
+        }
+    }
 }

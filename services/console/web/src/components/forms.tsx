@@ -200,7 +200,7 @@ export function SignIn({ close }: { close: () => void }) {
       title="Sign in"
       verb="Sign in"
       close={close}
-      command={commands.createToken()}
+      command={commands.createToken("NAME", "operator")}
       check={() => (token.value.trim() === "" ? { text: "Paste a token.", field: "token" } : null)}
       send={() => signIn(token.value.trim())}
     >

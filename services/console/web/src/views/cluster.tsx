@@ -1,6 +1,6 @@
 // One cluster: how its set-up stands, what it has, and what is to do.
 import { useSignal } from "@preact/signals";
-import { act, ActionError, type Accepted } from "../actions.ts";
+import { act, actNow, ActionError, type Accepted } from "../actions.ts";
 import { now, shownTime } from "../clock.ts";
 import { commands } from "../commands.ts";
 import { Command } from "../components/copy.tsx";
@@ -124,6 +124,7 @@ export function ClusterView() {
         actions={
           <>
             {may("deployment.create") && <button onClick={() => (dialog.value = "deploy")}><Icon name="plus" /> New deployment</button>}
+            {may("cluster.reconcile") && <button onClick={() => void actNow("cluster.reconcile", { cluster: row.key }, `Reconcile ${row.name}`)}><Icon name="refresh" /> Reconcile</button>}
             {may("cluster.wave") && <button onClick={() => (dialog.value = "wave")}>Wave…</button>}
             {may("cluster.delete") && <button class="danger-quiet" onClick={() => (dialog.value = "delete")}><Icon name="trash" /> Delete</button>}
           </>
@@ -151,7 +152,7 @@ export function ClusterView() {
         />
       </Head>
       <Body row={row} />
-      <details class="as-command"><summary>As commands</summary><Command line={commands.showCluster(row.name)} /><Command line={commands.createDeployment(row.name, "NAME", "Edge agent", "")} /><Command line={commands.deleteCluster(row.name)} /></details>
+      <details class="as-command"><summary>As commands</summary><Command line={commands.showCluster(row.name)} /><Command line={commands.createDeployment(row.name, "NAME", "Edge agent", "")} /><Command line={commands.reconcileCluster(row.name)} /><Command line={commands.deleteCluster(row.name)} /></details>
       {dialog.value === "deploy" && <CreateDeployment cluster={row.name} close={close} />}
       {dialog.value === "wave" && <SetWave row={row} close={close} />}
       {dialog.value === "delete" && (
