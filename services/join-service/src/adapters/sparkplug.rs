@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use configdb_schema::address::host_id;
 use join_protocol::limits::EVIDENCE_BYTES_MAX;
 use join_protocol::metrics::HostMessage;
 use service_runtime::sessions;
