@@ -7,7 +7,7 @@ use configdb_schema::document::{
     AttestationPolicy, EdgeCluster, EdgeClusterRecovery, EdgeClusterSetup, EdgeDeployment, RecoveryDecision,
 };
 use configdb_schema::{Document, known};
-use edge_sync_contract::{DeploymentDevice, DeploymentState, Entries, SyncReplica};
+use edge_sync_contract::{DeploymentState, Entries, SyncReplica};
 use join_service_contract::JoinReplica;
 use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
@@ -45,6 +45,8 @@ pub struct Comparison {
     pub only_at_edge: Vec<Named>,
     /// Deployments whose entries are others here than those that run at the edge.
     pub different: Vec<Named>,
+    /// The edge keeps other entries of the cluster itself than ConfigDB has, from a later state of the same store: values of its services, its name for people.
+    pub cluster_differs: bool,
     /// Deployments at the edge that keep no entries to compare or to write back.
     pub without_entries: Vec<Named>,
     /// Epoch that an operator's decision needs.
@@ -66,7 +68,14 @@ impl Comparison {
     /// Whether ConfigDB has everything that runs at the edge, as it runs there.
     #[must_use]
     pub const fn has_all_of_edge(&self) -> bool {
-        !self.is_unknown && self.only_at_edge.is_empty() && self.different.is_empty()
+        !self.is_unknown && !self.cluster_differs && self.only_at_edge.is_empty() && self.different.is_empty()
+    }
+
+    /// What is another here than at the edge, for people.
+    #[must_use]
+    pub fn all_different(&self) -> String {
+        let own = self.cluster_differs.then_some("the cluster itself");
+        own.into_iter().chain(self.different.iter().map(|named| named.name.as_str())).collect::<Vec<_>>().join(", ")
     }
 
     /// How it stands, for people.
@@ -97,6 +106,8 @@ pub fn compare(fleet: &Fleet, name: &str) -> Option<Comparison> {
     let uuid = node.cluster_uuid;
     let join = fleet.join(name).and_then(JoinReplica::node);
     let held = node.desired_hold_reason.clone().or_else(|| join?.policy_hold_reason.clone());
+    // The cluster manager holds what is in the repository.
+    let held = held.or_else(|| fleet.manager.cluster(uuid)?.held().map(str::to_owned));
     let mut here: BTreeSet<Named> = fleet
         .deployment_entries()
         .filter(|(_, entry)| entry.cluster == uuid)
@@ -111,6 +122,7 @@ pub fn compare(fleet: &Fleet, name: &str) -> Option<Comparison> {
         only_here: Vec::new(),
         only_at_edge: Vec::new(),
         different: Vec::new(),
+        cluster_differs: false,
         without_entries: Vec::new(),
         next_epoch: 0,
         accepted: node.desired_digest.map(|digest| digest.to_string()),
@@ -126,10 +138,14 @@ pub fn compare(fleet: &Fleet, name: &str) -> Option<Comparison> {
         }
         if !is_here {
             comparison.only_at_edge.push(named);
-        } else if differs(fleet, *uuid, device) {
+        } else if device.entries.as_ref().is_some_and(|kept| differs(fleet, *uuid, kept)) {
             comparison.different.push(named);
         }
     }
+    // An edge keeps what it was sent with its last index. Of another store it may be the older one.
+    let is_later = node.desired_held == Some(true) && !comparison.follows_another && !comparison.is_unknown;
+    comparison.cluster_differs =
+        is_later && node.cluster_entries.as_ref().is_some_and(|kept| differs(fleet, uuid, kept));
     comparison.only_at_edge.sort();
     comparison.only_here = here.into_iter().collect();
     let reported = [node.desired_origin, join.and_then(|join| join.policy_origin)];
@@ -138,9 +154,8 @@ pub fn compare(fleet: &Fleet, name: &str) -> Option<Comparison> {
     Some(comparison)
 }
 
-fn differs(fleet: &Fleet, uuid: Uuid, device: &DeploymentDevice) -> bool {
-    let entries = device.entries.iter().flat_map(|entries| &entries.0);
-    entries.into_iter().any(|(slug, value)| {
+fn differs(fleet: &Fleet, uuid: Uuid, kept: &Entries) -> bool {
+    kept.0.iter().any(|(slug, value)| {
         let here = fleet.config.entry(uuid, slug).and_then(|entry| entry.value().ok());
         here.as_ref() != Some(value)
     })
@@ -196,9 +211,11 @@ pub fn adoption(
         entries.iter().fold(request, |request, (slug, value)| request.entry(slug.as_str(), value.clone()))
     };
     let own = sync.node().and_then(|node| node.cluster_entries.clone());
-    let cluster = own
-        .filter(|_| comparison.is_unknown)
-        .map(|entries| put(request(comparison.uuid).create_object(known::class::EDGE_CLUSTER, None), &entries.0));
+    let cluster = own.filter(|_| comparison.is_unknown || comparison.cluster_differs).map(|entries| {
+        let request = request(comparison.uuid);
+        let is_new = comparison.is_unknown;
+        put(if is_new { request.create_object(known::class::EDGE_CLUSTER, None) } else { request }, &entries.0)
+    });
     let mut on_it = Vec::new();
     for named in comparison.only_at_edge.iter().chain(&comparison.different) {
         let Some(entries) = sync.devices().deployments.get(&named.uuid).and_then(|device| device.entries.as_ref())

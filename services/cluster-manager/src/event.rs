@@ -9,11 +9,13 @@ use git_server_contract::push::RefChange;
 use sparkplug::EdgeNodeDescriptor;
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::host::{HostEvent, HostRequest};
+use sparkplug::replication::Origin;
 use uuid::Uuid;
 
 use crate::bootstrap::BootstrapGrant;
 use crate::bootstrap::site::SiteScript;
 use crate::git_users::{Answer, Asked};
+use crate::wanted_by::WantedBy;
 use access::audit::AuditRecord;
 use git_hosting::pulls::Pull;
 use git_hosting::repositories::{Kind, RepositoryFiles};
@@ -233,8 +235,8 @@ pub enum GitAction {
     Write {
         /// Such as `cluster/Paint_Shop`.
         path: String,
-        /// Identity of the ConfigDB that wants it.
-        store: Uuid,
+        /// State of ConfigDB that wants it so.
+        origin: Origin,
         /// The files.
         files: RepositoryFiles,
         /// If the branch holds other ones, it stays as it is.
@@ -262,6 +264,8 @@ pub enum GitOutcome {
     Written {
         /// Hexadecimal.
         commit: String,
+        /// State of ConfigDB that it was brought to.
+        wanted_by: WantedBy,
         /// Its secrets.
         secrets: SecretsReport,
     },
@@ -269,6 +273,8 @@ pub enum GitOutcome {
     Held {
         /// Hexadecimal.
         commit: String,
+        /// State of ConfigDB that it was brought to.
+        wanted_by: WantedBy,
         /// Its secrets.
         secrets: SecretsReport,
     },
@@ -297,8 +303,8 @@ pub enum SharedAction {
     Open {
         /// Such as `shared/charts`.
         path: String,
-        /// Identity of the ConfigDB that wants it.
-        store: Uuid,
+        /// State of ConfigDB that wants it.
+        origin: Origin,
     },
     /// Serve it no longer; the storage stays.
     Close,

@@ -56,6 +56,7 @@ pub mod shared_repository;
 pub mod state;
 pub mod status;
 pub mod template;
+pub mod wanted_by;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -251,11 +252,12 @@ pub async fn run_with_charts(
 fn persisted(repositories: &Repositories) -> PersistedRepositories {
     let cluster = |(cluster, place): (Uuid, Place)| {
         let name = place.path.rsplit('/').next().unwrap_or_default().to_owned();
-        PersistedRepository { cluster, name, store: place.store }
+        PersistedRepository { cluster, name, wanted_by: git_work::wanted_by(&place) }
     };
+    let shared = |(uuid, place): (Uuid, Place)| (uuid, git_work::wanted_by(&place));
     PersistedRepositories {
         clusters: repositories.open_of(Kind::Cluster).into_iter().map(cluster).collect(),
-        shared: repositories.open_of(Kind::Shared).into_iter().map(|(uuid, place)| (uuid, place.store)).collect(),
+        shared: repositories.open_of(Kind::Shared).into_iter().map(shared).collect(),
     }
 }
 

@@ -52,6 +52,7 @@ use crate::fleet::{Affected, FleetView};
 use crate::git_address::GitAddress;
 use crate::requests::{Output, Requests};
 use crate::shared_repository::{CHARTS_WRITTEN, ELSEWHERE};
+use crate::wanted_by::WantedBy;
 use crate::{cluster_repo, render};
 use access::rate::Rate;
 use cluster::Cluster;
@@ -100,8 +101,8 @@ pub struct PersistedRepository {
     pub cluster: Uuid,
     /// Name of the cluster.
     pub name: String,
-    /// The ConfigDB that wanted it.
-    pub store: Uuid,
+    /// State of ConfigDB that it was brought to.
+    pub wanted_by: WantedBy,
 }
 
 /// What an earlier process of the manager left open on the disk.
@@ -109,8 +110,8 @@ pub struct PersistedRepository {
 pub struct PersistedRepositories {
     /// Repositories of clusters.
     pub clusters: Vec<PersistedRepository>,
-    /// Shared ones, with the ConfigDB that wanted each.
-    pub shared: Vec<(Uuid, Uuid)>,
+    /// Shared ones, with the state of ConfigDB that wanted each.
+    pub shared: Vec<(Uuid, WantedBy)>,
 }
 
 /// The state.
@@ -186,7 +187,10 @@ impl ClusterManager {
             setups: SetupsController::new(pacing),
             shared: SharedRepositoriesController::new(shared, left.shared),
             clusters: BTreeMap::new(),
-            repositories: ClusterRepositoriesController::new(repositories),
+            repositories: ClusterRepositoriesController::new(
+                repositories,
+                left.clusters.iter().map(|left| (left.cluster, left.wanted_by)).collect(),
+            ),
             requests: Requests::new(configdb, seed, now),
             dirty: BTreeSet::new(),
             deadlines: Deadlines::default(),

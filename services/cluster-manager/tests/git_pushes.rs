@@ -40,7 +40,7 @@ impl Site {
         let state_dir = tempfile::tempdir().unwrap();
         let repositories = Repositories::load(state_dir.path()).unwrap();
         for (uuid, path) in [(A, "cluster/A"), (B, "cluster/B")] {
-            let place = Place { path: path.to_owned(), kind: Kind::Cluster, store: Uuid::nil() };
+            let place = Place { path: path.to_owned(), kind: Kind::Cluster, store: Uuid::nil(), origin: None };
             let files = RepositoryFiles {
                 initial: [("edo/a.yaml".to_owned(), b"a: 1\n".to_vec())].into(),
                 message: "x".to_owned(),

@@ -263,7 +263,7 @@ async fn git_server(issuer: &Issuer) -> GitServer {
         message: "x".to_owned(),
         ..RepositoryFiles::default()
     };
-    let place = Place { path: "cluster/A".to_owned(), kind: Kind::Cluster, store: Uuid::nil() };
+    let place = Place { path: "cluster/A".to_owned(), kind: Kind::Cluster, store: Uuid::nil(), origin: None };
     repositories.write(CLUSTER, &place, &files, 0).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();

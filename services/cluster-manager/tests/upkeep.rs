@@ -37,7 +37,8 @@ fn action(n: usize) -> GitAction {
         owned: [("a.yaml".to_owned(), format!("a: {n}\n").into_bytes())].into(),
         message: "x".to_owned(),
     };
-    GitAction::Write { path: "cluster/A".to_owned(), store: Uuid::nil(), files, hold: false, secrets: Vec::new() }
+    let origin = "00000000-0000-0000-0000-000000000007/0/00000000000000ab/12".parse().unwrap();
+    GitAction::Write { path: "cluster/A".to_owned(), origin, files, hold: false, secrets: Vec::new() }
 }
 
 /// Clones until `stop` is set; returns how often it did.

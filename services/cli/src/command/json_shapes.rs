@@ -157,7 +157,7 @@ fn a_comparison_of_edge_and_configdb() {
     let compared = json!(recovery::compare(&bench.fleet, NAME).unwrap());
     let expected = json!({
         "cluster": "text", "uuid": "text", "held": "null", "is_unknown": "truth", "follows_another": "truth",
-        "only_here": [], "only_at_edge": [{ "name": "text", "uuid": "text" }], "different": [], "without_entries": [{ "name": "text", "uuid": "text" }],
+        "only_here": [], "only_at_edge": [{ "name": "text", "uuid": "text" }], "different": [], "cluster_differs": "truth", "without_entries": [{ "name": "text", "uuid": "text" }],
         "next_epoch": "number", "accepted": "null",
     });
     assert_eq!(shape(&compared), expected, "{compared:#}");

@@ -83,7 +83,7 @@ pub(super) fn table(rows: &[Comparison]) -> Table {
             row.cluster.clone(),
             names(&row.only_here),
             names(&row.only_at_edge),
-            names(&row.different),
+            row.all_different(),
             row.described(),
         ]);
     }
@@ -176,7 +176,9 @@ async fn discard(wanted: &str, yes: bool, options: &Options) -> anyhow::Result<(
     let going = &row.only_at_edge;
     if !yes {
         let each = |named: &Named| format!("will be deleted at the edge: {} ({})", named.name, named.uuid);
-        let what: Vec<String> = going.iter().map(each).collect();
+        let changed = row.all_different();
+        let changed = (!changed.is_empty()).then(|| format!("will be changed at the edge: {changed}"));
+        let what: Vec<String> = going.iter().map(each).chain(changed).collect();
         let count = going.len();
         let instead = format!("add --yes to delete {count} deployments: {}", names(going));
         if !confirmed(&what, &format!("delete {count} deployments at {wanted}?"), &instead)? {

@@ -120,6 +120,38 @@ fn a_cluster_that_configdb_lost_is_written_back_first_or_has_to_be_created() {
 }
 
 #[test]
+fn what_the_cluster_itself_was_is_written_back_from_a_later_state_of_the_same_store_only() {
+    let own = |join: bool| serde_json::json!({ "name": NAME, "namespace": "fplus-edge", "values": { "join": join } });
+    let mut bench = Bench::with_cluster();
+    bench.apply(&WriteRequest::put("x", CLUSTER).entry(EdgeCluster::slug(), own(false)));
+    let mut node = SyncNode {
+        cluster_uuid: CLUSTER,
+        desired_held: Some(true),
+        desired_hold_reason: Some("older".to_owned()),
+        desired_origin: bench.fleet.config.origin(0),
+        cluster_entries: Some(entries(EdgeCluster::slug(), own(true))),
+        ..SyncNode::default()
+    };
+    bench.sync(NAME, &node, &[]);
+    let comparison = compare(&bench.fleet, NAME).unwrap();
+    assert_eq!(comparison.all_different(), "the cluster itself");
+    assert!(!comparison.has_all_of_edge());
+    let [cluster, _] = adopted(&bench, &comparison);
+    assert_eq!(cluster[0].entries.get(EdgeCluster::slug()), Some(&Some(own(true))));
+    assert!(cluster[0].registration.is_none(), "the object is there");
+    bench.apply(&cluster[0]);
+    assert!(compare(&bench.fleet, NAME).unwrap().has_all_of_edge());
+
+    // What an edge keeps is as old as its last index. That of another store says nothing about which is newer.
+    bench.apply(&WriteRequest::put("x", CLUSTER).entry(EdgeCluster::slug(), own(false)));
+    let origin = node.desired_origin.unwrap();
+    node.desired_origin = Some(sparkplug::replication::Origin { store: Uuid::from_u128(0x58), ..origin });
+    bench.sync(NAME, &node, &[]);
+    let comparison = compare(&bench.fleet, NAME).unwrap();
+    assert!(comparison.is_open() && comparison.has_all_of_edge() && comparison.all_different().is_empty());
+}
+
+#[test]
 fn a_cluster_that_configdb_tears_down_is_not_adopted_also_if_it_was_created_again() {
     let mut bench = held("Oven_1");
     let mut record = EdgeClusterSetup::default();

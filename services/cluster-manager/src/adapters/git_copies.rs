@@ -155,7 +155,7 @@ mod tests {
         assert!(!state_dir.path().join("packs/left.pack").exists());
         assert_eq!(outcome(copies.clone().look(CLUSTER).await), CopyOutcome::Looked(Ok(None)));
 
-        let place = Place { path: "cluster/A".to_owned(), kind: Kind::Cluster, store: Uuid::nil() };
+        let place = Place { path: "cluster/A".to_owned(), kind: Kind::Cluster, store: Uuid::nil(), origin: None };
         let noise: Vec<u8> =
             (0..40_000_u32).flat_map(|n| digest(&SHA256, &n.to_be_bytes()).as_ref()[..8].to_vec()).collect();
         let files = RepositoryFiles {

@@ -18,10 +18,12 @@ use crate::event::{
 };
 use crate::secrets::{self, WantedFile};
 use crate::shared_repository::HELM_PATH;
+use crate::wanted_by::WantedBy;
 use git_hosting::external::External;
 use git_hosting::pulls::chain;
 use git_hosting::repositories::{Edit, Kind, Open, Place, Repositories, RepositoryError, RepositoryFiles, Written};
 use git_hosting::upkeep::Upkeep;
+use sparkplug::replication::Origin;
 
 /// Largest file, and largest number of files, taken from the directory of charts.
 const CHART_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -196,8 +198,8 @@ fn carry_out_shared(
     action: SharedAction,
 ) -> Result<SharedOutcome, String> {
     let main = match action {
-        SharedAction::Open { path, store } => {
-            let place = Place { path, kind: Kind::Shared, store };
+        SharedAction::Open { path, origin } => {
+            let place = place(path, Kind::Shared, origin);
             repositories.open(repository, &place)
         }
         SharedAction::Close => repositories.close(repository).map(|()| None),
@@ -209,8 +211,8 @@ fn carry_out_shared(
 fn carry_out_git(hosted: &Hosted, cluster: Uuid, action: GitAction) -> GitOutcome {
     let Hosted { repositories, passwords, .. } = hosted;
     match action {
-        GitAction::Write { path, store, files, hold, secrets } => {
-            let place = Place { path, kind: Kind::Cluster, store };
+        GitAction::Write { path, origin, files, hold, secrets } => {
+            let place = place(path, Kind::Cluster, origin);
             let write = if hold { Repositories::hold } else { Repositories::write };
             let Written { commit, changed, held } = match write(repositories, cluster, &place, &files, wall()) {
                 Ok(written) => written,
@@ -220,12 +222,16 @@ fn carry_out_git(hosted: &Hosted, cluster: Uuid, action: GitAction) -> GitOutcom
                 Ok((commit_of_secrets, secrets)) => (commit_of_secrets.unwrap_or(commit), secrets),
                 Err(error) => return failed(&error),
             };
+            let wanted_by = match brought_to(repositories, cluster, &place, (origin, held)) {
+                Ok(wanted_by) => wanted_by,
+                Err(error) => return failed(&error),
+            };
             if changed {
                 tracing::info!(cluster_id = %cluster, commit, "repository written");
             }
             match passwords.ensure(cluster) {
-                Ok(()) if held => GitOutcome::Held { commit, secrets },
-                Ok(()) => GitOutcome::Written { commit, secrets },
+                Ok(()) if held => GitOutcome::Held { commit, wanted_by, secrets },
+                Ok(()) => GitOutcome::Written { commit, wanted_by, secrets },
                 Err(error) => failed(&error),
             }
         }
@@ -236,6 +242,31 @@ fn carry_out_git(hosted: &Hosted, cluster: Uuid, action: GitAction) -> GitOutcom
             Err(error) => failed(&error),
         },
     }
+}
+
+fn place(path: String, kind: Kind, origin: Origin) -> Place {
+    Place { path, kind, store: origin.store, origin: Some(origin.to_string()) }
+}
+
+/// The state of ConfigDB that is recorded beside a repository.
+#[must_use]
+pub fn wanted_by(place: &Place) -> WantedBy {
+    WantedBy { store: place.store, origin: place.origin.as_ref().and_then(|origin| origin.parse().ok()) }
+}
+
+/// The state of ConfigDB that a repository was brought to, after it was written or compared. The one that is recorded stays, where it is of this store and epoch: it holds the same files since.
+fn brought_to(
+    repositories: &Repositories,
+    cluster: Uuid,
+    place: &Place,
+    (origin, held): (Origin, bool),
+) -> Result<WantedBy, RepositoryError> {
+    let recorded = repositories.place(cluster).map_or(origin.into(), |recorded| wanted_by(&recorded));
+    if held || recorded.origin.is_some_and(|recorded| recorded.is_of(origin)) {
+        return Ok(recorded);
+    }
+    repositories.serve(cluster, place)?;
+    Ok(origin.into())
 }
 
 fn failed(error: &dyn std::error::Error) -> GitOutcome {
@@ -268,7 +299,7 @@ pub fn write_shared(
         files.owned = owned;
         files.directory = Some(String::new());
     }
-    let place = Place { path: HELM_PATH.to_owned(), kind: Kind::Shared, store: Uuid::nil() };
+    let place = Place { path: HELM_PATH.to_owned(), kind: Kind::Shared, store: Uuid::nil(), origin: None };
     let commit = repositories.write(known::repository::HELM_CHARTS, &place, &files, wall())?.commit;
     Ok((commit, repositories.charts(known::repository::HELM_CHARTS)?))
 }
@@ -347,7 +378,7 @@ mod tests {
         let passwords = ClusterPasswords::load(state_dir.path(), []).unwrap();
         let hosted = Hosted { repositories: repositories.clone(), passwords: passwords.clone(), external: None };
         let cluster = Uuid::from_u128(0xC1);
-        let place = Place { path: "cluster/Paint".to_owned(), kind: Kind::Cluster, store: Uuid::nil() };
+        let place = Place { path: "cluster/Paint".to_owned(), kind: Kind::Cluster, store: Uuid::nil(), origin: None };
         repositories.write(cluster, &place, &RepositoryFiles::default(), 1).unwrap();
         passwords.ensure(cluster).unwrap();
         // A directory in place of the file cannot be removed as one.

@@ -3,7 +3,7 @@
 use configdb_contract::command::object_of;
 use configdb_contract::configdb_node;
 use configdb_schema::Organisation;
-use configdb_schema::address::{GIT_NODE, IDENTITY_NODE};
+use configdb_schema::address::{GIT_NODE, IDENTITY_NODE, host_id};
 use git_server_contract::names as git_names;
 use sparkplug::edge_node::EdgeNodeConfig;
 use sparkplug::host::{HostConfig, Interest, RebirthsForHosts};
@@ -33,7 +33,7 @@ pub fn node_config(descriptor: EdgeNodeDescriptor) -> EdgeNodeConfig {
 /// The organisation's name makes no host id.
 pub fn host_config(organisation: &Organisation) -> Result<HostConfig, NameError> {
     let EdgeNodeDescriptor { group, edge_node } = own_descriptor(organisation)?;
-    let host_id = HostId::new(format!("{group}.{edge_node}"))?;
+    let host_id = HostId::new(host_id(group.as_str(), edge_node.as_str()))?;
     let configdb = configdb_node(organisation);
     let edge = [
         edge_sync_contract::names::EDGE_NODE_ID,

@@ -10,6 +10,7 @@ use cluster_manager_contract::SecretsReport;
 use configdb_schema::document::{EdgeCluster, WAVE_MAX};
 use git_hosting::repositories::cluster_path;
 use sparkplug::Now;
+use sparkplug::replication::Hold;
 use uuid::Uuid;
 
 use super::{Pacing, Wait};
@@ -20,6 +21,7 @@ use crate::fleet::FleetView;
 use crate::git_address::GitAddress;
 use crate::rollout::{Blocker, Rollout, WholeRepository};
 use crate::setup::{Repository, WantedRepository};
+use crate::wanted_by::WantedBy;
 
 /// What the controller goes by.
 #[derive(Debug)]
@@ -37,6 +39,8 @@ pub struct Settings {
 pub struct ClusterRepositoriesController {
     settings: Settings,
     known: BTreeMap<Uuid, ClusterRepository>,
+    /// What each repository that is open was brought to last; also of clusters that ConfigDB does not have.
+    wanted_by: BTreeMap<Uuid, WantedBy>,
     /// Clusters whose repository is rendered from an object.
     dependents: BTreeMap<Uuid, BTreeSet<Uuid>>,
     /// Which repositories a changed template may reach.
@@ -134,9 +138,14 @@ impl ClusterRepository {
 }
 
 impl ClusterRepositoriesController {
-    /// No cluster is known.
-    pub fn new(settings: Settings) -> Self {
-        Self { settings, known: BTreeMap::new(), dependents: BTreeMap::new(), waves: Rollout::default() }
+    /// No cluster is known. `wanted_by`: of what is open on the disk.
+    pub fn new(settings: Settings, wanted_by: BTreeMap<Uuid, WantedBy>) -> Self {
+        Self { settings, known: BTreeMap::new(), wanted_by, dependents: BTreeMap::new(), waves: Rollout::default() }
+    }
+
+    /// Why the repository of a cluster keeps what it holds, whatever ConfigDB wants.
+    pub fn hold(&self, fleet: &FleetView, uuid: Uuid) -> Option<Hold> {
+        self.wanted_by.get(&uuid)?.hold(fleet, fleet.origin(uuid))
     }
 
     /// There is a cluster of that UUID.
@@ -311,14 +320,15 @@ impl ClusterRepositoriesController {
         }
     }
 
-    /// Writes what a repository shall hold. `hold`: what it holds stays, also if it is something else.
-    pub fn write(&mut self, fleet: &FleetView, uuid: Uuid, hold: bool, now: Now) -> Option<Effect> {
+    /// Writes what a repository shall hold. `waits`: its files stay, also if they are others. Of Secrets the newer decision counts, whichever ConfigDB has it.
+    pub fn write(&mut self, fleet: &FleetView, uuid: Uuid, waits: bool, now: Now) -> Option<Effect> {
+        let origin = fleet.origin(uuid)?;
+        let is_held = self.hold(fleet, uuid).is_some();
         let repository = self.known.get(&uuid).filter(|repository| repository.wait.is_over(now))?;
         let RenderedRepo { spec, repo: Ok(repo) } = repository.rendered.as_ref()? else { return None };
         let (path, repo) = (cluster_path(&spec.name), Arc::clone(repo));
         let (files, secrets) = (repo.files.clone(), repo.secrets.clone());
-        let store = fleet.config().store()?;
-        self.work(uuid, Some(repo), GitAction::Write { path, store, files, hold, secrets })
+        self.work(uuid, Some(repo), GitAction::Write { path, origin, files, hold: waits || is_held, secrets })
     }
 
     /// Closes a repository.
@@ -337,9 +347,18 @@ impl ClusterRepositoriesController {
         let Some(repository) = self.known.get_mut(&result.cluster) else { return };
         let written = repository.under_way.take().flatten();
         let (state, commit) = match result.outcome {
-            GitOutcome::Written { commit, secrets } => (Repository::Written, Some((commit, secrets))),
-            GitOutcome::Held { commit, secrets } => (Repository::Held, Some((commit, secrets))),
-            GitOutcome::Closed => (Repository::Closed, None),
+            GitOutcome::Written { commit, wanted_by, secrets } => {
+                self.wanted_by.insert(result.cluster, wanted_by);
+                (Repository::Written, Some((commit, secrets)))
+            }
+            GitOutcome::Held { commit, wanted_by, secrets } => {
+                self.wanted_by.insert(result.cluster, wanted_by);
+                (Repository::Held, Some((commit, secrets)))
+            }
+            GitOutcome::Closed => {
+                self.wanted_by.remove(&result.cluster);
+                (Repository::Closed, None)
+            }
             GitOutcome::Failed { reason } => {
                 tracing::warn!(cluster_id = %result.cluster, error = reason, "work on a repository failed");
                 repository.state = Repository::Failed(reason.clone());

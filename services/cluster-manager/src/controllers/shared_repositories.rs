@@ -20,6 +20,7 @@ use super::{Pacing, Wait};
 use crate::event::{Effect, SharedAction, SharedOutcome, SharedResult, SharedWork};
 use crate::fleet::FleetView;
 use crate::shared_repository::{self, Shared};
+use crate::wanted_by::WantedBy;
 
 /// Longest wait before a pull that failed is tried again, where the interval is not shorter.
 const PULL_RETRY_MAX: Duration = Duration::from_secs(600);
@@ -53,7 +54,7 @@ pub struct SharedRepositoriesController {
     /// To be looked at in this turn.
     stale: BTreeSet<Uuid>,
     /// Open on the disk since an earlier process, with the ConfigDB that wanted it.
-    left: Vec<(Uuid, Uuid)>,
+    left: Vec<(Uuid, WantedBy)>,
 }
 
 #[derive(Debug)]
@@ -62,6 +63,8 @@ struct SharedRepository {
     wanted: Option<Result<Shared, String>>,
     /// The path that it is served at.
     open: Option<String>,
+    /// State of ConfigDB that wanted it; None: it is not open, or made without ConfigDB.
+    wanted_by: Option<WantedBy>,
     under_way: Option<SharedAction>,
     wait: Wait,
     main: Option<String>,
@@ -84,7 +87,16 @@ struct Branch {
 
 impl SharedRepository {
     fn new(wait: Wait) -> Self {
-        Self { wanted: None, open: None, under_way: None, wait, main: None, branches: BTreeMap::new(), device: None }
+        Self {
+            wanted: None,
+            open: None,
+            wanted_by: None,
+            under_way: None,
+            wait,
+            main: None,
+            branches: BTreeMap::new(),
+            device: None,
+        }
     }
 
     fn path(&self) -> Option<&str> {
@@ -124,17 +136,21 @@ impl SharedRepository {
         }
     }
 
-    /// What is to be done for it. `refused`: it must not be served.
-    fn next_action(&self, refused: bool, store: Uuid, now: Now) -> Option<SharedAction> {
+    /// What is to be done for it. `refused`: it must not be served. A ConfigDB that does not contain the state by which it is open does not close it: edges may still follow it. One that has it takes it
+    /// over.
+    fn next_action(&self, fleet: &FleetView, refused: bool, now: Now) -> Option<SharedAction> {
         if self.under_way.is_some() {
             return None;
         }
+        let origin = fleet.config().origin(0).filter(|_| fleet.config().is_complete())?;
+        let is_held = self.wanted_by.is_some_and(|wanted_by| wanted_by.hold(fleet, Some(origin)).is_some());
         let path = self.path().filter(|_| !refused);
         match (path, self.open.as_deref()) {
-            (Some(path), open) if open != Some(path) => {
+            (Some(path), open) if open != Some(path) || is_held => {
                 let path = path.to_owned();
-                self.wait.is_over(now).then_some(SharedAction::Open { path, store })
+                self.wait.is_over(now).then_some(SharedAction::Open { path, origin })
             }
+            (None, Some(_)) if is_held => None,
             (None, Some(_)) => self.wait.is_over(now).then_some(SharedAction::Close),
             (None, None) => None,
             _ => {
@@ -165,8 +181,8 @@ impl SharedRepository {
 }
 
 impl SharedRepositoriesController {
-    /// `left`: what is open on the disk, with the ConfigDB that wanted it.
-    pub fn new(settings: Settings, left: Vec<(Uuid, Uuid)>) -> Self {
+    /// `left`: what is open on the disk, with the state of ConfigDB that wanted it.
+    pub fn new(settings: Settings, left: Vec<(Uuid, WantedBy)>) -> Self {
         let charts = known::repository::HELM_CHARTS;
         let mut known = BTreeMap::new();
         if let Some(commit) = &settings.charts_commit {
@@ -209,11 +225,13 @@ impl SharedRepositoriesController {
     pub fn rebuild(&mut self, fleet: &FleetView) {
         let store = fleet.config().store();
         for (repository, wanted_by) in std::mem::take(&mut self.left) {
-            if Some(wanted_by) == store {
+            if Some(wanted_by.store) == store {
                 let pacing = self.settings.pacing;
-                let fresh = || SharedRepository::new(pacing.wait(repository, 0));
+                let known =
+                    self.known.entry(repository).or_insert_with(|| SharedRepository::new(pacing.wait(repository, 0)));
                 // Which path it was served at does not matter: it is opened again where it belongs, or closed.
-                self.known.entry(repository).or_insert_with(fresh).open.get_or_insert_default();
+                known.open.get_or_insert_default();
+                known.wanted_by = Some(wanted_by);
             }
         }
         self.mark_all();
@@ -265,12 +283,11 @@ impl SharedRepositoriesController {
             self.claim_path(uuid, before, after);
         }
         let taken = self.path_taken_by(uuid);
-        let store = fleet.config().store().filter(|_| fleet.config().is_complete());
         let Some(repository) = self.known.get_mut(&uuid) else { return [None, None] };
         if repository.wait.is_over(now) {
             repository.wait.retry_now();
         }
-        let action = store.and_then(|store| repository.next_action(taken.is_some(), store, now));
+        let action = repository.next_action(fleet, taken.is_some(), now);
         let work = action.map(|action| {
             repository.under_way = Some(action.clone());
             Effect::Shared(SharedWork { repository: uuid, action })
@@ -350,14 +367,16 @@ impl SharedRepositoriesController {
             return self.on_pulled(uuid, &branch, outcome, now);
         }
         match (outcome, done) {
-            (Ok(outcome), Some(SharedAction::Open { path, .. })) => {
+            (Ok(outcome), Some(SharedAction::Open { path, origin })) => {
                 repository.wait.succeeded();
                 repository.open = Some(path);
+                repository.wanted_by = Some(origin.into());
                 return self.moved(uuid, outcome.main);
             }
             (Ok(_), _) => {
                 repository.wait.succeeded();
                 repository.open = None;
+                repository.wanted_by = None;
                 repository.main = None;
                 let path = repository.path().and_then(|path| self.claims.get(path));
                 let others: Vec<Uuid> = path.into_iter().flatten().copied().collect();

@@ -116,6 +116,8 @@ impl ClusterManager {
         match &decision.action {
             Some(Action::Write(_)) | None if !self.setups.is_due(uuid, now) => {}
             Some(Action::Write(writes)) => self.submit(uuid, writes.clone(), now),
+            // A mixture of two states of ConfigDB is none that a repository could be of.
+            Some(Action::WriteRepository) if !self.fleet.config().is_one_state() => {}
             Some(Action::WriteRepository) => {
                 self.effects.extend(self.repositories.write(&self.fleet, uuid, must_wait, now));
             }

@@ -122,7 +122,7 @@ impl ClusterManager {
     fn adopt_left_repositories(&mut self) {
         let store = self.fleet.config().store();
         for left in std::mem::take(&mut self.left) {
-            if Some(left.store) == store && !self.clusters.contains_key(&left.cluster) {
+            if Some(left.wanted_by.store) == store && !self.clusters.contains_key(&left.cluster) {
                 tracing::info!(cluster_id = %left.cluster, "the cluster's object is gone; tearing down what is left of it");
                 let spec = EdgeCluster { name: left.name, ..EdgeCluster::default() };
                 let record = EdgeClusterSetup {
@@ -138,6 +138,9 @@ impl ClusterManager {
     /// Remembers the record of a cluster whose object is gone, for its tear-down.
     fn orphan(&mut self, cluster: Uuid, mut record: EdgeClusterSetup) {
         if setup::step(&record) == SetupStep::RepositoryClosed {
+            return;
+        }
+        if self.repositories.hold(&self.fleet, cluster).is_some() {
             return;
         }
         record.mark_deleting();

@@ -16,7 +16,7 @@ use crate::controllers::deployments::{Outcome, Target};
 use crate::controllers::flux_sources::Commits;
 use crate::controllers::setups::{ClusterEntries, Surroundings};
 use crate::rollout::Blocker;
-use crate::setup::{self, Account};
+use crate::setup::{self, Account, Repository};
 
 impl ClusterManager {
     /// Runs the controllers for each cluster that something has changed for. Without knowing ConfigDB completely nothing may be concluded.
@@ -35,6 +35,11 @@ impl ClusterManager {
             return;
         }
         let read = self.setups.read(&self.fleet, uuid);
+        let is_known = read.config.is_some() || read.recorded().is_some() || self.fleet.config().object(uuid).is_some();
+        if !is_known && let Some(hold) = self.repositories.hold(&self.fleet, uuid) {
+            tracing::warn!(cluster_id = %uuid, reason = %hold, "ConfigDB does not have the cluster of an open repository; it stays as it is");
+            return self.remove(uuid);
+        }
         let name = read.recorded().and_then(|record| record.spec.as_ref()).map(|spec| spec.name.clone());
         for account in Account::ALL {
             self.fleet.add_account(account.uuid(uuid, read.recorded()), uuid);
@@ -47,7 +52,8 @@ impl ClusterManager {
             self.fleet.give_up(name, now);
         }
         let blocker = self.repository_blocker(uuid, &read);
-        let repository = self.repositories.state(uuid, blocker.is_some(), now);
+        let must_wait = blocker.is_some() || self.is_held(uuid, name.as_deref());
+        let repository = self.repositories.state(uuid, must_wait, now);
         let surroundings = Surroundings {
             account_removals: self.accounts.removals(&self.fleet, uuid),
             wanted: self.repositories.wanted(uuid),
@@ -66,10 +72,13 @@ impl ClusterManager {
         let deleting = matches!(state, SetupState::Deleting | SetupState::Waiting);
         self.effects.extend(self.logins.reconcile(&self.fleet, uuid, published && !deleting));
         if self.fleet.config().is_complete() {
-            self.act(uuid, &decision, &read, (name.as_deref(), blocker.is_some()), now);
+            self.act(uuid, &decision, &read, (name.as_deref(), must_wait), now);
         }
         self.serve_accounts(uuid, name.as_deref().filter(|_| published && !deleting), now);
-        let deployments = self.reconcile_deployments(uuid, name.as_deref(), deleting, now);
+        let mut deployments = self.reconcile_deployments(uuid, name.as_deref(), deleting, now);
+        if let Some(reason) = self.repository_hold(uuid, &repository) {
+            deployments.desired.held.get_or_insert(reason);
+        }
         if let Some(name) = name.as_ref().filter(|_| !deleting) {
             self.send_commits(uuid, name, now);
         }
@@ -95,6 +104,18 @@ impl ClusterManager {
         let (Some(record), Some(Ok(config))) = (read.recorded(), &read.config) else { return None };
         let is_set_up = setup::is_set_up_for(record, config, self.fleet.pins(uuid));
         self.repositories.blocker(uuid).filter(|_| is_set_up)
+    }
+
+    /// Whether an operator has to decide before the cluster's repository follows ConfigDB. Where the edge holds what it is sent, Flux must not get it from the repository.
+    fn is_held(&self, uuid: Uuid, name: Option<&str>) -> bool {
+        let sync = name.and_then(|name| self.fleet.sync_of(uuid, name)?.replica.node());
+        self.repositories.hold(&self.fleet, uuid).is_some() || sync.is_some_and(|sync| sync.desired_held == Some(true))
+    }
+
+    /// Why a repository that holds something else than ConfigDB wants waits for an operator.
+    fn repository_hold(&self, uuid: Uuid, repository: &Repository) -> Option<String> {
+        let hold = self.repositories.hold(&self.fleet, uuid).filter(|_| self.fleet.config().is_one_state())?;
+        (*repository == Repository::Held).then(|| format!("the repository keeps what it holds: {hold}"))
     }
 
     fn serve_accounts(&mut self, uuid: Uuid, name: Option<&str>, now: Now) {

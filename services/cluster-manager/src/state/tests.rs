@@ -33,6 +33,7 @@ use super::*;
 use crate::bootstrap::{BootstrapGrant, OfferedToken};
 use crate::event::{GitAction, GitOutcome, GitResult, GitWork, LoginResult, PrincipalsResult, PrincipalsWork};
 use crate::git_address::GitAddress;
+use crate::wanted_by::WantedBy;
 use access::rate::Rate;
 use git_hosting::repositories::RepositoryFiles;
 
@@ -470,6 +471,8 @@ impl Edge {
 struct Disk {
     repositories: BTreeMap<Uuid, RepositoryFiles>,
     open: BTreeMap<Uuid, String>,
+    /// The state of ConfigDB that each was brought to.
+    wanted_by: BTreeMap<Uuid, WantedBy>,
     /// The commit that each repository is at.
     at: BTreeMap<Uuid, u32>,
     /// Files below `edo/secrets` of every repository together.
@@ -492,25 +495,36 @@ impl Disk {
     fn carry_out(&mut self, work: GitWork) -> GitResult {
         let outcome = match work.action {
             _ if self.broken => GitOutcome::Failed { reason: "disk full".to_owned() },
-            GitAction::Write { path, store, files, hold, secrets } => {
-                assert!([STORE, recovery::OTHER_STORE].contains(&store));
+            GitAction::Write { path, origin, files, hold, secrets } => {
+                assert!([STORE, recovery::OTHER_STORE].contains(&origin.store));
                 self.open.insert(work.cluster, path);
                 let secrets = self.bring_secrets(work.cluster, &secrets);
                 let found = self.repositories.get(&work.cluster);
+                let wanted_by = *self.wanted_by.entry(work.cluster).or_insert_with(|| origin.into());
                 if found.is_some_and(|found| hold && *found != files) {
+                    let commit = self.commit(work.cluster);
                     return GitResult {
                         cluster: work.cluster,
-                        outcome: GitOutcome::Held { commit: self.commit(work.cluster), secrets },
+                        outcome: GitOutcome::Held { commit, wanted_by, secrets },
                     };
+                }
+                let is_of = wanted_by.origin.is_some_and(|recorded| recorded.is_of(origin));
+                if found != Some(&files) || !is_of {
+                    self.wanted_by.insert(work.cluster, origin.into());
                 }
                 if found != Some(&files) {
                     self.repositories.insert(work.cluster, files);
                     self.push(work.cluster);
                 }
-                GitOutcome::Written { commit: self.commit(work.cluster), secrets }
+                GitOutcome::Written {
+                    commit: self.commit(work.cluster),
+                    wanted_by: self.wanted_by[&work.cluster],
+                    secrets,
+                }
             }
             GitAction::Close => {
                 self.open.remove(&work.cluster);
+                self.wanted_by.remove(&work.cluster);
                 GitOutcome::Closed
             }
         };
@@ -598,7 +612,7 @@ impl World {
     fn start(&mut self) {
         let left = self.disk.open.iter().map(|(cluster, path)| {
             let name = path.strip_prefix("cluster/").unwrap().to_owned();
-            PersistedRepository { cluster: *cluster, name, store: STORE }
+            PersistedRepository { cluster: *cluster, name, wanted_by: self.disk.wanted_by[cluster] }
         });
         let left = PersistedRepositories { clusters: left.collect(), shared: self.shared.left() };
         self.manager = ClusterManager::new(settings(), left, 100 + self.kills, self.now);

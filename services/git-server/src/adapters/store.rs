@@ -58,7 +58,7 @@ pub fn place(place: &Place) -> repositories::Place {
         Kind::Cluster => repositories::Kind::Cluster,
         Kind::Shared => repositories::Kind::Shared,
     };
-    repositories::Place { path: place.path.clone(), kind, store: Uuid::nil() }
+    repositories::Place { path: place.path.clone(), kind, store: Uuid::nil(), origin: None }
 }
 
 impl Store {

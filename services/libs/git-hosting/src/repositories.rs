@@ -136,6 +136,9 @@ pub struct Place {
     pub kind: Kind,
     /// The ConfigDB that wants it; nil for what no ConfigDB wants.
     pub store: Uuid,
+    /// The state of that ConfigDB that it was brought to, as its owner writes it. None: that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
 }
 
 /// State of branch `main` after a write.
@@ -236,7 +239,13 @@ impl Repositories {
         self.by_uuid(uuid)
     }
 
-    /// Brings branch `main` to `files` and opens the repository at its place. Blocks.
+    /// The place that is recorded of an open repository.
+    #[must_use]
+    pub fn place(&self, uuid: Uuid) -> Option<Place> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner).records.get(&uuid).cloned()
+    }
+
+    /// Brings branch `main` to `files` and opens the repository at its place. One that holds them keeps the origin that is recorded. Blocks.
     ///
     /// # Errors
     /// [`RepositoryError`]; doing it again continues from there.
@@ -248,6 +257,14 @@ impl Repositories {
         wall: u64,
     ) -> Result<Written, RepositoryError> {
         let directory = self.make(uuid)?;
+        if let Some(found) = compare(&directory, files)?.filter(|found| !found.held) {
+            self.open_as_before(uuid, place)?;
+            return Ok(found);
+        }
+        // Before the commit: whatever interrupts it, what is recorded is not older than what is there.
+        if self.place(uuid).is_some() {
+            self.open_at(uuid, place)?;
+        }
         let written = commit(&directory, files, wall)?;
         self.open_at(uuid, place)?;
         Ok(written)
@@ -309,8 +326,15 @@ impl Repositories {
         let directory = self.directory(uuid);
         let found = if directory.is_dir() { compare(&directory, files)? } else { None };
         let Some(found) = found else { return self.write(uuid, place, files, wall) };
-        self.open_at(uuid, place)?;
+        self.open_as_before(uuid, place)?;
         Ok(found)
+    }
+
+    /// Serves the repository at its place; where it is of another state than that of `place`, that stays recorded.
+    fn open_as_before(&self, uuid: Uuid, place: &Place) -> Result<(), RepositoryError> {
+        let recorded =
+            self.place(uuid).map(|recorded| Place { path: place.path.clone(), kind: place.kind, ..recorded });
+        self.open_at(uuid, recorded.as_ref().unwrap_or(place))
     }
 
     /// Serves the repository at its place.

@@ -90,7 +90,7 @@ mod tests {
     /// A repository with a commit.
     fn repository(state_dir: &Path) -> Repositories {
         let repositories = Repositories::load(state_dir).unwrap();
-        let place = Place { path: "cluster/A".to_owned(), kind: Kind::Cluster, store: Uuid::nil() };
+        let place = Place { path: "cluster/A".to_owned(), kind: Kind::Cluster, store: Uuid::nil(), origin: None };
         let files = RepositoryFiles {
             initial: [("a.yaml".to_owned(), b"a: 1\n".to_vec())].into(),
             message: "x".to_owned(),

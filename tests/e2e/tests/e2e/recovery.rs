@@ -118,6 +118,17 @@ impl Factory {
         self.recorder.messages().iter().filter(|message| message.topic.starts_with(of_deployment)).count()
     }
 
+    /// Commit of the cluster's repository.
+    fn main(&self) -> String {
+        let directory = self.central.state_dir("cluster-manager").join(format!("git/{CLUSTER}.git"));
+        fs::read_to_string(directory.join("refs/heads/main")).unwrap()
+    }
+
+    async fn main_that(&self, what: &str, is_so: impl Fn(&str) -> bool) {
+        let what = format!("the repository to have {what}");
+        wait::until(&what, || is_so(&self.main()).then_some(()), || self.central.processes.tails()).await;
+    }
+
     fn assert_untouched(&self) {
         assert_eq!(self.running(), ["Oven_1", "Oven_2"]);
         assert_eq!(self.deletions(), 0);
@@ -178,6 +189,29 @@ async fn a_backup_that_is_older_than_a_deployment_deletes_nothing_and_adopt_brin
     let status = factory.cli.json(&["recover", "status", "Alpha"]).await;
     assert_eq!(status[0]["only_at_edge"][0]["name"], "Oven_2", "{status:#}");
     factory.adopt().await;
+    factory.end().await;
+}
+
+/// Flux follows the repository by itself, so what the older ConfigDB wants must not be in it, whoever is started again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_that_is_older_than_a_cluster_changes_nothing_in_its_repository_until_an_operator_decides() {
+    let factory = Factory::start().await;
+    let before = factory.main();
+    let changed = r#"{"values": {"nodeSelector": {"press": "1"}}}"#;
+    factory.cli.json_with(&["config", "patch", &CLUSTER.to_string(), "EdgeCluster", "-"], changed).await;
+    factory.main_that("another commit", |main| main != before).await;
+    let newest = factory.main();
+    factory.restore().await;
+    factory.held().await;
+    factory.central.processes.kill("cluster-manager");
+    factory.central.processes.restart("cluster-manager");
+    let held = factory.held().await;
+    assert!(held["held"].as_str().unwrap().contains("older"), "{held:#}");
+    assert_eq!(factory.main(), newest);
+    let status = factory.cli.json(&["recover", "status", "Alpha"]).await;
+    assert!(status[0]["held"].is_string(), "{status:#}");
+    factory.adopt().await;
+    factory.main_that("what was decided", |main| main != newest).await;
     factory.end().await;
 }
 

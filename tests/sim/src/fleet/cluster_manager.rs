@@ -55,7 +55,7 @@ pub(crate) fn boot(world: &World, seed: u64, now: Now) -> Boot {
         awaits_git: with_git && world.mutation != Some(Mutation::SendsBeforeItKnows),
         organisation: organisation.clone(),
     };
-    let shared = git.charts.iter().map(|charts| (HELM_CHARTS, charts.store));
+    let shared = git.charts.iter().map(|charts| (HELM_CHARTS, charts.wanted_by));
     let left = PersistedRepositories { clusters: git.left(), shared: shared.collect() };
     let state = ClusterManager::new(settings, left, seed, now);
     let mut program = Manager { state, with_git };

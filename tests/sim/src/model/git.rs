@@ -8,6 +8,7 @@ use cluster_manager::event::{GitAction, GitOutcome, GitWork, Original};
 use cluster_manager::secrets::{self, WantedFile};
 use cluster_manager::shared_repository::HELM_PATH;
 use cluster_manager::state::PersistedRepository;
+use cluster_manager::wanted_by::WantedBy;
 use cluster_manager_contract::{SecretsReport, StoredSecret, StoredSecrets};
 use configdb_schema::document::SealedSecret;
 use configdb_schema::known::repository::HELM_CHARTS;
@@ -26,8 +27,8 @@ pub const MAIN: &str = "refs/heads/main";
 pub struct Repository {
     /// Such as `cluster/Paint`.
     pub path: String,
-    /// The ConfigDB that wanted it.
-    pub store: Uuid,
+    /// The state of ConfigDB that it was brought to.
+    pub wanted_by: WantedBy,
     /// Served.
     pub is_open: bool,
     /// Number of the last commit, which no other one has.
@@ -71,7 +72,7 @@ impl Git {
         open.map(|(cluster, repository)| PersistedRepository {
             cluster: *cluster,
             name: repository.path.rsplit('/').next().unwrap_or_default().to_owned(),
-            store: repository.store,
+            wanted_by: repository.wanted_by,
         })
         .collect()
     }
@@ -131,7 +132,7 @@ impl Git {
         let commits = self.new_commit(0);
         self.charts = Some(Repository {
             path: HELM_PATH.to_owned(),
-            store: Uuid::nil(),
+            wanted_by: WantedBy { store: Uuid::nil(), origin: None },
             is_open: true,
             commits,
             files: BTreeMap::new(),
@@ -247,10 +248,10 @@ impl Git {
             return GitOutcome::Failed { reason: "no space left on device".to_owned() };
         }
         match work.action {
-            GitAction::Write { path, store, files, hold, secrets } => {
+            GitAction::Write { path, origin, files, hold, secrets } => {
                 let repository = self.repositories.entry(work.cluster).or_insert_with(|| Repository {
                     path: path.clone(),
-                    store,
+                    wanted_by: origin.into(),
                     is_open: false,
                     commits: 0,
                     files: BTreeMap::new(),
@@ -268,14 +269,18 @@ impl Git {
                     content.extend(written.clone());
                 }
                 repository.path = path;
-                repository.store = store;
                 repository.is_open = true;
                 let is_first = repository.commits == 0;
                 let is_held = hold && !is_first && content != repository.files;
                 if is_held {
                     content.clone_from(&repository.files);
                 }
+                let is_of = repository.wanted_by.origin.is_some_and(|recorded| recorded.is_of(origin));
+                if !is_held && (!is_of || content != repository.files) {
+                    repository.wanted_by = origin.into();
+                }
                 let secrets = bring_secrets(&mut content, &secrets, forgets);
+                let wanted_by = repository.wanted_by;
                 if (is_first || content != repository.files) && !loses {
                     self.made += 1;
                     self.parents.insert(self.made, repository.commits);
@@ -285,10 +290,10 @@ impl Git {
                 }
                 let commit = commit(repository.commits);
                 if is_held {
-                    return GitOutcome::Held { commit, secrets };
+                    return GitOutcome::Held { commit, wanted_by, secrets };
                 }
                 self.acknowledged.insert(work.cluster, written);
-                GitOutcome::Written { commit, secrets }
+                GitOutcome::Written { commit, wanted_by, secrets }
             }
             GitAction::Close => {
                 if let Some(repository) = self.repositories.get_mut(&work.cluster) {

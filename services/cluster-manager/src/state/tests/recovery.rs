@@ -71,6 +71,94 @@ fn a_store_from_a_backup_deletes_nothing_however_far_it_comes_until_an_operator_
     assert!(world.device().desired.agreed && world.device().desired.held_since.is_none());
 }
 
+/// Flux follows a repository by itself, so what an older store wants must not be in it either.
+#[test]
+fn a_repository_keeps_what_it_holds_while_the_store_is_older_and_follows_what_an_operator_decides() {
+    let mut world = judging();
+    let backup = world.db.clone();
+    let before = world.disk.repositories[&CLUSTER].clone();
+    let values = json!({"name": "Paint_Shop", "namespace": "fplus-edge", "values": {"join": {"enabled": true}}});
+    world.put(CLUSTER, "EdgeCluster", values);
+    world.settle();
+    let (newest, held) = (world.db.clone(), world.disk.repositories[&CLUSTER].clone());
+    assert_ne!(held, before);
+    world.restart_db(backup.clone(), 2);
+    assert_eq!(world.disk.repositories[&CLUSTER], held);
+    assert_eq!(world.state(), SetupState::Ready);
+    // The edge was sent nothing since the backup, so it holds nothing itself.
+    assert_eq!(world.edges["Paint_Shop"].node.desired_held, Some(false));
+    assert!(world.held().starts_with("the repository keeps what it holds: the control plane"), "{}", world.held());
+    assert_eq!(world.node.clusters_held, 1);
+    // Nothing is received from the edge, so only the disk says of which state the repository is.
+    let edges = std::mem::take(&mut world.edges);
+    world.start();
+    world.put(known::chart::EDGE_AGENT, "Info", json!({"name": "x"}));
+    world.run(Duration::from_secs(600));
+    assert_eq!(world.disk.repositories[&CLUSTER], held);
+    // The later store comes back: nothing is held, and nothing was lost.
+    world.edges = edges;
+    world.start();
+    world.restart_db(newest, 3);
+    assert_eq!(world.disk.repositories[&CLUSTER], held);
+    world.restart_db(backup, 4);
+    assert_eq!(world.disk.repositories[&CLUSTER], held);
+    world.decide(1);
+    assert_eq!(world.disk.repositories[&CLUSTER], before, "an operator has decided");
+    assert_eq!((world.held(), world.node.clusters_held), ("nothing", 0));
+    assert_eq!(world.state(), SetupState::Ready);
+}
+
+/// A decision that the edge does not take, because it was made for another state of it.
+#[test]
+fn a_repository_keeps_what_it_holds_while_its_edge_holds_although_the_store_contains_its_state() {
+    let mut world = judging();
+    let edge = world.edges.get_mut("Paint_Shop").unwrap();
+    edge.node.desired_held = Some(true);
+    edge.judge = None;
+    let events = edge.birth();
+    world.feed(events);
+    let held = world.disk.repositories[&CLUSTER].clone();
+    let values = json!({"name": "Paint_Shop", "namespace": "fplus-edge", "values": {"join": {"enabled": true}}});
+    world.put(CLUSTER, "EdgeCluster", values);
+    world.run(Duration::from_secs(300));
+    assert_eq!(world.disk.repositories[&CLUSTER], held);
+    let edge = world.edges.get_mut("Paint_Shop").unwrap();
+    edge.node.desired_held = Some(false);
+    let events = edge.birth();
+    world.feed(events);
+    world.run(Duration::from_secs(300));
+    assert_ne!(world.disk.repositories[&CLUSTER], held);
+}
+
+#[test]
+fn repositories_that_an_older_store_does_not_have_stay_open_and_are_closed_when_they_are_deleted() {
+    const SHARED: Uuid = Uuid::from_u128(0x5A);
+    for is_restarted in [false, true] {
+        // No edge is there that could say what it holds.
+        let mut world = World::new(Kill::Never);
+        world.settle();
+        let backup = world.db.clone();
+        world.put_cluster(CLUSTER, "Paint_Shop");
+        world.put_repository(SHARED, json!({"path": "shared/charts"}));
+        world.settle();
+        let newest = world.db.clone();
+        let open = (world.disk.open.clone(), world.shared.open.clone());
+        assert!(open.0.contains_key(&CLUSTER) && open.1.contains_key(&SHARED));
+        world.restart_db(backup, 2);
+        if is_restarted {
+            world.start();
+            world.run(Duration::from_secs(600));
+        }
+        assert_eq!((&world.disk.open, &world.shared.open), (&open.0, &open.1), "{is_restarted}");
+        world.restart_db(newest, 3);
+        let events = world.db.write(&WriteRequest::put("", SHARED).delete_object());
+        world.feed(events);
+        world.delete(CLUSTER, "EdgeCluster");
+        world.run(Duration::from_secs(600));
+        assert!(world.disk.open.is_empty() && world.shared.open.is_empty(), "what is asked for is done");
+    }
+}
+
 #[test]
 fn a_restart_of_the_same_store_continues_and_the_later_store_coming_back_ends_the_hold() {
     let mut world = judging();

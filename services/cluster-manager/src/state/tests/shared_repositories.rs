@@ -11,6 +11,7 @@ const SECOND: Uuid = Uuid::from_u128(0x52);
 #[derive(Debug, Default)]
 pub(super) struct SharedDisk {
     pub open: BTreeMap<Uuid, String>,
+    wanted_by: BTreeMap<Uuid, WantedBy>,
     pub devices: BTreeMap<Uuid, Vec<Metric>>,
     /// The commit of every remote; None: it is away.
     remote: Option<String>,
@@ -20,17 +21,18 @@ pub(super) struct SharedDisk {
 }
 
 impl SharedDisk {
-    pub(super) fn left(&self) -> Vec<(Uuid, Uuid)> {
-        self.open.keys().map(|uuid| (*uuid, STORE)).collect()
+    pub(super) fn left(&self) -> Vec<(Uuid, WantedBy)> {
+        self.open.keys().map(|uuid| (*uuid, self.wanted_by[uuid])).collect()
     }
 
     pub(super) fn carry_out(&mut self, work: SharedWork, now: Now) -> Option<SharedResult> {
         let SharedWork { repository, action } = work;
         let mut branch = None;
         let outcome = match action {
-            SharedAction::Open { path, store } => {
-                assert_eq!(store, STORE);
+            SharedAction::Open { path, origin } => {
+                assert_eq!(origin.store, STORE);
                 self.open.insert(repository, path);
+                self.wanted_by.insert(repository, origin.into());
                 Ok(SharedOutcome::default())
             }
             SharedAction::Close => {

@@ -90,7 +90,7 @@ impl Server {
     }
 
     fn write(&self, uuid: Uuid, path: &str, kind: Kind, release: &str) {
-        let place = Place { path: path.to_owned(), kind, store: Uuid::nil() };
+        let place = Place { path: path.to_owned(), kind, store: Uuid::nil(), origin: None };
         self.repositories.write(uuid, &place, &files(release), 0).unwrap();
     }
 

@@ -60,7 +60,7 @@ impl Site {
             message: "x".to_owned(),
             ..RepositoryFiles::default()
         };
-        let place = At { path: path.to_owned(), kind, store: Uuid::nil() };
+        let place = At { path: path.to_owned(), kind, store: Uuid::nil(), origin: None };
         self.repositories.write(uuid, &place, &files, 0).unwrap().commit
     }
 

@@ -55,7 +55,7 @@ impl Both {
         let credentials = tempfile::tempdir().unwrap();
         let both = Self { there, there_dir, addr, shutdown, task, here, here_dir, credentials };
         both.commit("a: 1\n");
-        let place = Place { path: "shared/charts".to_owned(), kind: Kind::Shared, store: Uuid::nil() };
+        let place = Place { path: "shared/charts".to_owned(), kind: Kind::Shared, store: Uuid::nil(), origin: None };
         assert_eq!(both.here.open(HERE, &place).unwrap(), None);
         both
     }
@@ -67,7 +67,7 @@ impl Both {
             message: "x".to_owned(),
             ..RepositoryFiles::default()
         };
-        let place = Place { path: "cluster/A".to_owned(), kind: Kind::Cluster, store: Uuid::nil() };
+        let place = Place { path: "cluster/A".to_owned(), kind: Kind::Cluster, store: Uuid::nil(), origin: None };
         self.there.write(THERE, &place, &files, 0).unwrap().commit
     }
 

@@ -15,7 +15,7 @@ fn files(release: &str) -> RepositoryFiles {
 }
 
 fn place(path: &str) -> Place {
-    Place { path: path.to_owned(), kind: Kind::Cluster, store: Uuid::from_u128(7) }
+    Place { path: path.to_owned(), kind: Kind::Cluster, store: Uuid::from_u128(7), origin: None }
 }
 
 fn git(directory: &Path, arguments: &[&str]) -> String {
@@ -136,7 +136,7 @@ fn a_restart_finds_open_repositories_and_only_those() {
     let closed = Uuid::from_u128(0xC2);
     fixture.repositories.write(closed, &place("cluster/B"), &files("x"), 0).unwrap();
     fixture.repositories.close(closed).unwrap();
-    let shared = Place { path: "shared/helm".to_owned(), kind: Kind::Shared, store: Uuid::nil() };
+    let shared = Place { path: "shared/helm".to_owned(), kind: Kind::Shared, store: Uuid::nil(), origin: None };
     fixture.repositories.write(Uuid::from_u128(3), &shared, &files("x"), 0).unwrap();
     let again = Repositories::load(fixture.state_dir.path()).unwrap();
     assert_eq!(again.open_of(Kind::Cluster), [(CLUSTER, place("cluster/A"))]);
@@ -144,6 +144,36 @@ fn a_restart_finds_open_repositories_and_only_those() {
     assert_eq!(again.by_path("cluster/A").unwrap().uuid, CLUSTER);
     assert_eq!(again.by_path("shared/helm").unwrap().kind, Kind::Shared);
     assert!(again.by_path("cluster/B").is_none());
+}
+
+#[test]
+fn an_origin_is_that_of_the_last_change_and_is_never_older_than_what_is_there() {
+    let fixture = Fixture::new();
+    let at = |origin: &str| Place { origin: Some(origin.to_owned()), ..place("cluster/A") };
+    let recorded = || Repositories::load(fixture.state_dir.path()).unwrap().place(CLUSTER).unwrap().origin;
+    let write = |origin: &str, release: &str| fixture.repositories.write(CLUSTER, &at(origin), &files(release), 0);
+    write("first", "a: 1\n").unwrap();
+    write("second", "a: 1\n").unwrap();
+    assert_eq!(recorded().as_deref(), Some("first"), "nothing was changed");
+    write("third", "a: 2\n").unwrap();
+    assert_eq!(recorded().as_deref(), Some("third"));
+    let held = fixture.repositories.hold(CLUSTER, &at("fourth"), &files("a: 1\n"), 0).unwrap();
+    assert!(held.held);
+    assert_eq!(recorded().as_deref(), Some("third"), "what is there is of the third");
+    // A write that fails after its record.
+    fs::write(fixture.bare().join("refs/heads/main.lock"), "").unwrap();
+    assert!(write("fifth", "a: 3\n").is_err());
+    assert_eq!(recorded().as_deref(), Some("fifth"));
+}
+
+#[test]
+fn a_record_without_an_origin_is_read_and_written_as_before() {
+    let fixture = Fixture::new();
+    fixture.write("a: 1\n");
+    let record = fixture.state_dir.path().join(format!("git/{CLUSTER}.json"));
+    let text = format!(r#"{{"path":"cluster/A","kind":"cluster","store":"{}"}}"#, Uuid::from_u128(7));
+    assert_eq!(fs::read_to_string(&record).unwrap(), text);
+    assert_eq!(Repositories::load(fixture.state_dir.path()).unwrap().place(CLUSTER), Some(place("cluster/A")));
 }
 
 #[test]
