@@ -9,14 +9,6 @@ use sparkplug_mqtt::Protocol;
 
 use crate::Step;
 
-/// The steps in which a command opens a session of its own.
-pub const COMMANDS: [&str; 4] = [
-    "a cluster is created, and lives",
-    "a deployment is created, and runs",
-    "lists are complete at once",
-    "a cluster is deleted with its deployments",
-];
-
 /// Goes through all of it.
 ///
 /// # Panics
@@ -41,6 +33,8 @@ pub async fn story(server: SocketAddr, protocol: Protocol, step: &Step) {
         &data,
         "--git",
         any,
+        "--bootstrap",
+        any,
         "--http",
         any,
         "--console-listen",
@@ -58,14 +52,14 @@ pub async fn story(server: SocketAddr, protocol: Protocol, step: &Step) {
     ] {
         up.says(line).await;
     }
-    step.begin(COMMANDS[0]);
+    step.begin("a cluster is created, and lives");
     cli.json(&["cluster", "create", "Paint_Shop", "--wait", "--timeout", "2m"]).await;
-    step.begin(COMMANDS[1]);
+    step.begin("a deployment is created, and runs");
     cli.json(&["deployment", "create", "Oven_1", "--cluster", "Paint_Shop", "--wait", "--timeout", "2m"]).await;
-    step.begin(COMMANDS[2]);
+    step.begin("lists are complete at once");
     let clusters = cli.json(&["cluster", "list"]).await;
     assert_eq!(clusters.as_array().map(Vec::len), Some(3), "{clusters}");
-    step.begin(COMMANDS[3]);
+    step.begin("a cluster is deleted with its deployments");
     cli.json(&["cluster", "delete", "Paint_Shop", "--with-deployments", "--wait", "--timeout", "2m"]).await;
 
     step.begin("everything stops, and every node says that it dies");
