@@ -30,6 +30,18 @@ pub const JOIN_NODE: &str = "Join";
 /// Edge node id of the keeper of Kerberos keys in a cluster's group.
 pub const KEYS_NODE: &str = "Keys";
 
+/// Id of the Host Application that a service is beside its Edge Node. It has no dot, because some MQTT servers take one for a level of the topic `spBv1.0/STATE/<id>`.
+#[must_use]
+pub fn host_id(group: &str, edge_node: &str) -> String {
+    format!("{group}-{edge_node}")
+}
+
+/// The same with a dot, as edges have it that are not updated yet.
+#[must_use]
+pub fn host_id_with_dot(group: &str, edge_node: &str) -> String {
+    format!("{group}.{edge_node}")
+}
+
 /// Names of the services and programs that can share an environment, in which `SPARKFLEET__<NAME>__` before a key says whose key it is.
 pub const SERVICES: &[&str] = &[
     "configdb",

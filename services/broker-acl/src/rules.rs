@@ -2,6 +2,7 @@
 
 use configdb_schema::address::{
     CLUSTER_MANAGER_NODE, CONFIGDB_NODE, CONSOLE_NODE, GIT_NODE, IDENTITY_NODE, JOIN_NODE, MONITOR_NODE, SYNC_NODE,
+    host_id, host_id_with_dot,
 };
 
 use uuid::Uuid;
@@ -57,7 +58,7 @@ pub fn grants(site: &Site, principal: &Principal) -> Vec<Grant> {
                 table.commands(&organisation.cluster_group(cluster));
             }
             for node in [CLUSTER_MANAGER_NODE, MONITOR_NODE] {
-                table.state(&format!("{own}.{node}"));
+                table.state_beside(&own, node);
             }
         }
         Principal::Operator => {
@@ -85,7 +86,7 @@ pub fn grants(site: &Site, principal: &Principal) -> Vec<Grant> {
             for kind in NODE_REPORTS {
                 table.says(format!("spBv1.0/{central}/{kind}/{CONSOLE_NODE}"));
             }
-            table.state(&format!("{central}.{CONSOLE_NODE}"));
+            table.state_beside(&central, CONSOLE_NODE);
         }
         Principal::Identity => {
             let central = organisation.central_group();
@@ -105,7 +106,7 @@ pub fn grants(site: &Site, principal: &Principal) -> Vec<Grant> {
             for cluster in site.clusters() {
                 table.says(format!("spBv1.0/{}/NCMD/{IDENTITY_NODE}", organisation.cluster_group(cluster)));
             }
-            table.state(&format!("{central}.{IDENTITY_NODE}"));
+            table.state_beside(&central, IDENTITY_NODE);
         }
         Principal::Git => {
             let central = organisation.central_group();
@@ -118,7 +119,7 @@ pub fn grants(site: &Site, principal: &Principal) -> Vec<Grant> {
             table.subscribes(STATES);
             NODE_REPORTS.into_iter().for_each(|kind| table.says(format!("spBv1.0/{central}/{kind}/{GIT_NODE}")));
             DEVICE_REPORTS.into_iter().for_each(|kind| table.says(format!("spBv1.0/{central}/{kind}/{GIT_NODE}/+")));
-            table.state(&format!("{central}.{GIT_NODE}"));
+            table.state_beside(&central, GIT_NODE);
         }
         Principal::Viewer => {
             table.follows("spBv1.0/#");
@@ -134,7 +135,7 @@ pub fn grants(site: &Site, principal: &Principal) -> Vec<Grant> {
             table.commands_except(&own, &COMMANDED_BY_CONTROL_PLANE);
             table.commands(&joining);
             for node in [MONITOR_NODE, JOIN_NODE] {
-                table.state(&format!("{own}.{node}"));
+                table.state_beside(&own, node);
             }
         }
         Principal::JoiningHost(_) => return grants_of_host(site, &own),
@@ -214,6 +215,12 @@ impl Table {
             let except = nodes.iter().map(|node| to(node)).collect();
             self.0.push(Grant { action: Action::Publish, filter: to("+"), except });
         }
+    }
+
+    /// The STATE of the Host Application that a service is beside this node. Edges of an earlier version have another id, and their sessions end where a server refuses their STATE.
+    fn state_beside(&mut self, group: &str, node: &str) {
+        self.state(&host_id(group, node));
+        self.state(&host_id_with_dot(group, node));
     }
 
     /// Its own STATE as a Host Application.

@@ -57,9 +57,10 @@ fn topics() -> impl Strategy<Value = String> {
             if all { format!("{}/#", levels.join("/")) } else { levels.join("/") }
         });
     let state = prop::sample::select(vec![
-        "spBv1.0/STATE/ACME-Paint.Monitor",
+        "spBv1.0/STATE/ACME-Paint-Monitor",
+        "spBv1.0/STATE/ACME-Paint_Shop-Monitor",
         "spBv1.0/STATE/ACME-Paint_Shop.Monitor",
-        "spBv1.0/STATE/ACME-Central.Cluster-Manager",
+        "spBv1.0/STATE/ACME-Central-Cluster-Manager",
         "spBv1.0/STATE/sparkfleet-cli",
         "spBv1.0/STATE/ignition",
         "spBv1.0/STATE/+",
@@ -88,7 +89,7 @@ fn is_walled_off(site: &Site, principal: &Principal, action: Action, topic: &str
         (_, Action::Publish) if topic.contains(['+', '#']) || !topic.starts_with("spBv1.0/") => true,
         (Principal::Cluster(_), Action::Publish) => {
             let answers = [format!("spBv1.0/{own}-Join/NCMD/+"), format!("spBv1.0/{own}-Join/DCMD/+/+")];
-            let states = ["Monitor", "Join"].map(|node| format!("spBv1.0/STATE/{own}.{node}"));
+            let states = ["-Monitor", "-Join", ".Monitor", ".Join"].map(|node| format!("spBv1.0/STATE/{own}{node}"));
             let keepers = ["Sync", "Join", "Monitor"]
                 .iter()
                 .any(|node| topic.contains(&format!("CMD/{node}/")) || topic.ends_with(&format!("CMD/{node}")));
@@ -121,13 +122,13 @@ fn is_walled_off(site: &Site, principal: &Principal, action: Action, topic: &str
         }
         (Principal::Console, Action::Publish) => {
             let own = ["NBIRTH", "NDATA", "NDEATH"].map(|kind| format!("spBv1.0/ACME-Central/{kind}/Console"));
-            topic != "spBv1.0/STATE/ACME-Central.Console"
+            topic != "spBv1.0/STATE/ACME-Central-Console"
                 && !touches_only(&own)
                 && !topic.contains("/NCMD/")
                 && !topic.contains("/DCMD/")
         }
         (Principal::ControlPlane, Action::Publish) => {
-            let reports = overlap(&group(&own), topic) || topic.starts_with("spBv1.0/STATE/ACME-Central.");
+            let reports = overlap(&group(&own), topic) || topic.starts_with("spBv1.0/STATE/ACME-Central-");
             // It is none of Identity, console and git server, and in the quarantine group no one is answered by it.
             let of_others = ["NBIRTH", "NDATA", "NDEATH", "DBIRTH", "DDATA", "DDEATH"].iter().any(|kind| {
                 touches_only(&["Identity", "Console", "Git"].map(|node| format!("spBv1.0/{own}/{kind}/{node}/#")))
@@ -140,7 +141,7 @@ fn is_walled_off(site: &Site, principal: &Principal, action: Action, topic: &str
             let own = ["NBIRTH", "NDATA", "NDEATH"].map(|kind| format!("spBv1.0/ACME-Central/{kind}/Identity"));
             let answers = CLUSTERS.map(|cluster| format!("spBv1.0/ACME-{cluster}/NCMD/Identity"));
             let others = [
-                "spBv1.0/STATE/ACME-Central.Identity",
+                "spBv1.0/STATE/ACME-Central-Identity",
                 "spBv1.0/ACME-Enrol/NCMD/+",
                 "spBv1.0/ACME-Central/NCMD/ConfigDB",
                 "spBv1.0/ACME-Central/NCMD/Cluster-Manager",
@@ -162,7 +163,7 @@ fn is_walled_off(site: &Site, principal: &Principal, action: Action, topic: &str
             let node = ["NBIRTH", "NDATA", "NDEATH"].map(|kind| format!("spBv1.0/ACME-Central/{kind}/Git"));
             let devices = ["DBIRTH", "DDATA", "DDEATH"].map(|kind| format!("spBv1.0/ACME-Central/{kind}/Git/+"));
             let others = [
-                "spBv1.0/STATE/ACME-Central.Git",
+                "spBv1.0/STATE/ACME-Central-Git",
                 "spBv1.0/ACME-Central/NCMD/ConfigDB",
                 "spBv1.0/ACME-Central/NCMD/Cluster-Manager",
             ];
@@ -237,14 +238,14 @@ fn every_user_can_do_its_work() {
     for (user, action, topic) in [
         ("ACME-Central", Publish, "spBv1.0/ACME-Central/NBIRTH/ConfigDB"),
         ("ACME-Central", Publish, "spBv1.0/ACME-Central/DDEATH/ConfigDB/d"),
-        ("ACME-Central", Publish, "spBv1.0/STATE/ACME-Central.Cluster-Manager"),
+        ("ACME-Central", Publish, "spBv1.0/STATE/ACME-Central-Cluster-Manager"),
         ("ACME-Central", Publish, "spBv1.0/ACME-Paint/DCMD/Sync/d"),
         ("ACME-Central", Publish, "spBv1.0/ACME-Central/NCMD/ConfigDB"),
         ("ACME-Central-Identity", Publish, "spBv1.0/ACME-Enrol/NCMD/c"),
         ("ACME-Central-Identity", Publish, "spBv1.0/ACME-Central/NBIRTH/Identity"),
         ("ACME-Central-Identity", Publish, "spBv1.0/ACME-Central/DCMD/ConfigDB/d"),
         ("ACME-Central-Identity", Publish, "spBv1.0/ACME-Paint/NCMD/Identity"),
-        ("ACME-Central-Identity", Publish, "spBv1.0/STATE/ACME-Central.Identity"),
+        ("ACME-Central-Identity", Publish, "spBv1.0/STATE/ACME-Central-Identity"),
         ("ACME-Central-Identity", Subscribe, "spBv1.0/ACME-Central/+/Cluster-Manager/#"),
         ("ACME-Central-Identity", Subscribe, "spBv1.0/ACME-Enrol/+/+/#"),
         ("ACME-Central-Identity", Subscribe, "spBv1.0/+/+/Identity/#"),
@@ -252,15 +253,18 @@ fn every_user_can_do_its_work() {
         ("ACME-Central-Git", Publish, "spBv1.0/ACME-Central/NBIRTH/Git"),
         ("ACME-Central-Git", Publish, "spBv1.0/ACME-Central/DDATA/Git/d"),
         ("ACME-Central-Git", Publish, "spBv1.0/ACME-Central/NCMD/Cluster-Manager"),
-        ("ACME-Central-Git", Publish, "spBv1.0/STATE/ACME-Central.Git"),
+        ("ACME-Central-Git", Publish, "spBv1.0/STATE/ACME-Central-Git"),
         ("ACME-Central-Git", Subscribe, "spBv1.0/ACME-Central/NCMD/Git"),
         ("ACME-Central-Git", Subscribe, "spBv1.0/ACME-Central/DCMD/Git/#"),
         ("ACME-Central", Publish, "spBv1.0/ACME-Central/DCMD/Git/d"),
         ("ACME-Central", Subscribe, "spBv1.0/ACME-Central/+/ConfigDB/#"),
         ("ACME-Central", Subscribe, "spBv1.0/+/+/Sync/#"),
-        ("ACME-Central", Subscribe, "spBv1.0/STATE/ACME-Central.Cluster-Manager"),
+        ("ACME-Central", Subscribe, "spBv1.0/STATE/ACME-Central-Cluster-Manager"),
         ("ACME-Paint", Publish, "spBv1.0/ACME-Paint/NDEATH/Sync"),
         ("ACME-Paint", Publish, "spBv1.0/ACME-Paint/NCMD/Press"),
+        ("ACME-Paint", Publish, "spBv1.0/STATE/ACME-Paint-Monitor"),
+        ("ACME-Paint", Publish, "spBv1.0/STATE/ACME-Paint-Join"),
+        // An edge that is not updated yet.
         ("ACME-Paint", Publish, "spBv1.0/STATE/ACME-Paint.Monitor"),
         ("ACME-Paint", Publish, "spBv1.0/ACME-Paint-Join/NCMD/d"),
         ("ACME-Paint", Subscribe, "spBv1.0/ACME-Paint/#"),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use access::claims::ClaimRules;
 use configdb_schema::Organisation;
-use configdb_schema::address::CONSOLE_NODE;
+use configdb_schema::address::{CONSOLE_NODE, host_id};
 use identity_provider::issuer;
 use service_runtime::config::{ConfigTable as _, RangeError, Secret};
 use service_runtime::config_table;
@@ -206,7 +206,7 @@ impl Config {
         self.mqtt.validate()?;
         let group = organisation.central_group();
         let node = EdgeNodeDescriptor::parse(&group, CONSOLE_NODE)?;
-        let host_id = HostId::new(format!("{group}.{CONSOLE_NODE}"))?;
+        let host_id = HostId::new(host_id(&group, CONSOLE_NODE))?;
         let is_plain = |host: &&String| {
             !host.is_empty() && host.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c))
         };

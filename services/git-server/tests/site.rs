@@ -158,7 +158,7 @@ async fn manage(mqtt: sparkplug_mqtt::MqttConfig, books: Arc<Mutex<Books>>, chan
     let config = HostConfig {
         filters: vec![(format!("spBv1.0/ACME-Central/+/{}/#", names::NODE_ID), QoS::AtLeastOnce)],
         interests: vec![Interest::in_edge_node(EdgeNodeId::new(names::NODE_ID).unwrap(), |_| true)],
-        ..HostConfig::of_contracts(Some(HostId::new("ACME-Central.Cluster-Manager").unwrap()))
+        ..HostConfig::of_contracts(Some(HostId::new("ACME-Central-Cluster-Manager").unwrap()))
     };
     let mut host = spawn_host(config, &mqtt, Clock::new()).unwrap();
     host.request(HostRequest::Expect { node: node.clone() }).await.unwrap();

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use configdb_schema::address::{MONITOR_NODE, host_id};
 use e2e::wait::PATIENCE;
 use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, NodeUpdate};
 use sparkplug::host::{HostConfig, HostEvent, HostRequest};
@@ -41,7 +42,7 @@ pub async fn story(server: SocketAddr, protocol: Protocol, step: &Step) {
     let (press, device) =
         (EdgeNodeDescriptor::parse("ACME-Plant", "Press").expect("ids"), DeviceId::new("Oven").expect("id"));
     step.begin("a host connects and publishes STATE");
-    let host_id = HostId::new("ACME-Host").expect("id");
+    let host_id = HostId::new(host_id(press.group.as_str(), MONITOR_NODE)).expect("id");
     let config = HostConfig::new(Some(host_id.clone()));
     let mut host = spawn_host(config, &mqtt(server, protocol), Clock::new()).expect("a configuration");
     received(&mut host, |event| matches!(event, HostEvent::Online)).await;

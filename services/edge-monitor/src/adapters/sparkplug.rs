@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use configdb_schema::address::MONITOR_NODE;
+use configdb_schema::address::{MONITOR_NODE, host_id};
 use edge_monitor_contract::identity;
 use sparkplug::edge_node::EdgeNodeConfig;
 use sparkplug::host::{HostConfig, RebirthsForHosts};
@@ -40,7 +40,7 @@ pub fn node_config(descriptor: EdgeNodeDescriptor) -> EdgeNodeConfig {
 /// The organisation's name makes no host id.
 pub fn host_config(scope: &Scope) -> Result<HostConfig, NameError> {
     let EdgeNodeDescriptor { group, edge_node } = own_descriptor(scope)?;
-    let host_id = HostId::new(format!("{group}.{edge_node}"))?;
+    let host_id = HostId::new(host_id(group.as_str(), edge_node.as_str()))?;
     let config = HostConfig::of_contracts(Some(host_id));
     // Births and data are published at QoS 0 and stay so; a will is published at QoS 1, and no death may be lost on the way.
     let filter = |filter: String| (filter, QoS::AtLeastOnce);

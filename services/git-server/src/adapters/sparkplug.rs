@@ -3,7 +3,7 @@
 use configdb_contract::command::object_of;
 use configdb_contract::configdb_node;
 use configdb_schema::Organisation;
-use configdb_schema::address::CLUSTER_MANAGER_NODE;
+use configdb_schema::address::{CLUSTER_MANAGER_NODE, host_id};
 use sparkplug::edge_node::EdgeNodeConfig;
 use sparkplug::host::{HostConfig, Interest, RebirthsForHosts};
 use sparkplug::session::QoS;
@@ -35,7 +35,7 @@ pub fn node_config(descriptor: EdgeNodeDescriptor) -> EdgeNodeConfig {
 /// The organisation's name makes no host id.
 pub fn host_config(organisation: &Organisation) -> Result<HostConfig, NameError> {
     let EdgeNodeDescriptor { group, edge_node } = own_descriptor(organisation)?;
-    let host_id = HostId::new(format!("{group}.{edge_node}"))?;
+    let host_id = HostId::new(host_id(group.as_str(), edge_node.as_str()))?;
     let configdb = configdb_node(organisation).edge_node;
     let manager = EdgeNodeId::new(CLUSTER_MANAGER_NODE)?;
     // A filter `a/#` also takes `a`: messages of the node and of its devices alike. Births and data are published at QoS 0 and stay so; a will is published at QoS 1, and no death may

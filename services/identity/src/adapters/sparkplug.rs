@@ -3,7 +3,7 @@
 use configdb_contract::command::object_of;
 use configdb_contract::configdb_node;
 use configdb_schema::Organisation;
-use configdb_schema::address::CLUSTER_MANAGER_NODE;
+use configdb_schema::address::{CLUSTER_MANAGER_NODE, host_id};
 use enrolment_protocol::metrics::RENEWAL_NODE;
 use sparkplug::edge_node::EdgeNodeConfig;
 use sparkplug::host::{HostConfig, Interest, RebirthsForHosts};
@@ -33,7 +33,7 @@ pub fn node_config(descriptor: EdgeNodeDescriptor) -> EdgeNodeConfig {
 /// The organisation's name makes no host id.
 pub fn host_config(organisation: &Organisation) -> Result<HostConfig, NameError> {
     let EdgeNodeDescriptor { group, edge_node } = own_descriptor(organisation)?;
-    let host_id = HostId::new(format!("{group}.{edge_node}"))?;
+    let host_id = HostId::new(host_id(group.as_str(), edge_node.as_str()))?;
     let configdb = configdb_node(organisation);
     // A filter `a/#` also takes `a`: messages of the node and of its devices alike.
     let central = [configdb.edge_node.as_str(), CLUSTER_MANAGER_NODE].map(|node| format!("spBv1.0/{group}/+/{node}/#"));

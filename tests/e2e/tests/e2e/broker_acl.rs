@@ -51,7 +51,7 @@ fn topics() -> Vec<String> {
     let node = ["NBIRTH/Sync", "NDATA/Sync", "NDEATH/Sync", "NCMD/Sync", "NCMD/Press"];
     let device = ["DBIRTH/Sync/d", "DDATA/Sync/d", "DDEATH/Sync/d", "DCMD/Sync/d", "DCMD/Press/d"];
     let of_group = |group| node.iter().chain(&device).map(move |rest| format!("spBv1.0/{group}/{rest}"));
-    let hosts = ["ACME-Central.Cluster-Manager", "ACME-Paint_Shop.Monitor", "ACME-Weld_Shop.Monitor", "Ignition"];
+    let hosts = ["ACME-Central-Cluster-Manager", "ACME-Paint_Shop-Monitor", "ACME-Weld_Shop-Monitor", "Ignition"];
     let states = hosts.map(|host| format!("spBv1.0/STATE/{host}"));
     groups.into_iter().flat_map(of_group).chain(states).collect()
 }

@@ -248,7 +248,7 @@ async fn nothing_that_comes_over_the_wire_harms_a_service() {
     ] {
         site.recorder.publish(topic, b"x".to_vec()).await;
     }
-    site.recorder.publish("spBv1.0/STATE/ACME-Central.Cluster-Manager", b"OFFLINE".to_vec()).await;
+    site.recorder.publish("spBv1.0/STATE/ACME-Central-Cluster-Manager", b"OFFLINE".to_vec()).await;
     // Commands that can be read, and say nothing that can be done.
     let wrong_index = json!({ "version": 1_000_000, "digest": "00", "deployments": {} }).to_string();
     for value in ["", "null", "[]", "{\"version\":-1}", wrong_index.as_str()] {

@@ -81,7 +81,7 @@ pub fn boot(disk: &Disk, mutation: Option<Mutation>, seed: u64, now: Now) -> Boo
         role: Role::Console,
         organisation: organisation(),
         node: node.clone(),
-        host_id: HostId::new("ACME-Central.Console").expect("it is an id"),
+        host_id: HostId::new("ACME-Central-Console").expect("it is an id"),
         broker: "mqtt://broker.example:1883".to_owned(),
         version: "sim".to_owned(),
         read_only: None,
