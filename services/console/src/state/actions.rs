@@ -135,7 +135,7 @@ fn action_id(who: &str, key: &str) -> String {
     format!("console-{}", hex::encode(&hasher.finalize()[..16]))
 }
 
-/// What an action says. The hash of a new token is of a text that was made for this request, and is no part of it.
+/// What an action says. The hash of a new token is of a text that was made for this request, and is left out.
 fn digest(action: &Action) -> [u8; 32] {
     let mut action = action.clone();
     if let Action::CreateToken(wanted) = &mut action {

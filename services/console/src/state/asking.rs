@@ -71,24 +71,27 @@ impl State {
             }
             Question::Act { key, action } => self.on_action(id, &key, &action, &principal, &who, now),
             Question::Bootstrap { key, cluster, hash, lifetime } => {
-                let operation = Operation::BootstrapLine;
-                let started = self.permit(&principal, operation, Some(cluster), now).and_then(|()| {
-                    let wanted = NewCommand { key: &key, cluster, hash: &hash, lifetime };
-                    self.actions.start_command(id, wanted, who.clone(), &self.fleet, now)
-                });
-                match started {
-                    Ok(None) => {}
-                    Ok(Some(known)) => self.answer(id, Ok(Reply::Repeated { id: known }), None),
-                    Err(refusal) => {
-                        let target = self.fleet.name_of(cluster);
-                        let record = refused(&who, (operation, Some(cluster), target), &refusal, now);
-                        self.answer(id, Err(refusal), record);
-                    }
-                }
+                let wanted = NewCommand { key: &key, cluster, hash: &hash, lifetime };
+                self.on_bootstrap(id, wanted, &principal, &who, now);
             }
         }
         self.poll_actions(now);
         self.mark(|name, _| *name == TableName::Actions);
+    }
+
+    /// The answer to a command that is begun comes with its end.
+    fn on_bootstrap(&mut self, id: u64, wanted: NewCommand<'_>, principal: &Principal, who: &Who, now: Now) {
+        let (operation, cluster) = (Operation::BootstrapLine, wanted.cluster);
+        let permitted = self.permit(principal, operation, Some(cluster), now);
+        match permitted.and_then(|()| self.actions.start_command(id, wanted, who.clone(), &self.fleet, now)) {
+            Ok(None) => {}
+            Ok(Some(known)) => self.answer(id, Ok(Reply::Repeated { id: known }), None),
+            Err(refusal) => {
+                let target = self.fleet.name_of(cluster);
+                let record = refused(who, (operation, Some(cluster), target), &refusal, now);
+                self.answer(id, Err(refusal), record);
+            }
+        }
     }
 
     fn on_action(&mut self, id: u64, key: &str, action: &Action, principal: &Principal, who: &Who, now: Now) {
