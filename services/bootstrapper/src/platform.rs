@@ -328,7 +328,7 @@ pub trait Installer: Send + fmt::Debug {
     /// It was not started, or there is nothing to start.
     fn resume(&mut self, activity: Activity) -> BoxFuture<'_, Outcome<()>>;
 
-    /// Why what [`Self::resume`] has started does not run yet; None: it runs. It goes on trying by itself.
+    /// Why what [`Self::resume`] has started does not run yet; None: it runs. It continues to try by itself.
     fn fault(&self) -> Option<String> {
         None
     }

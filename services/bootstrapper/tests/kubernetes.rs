@@ -430,8 +430,9 @@ async fn a_k3s_member_that_does_not_run_after_its_start_says_so_and_stays_a_memb
         k3s.resume(bench.activity.clone()).await.unwrap();
         let fault = k3s.fault();
         assert_eq!(fault.is_none(), runs, "{systemctl}: {fault:?}");
-        let told = fault.is_none_or(|fault| fault.starts_with("k3s-agent.service does not run 2 s after its start: "));
-        assert!(told, "{systemctl}");
+        let is_named =
+            fault.is_none_or(|fault| fault.starts_with("k3s-agent.service does not run 2 s after its start: "));
+        assert!(is_named, "{systemctl}");
     }
 }
 

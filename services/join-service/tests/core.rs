@@ -538,7 +538,7 @@ fn a_first_member_that_the_policy_names_gets_its_keys_again_and_renews() {
 }
 
 #[test]
-fn who_is_not_named_with_name_disk_and_role_by_the_policy_is_no_first_member() {
+fn only_whom_the_policy_names_with_name_disk_and_role_counts_as_a_first_member() {
     let disk = Uuid::from_u128(1);
     for enrolment in [
         json!({"host": "edge-1", "disk": disk}),

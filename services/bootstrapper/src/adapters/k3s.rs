@@ -131,7 +131,7 @@ impl K3s {
         Ok(with_endpoint(&kubeconfig, &parameters.endpoint))
     }
 
-    /// Waits until a service runs; else why it does not. That is no failure: a server waits for the others of its cluster, and a reboot would begin again.
+    /// Waits until a service runs; else why it does not. The member does not fail by that: a server waits for the others of its cluster, and a reboot would begin again.
     async fn hindrance(&self, service: &str) -> Option<String> {
         let (mut state, mut looks) = (String::new(), 0);
         // Long before the whole start has taken too long.

@@ -263,7 +263,7 @@ impl Host {
         Ok(Inspection { keys, locked, disk, record, certificates, identity: asked.identity })
     }
 
-    /// Whether the host is locked. Nothing of Kubernetes runs on one that is not. A member whose TPM does not answer for once goes on running: its disk is open, as that of no host is
+    /// Whether the host is locked. Nothing of Kubernetes runs on one that is not. A member whose TPM does not answer for once runs on: its disk is open, as that of no host is
     /// before its lock.
     async fn is_locked(&self) -> Result<bool, TaskError> {
         let locked = self.with_attester(|attester| attester.is_locked()).await;

@@ -55,7 +55,7 @@ impl State {
                     self.cancel();
                     self.node.activity = None;
                 }
-                // The work on another ticket goes on; what comes with it decides about the second key.
+                // The work on another ticket continues; what comes with it decides about the second key.
                 if is_unlocking || (removes && self.phase == Phase::Asking) {
                     self.close(removes);
                 }

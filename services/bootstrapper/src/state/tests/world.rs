@@ -415,6 +415,7 @@ impl World {
         None
     }
 
+    // long: one arm for each task.
     fn perform(&mut self, task: Task) -> Result<Done, TaskError> {
         let host = &mut self.host;
         let error = |text: &str| Err(TaskError(text.to_owned()));
