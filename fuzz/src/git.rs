@@ -91,7 +91,7 @@ impl Site {
             owned: [("a.yaml".to_owned(), b"a: 1\n".to_vec())].into(),
             message: "first".to_owned(),
         };
-        let place = Place { path: "cluster/Fuzz".to_owned(), kind: Kind::Cluster, store: Uuid::nil() };
+        let place = Place { path: "cluster/Fuzz".to_owned(), kind: Kind::Cluster, store: Uuid::nil(), origin: None };
         repositories.write(CLUSTER, &place, &files, 0).expect("a repository");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");

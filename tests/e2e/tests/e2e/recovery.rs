@@ -192,7 +192,7 @@ async fn a_backup_that_is_older_than_a_deployment_deletes_nothing_and_adopt_brin
     factory.end().await;
 }
 
-/// Flux follows the repository by itself, so what the older ConfigDB wants must not be in it, whoever is started again.
+/// Flux follows the repository by itself, so what the older ConfigDB wants must not be in it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backup_that_is_older_than_a_cluster_changes_nothing_in_its_repository_until_an_operator_decides() {
     let factory = Factory::start().await;
