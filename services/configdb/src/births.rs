@@ -42,7 +42,7 @@ pub(crate) fn alert_metric(alert: Option<&str>) -> Metric {
     Metric::string(names::CONFIG_ALERT, alert)
 }
 
-/// What precedes the data of the first transaction of a run of the process.
+/// What precedes the data of the first transaction of a session.
 pub(crate) fn timelines_metric(model: &Model) -> Metric {
     Metric::new(names::CONFIG_TIMELINES, model.timelines().to_string())
 }

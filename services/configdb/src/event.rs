@@ -11,6 +11,11 @@ pub enum Event {
         /// Random: what this run of the process is distinguished by from every other one on a copy of the same store.
         timeline: u64,
     },
+    /// The session of the edge node is over. A machine that was set back with its memory begins here again: it may have written more since, which it does not know of.
+    SessionEnded {
+        /// Random, as that of the start.
+        timeline: u64,
+    },
     /// From the edge node: commands, and that it is born or offline.
     Node(NodeEvent),
     /// The history that was asked for.

@@ -155,13 +155,13 @@ impl Model {
         self.identity
     }
 
-    /// Which run of the process wrote which revisions.
+    /// Which session of the process wrote which revisions.
     #[must_use]
     pub const fn timelines(&self) -> &Timelines {
         &self.timelines
     }
 
-    /// This run of the process begins with the transaction that follows `revision`.
+    /// This session of the process writes from the transaction on that follows `revision`.
     pub fn begin_timeline(&mut self, timeline: u64, revision: u64) {
         self.timelines.begin(timeline, revision);
     }

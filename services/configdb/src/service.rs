@@ -1,6 +1,6 @@
 //! The running service: the one place that knows the store, the edge node, the clock and the state together.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use configdb_contract::{RequestResult, configdb_node};
@@ -73,7 +73,7 @@ pub async fn run_on<S: Store>(
     let started = Instant::now();
     let clock = Clock::new();
     let mut state = State::new(&store.load().await?, limits)?;
-    let timeline = Uuid::new_v4().as_u64_pair().0;
+    let timeline = new_timeline();
     state.on_event(Event::Start { timeline }, clock.now());
     let first = state.take_turn();
     let first = match committed(&mut store, first, &health).await? {
@@ -146,7 +146,11 @@ impl<S: Store> Service<S> {
             for event in waiting {
                 let event = admitted(event)?;
                 self.observe(&event);
+                let is_over = matches!(event, Event::Node(NodeEvent::Offline { .. }));
                 self.state.on_event(event, self.clock.now());
+                if is_over {
+                    self.state.on_event(Event::SessionEnded { timeline: new_timeline() }, self.clock.now());
+                }
             }
             let turn = self.state.take_turn();
             effects = match committed(&mut self.store, turn, &self.health).await? {
@@ -266,6 +270,12 @@ impl<S: Store> Service<S> {
         #[expect(clippy::cast_precision_loss, reason = "bounded by objects_max")]
         metrics::gauge!("configdb_objects").set(model.object_count() as f64);
     }
+}
+
+/// A number that no other run and no other session has. Of a machine that was set back with its memory the system may draw the same again, but not at the same time.
+fn new_timeline() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Uuid::new_v4().as_u64_pair().0 ^ u64::from(since.subsec_nanos()) ^ since.as_secs().rotate_left(32)
 }
 
 /// The event; an error if another process is ConfigDB.

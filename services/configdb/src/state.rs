@@ -65,10 +65,10 @@ pub struct State {
     published: Option<(u64, usize)>,
     /// Objects born in this turn, those that died in it again included.
     births: usize,
-    /// Of this run of the process, until its first transaction has begun it.
+    /// Of this session, until its first transaction has begun it.
     timeline: Option<u64>,
-    /// The same, for ever.
-    run: Option<u64>,
+    /// The same, until the next session.
+    session: Option<u64>,
     /// Why nothing can be stored at present.
     read_only: Option<String>,
     /// What comes with the program was not looked at, because nothing could be stored.
@@ -94,7 +94,7 @@ impl State {
             published: None,
             births: 0,
             timeline: None,
-            run: None,
+            session: None,
             read_only: None,
             defaults_due: false,
             alert: None,
@@ -161,7 +161,8 @@ impl State {
         let limits = *self.model.limits();
         self.model = Model::from_snapshot(stored, limits)?;
         self.requests = RequestLog::new(&stored.requests, limits.requests_max);
-        self.timeline = self.run.filter(|run| self.model.timelines().last_of(*run, self.model.revision()).is_none());
+        let is_unknown = |timeline: &u64| self.model.timelines().last_of(*timeline, self.model.revision()).is_none();
+        self.timeline = self.session.filter(is_unknown);
         self.published = self.published.map(|_| (self.model.revision(), self.model.object_count()));
         self.read_only = Some(reason.to_owned());
         for answer in answers {
@@ -174,6 +175,7 @@ impl State {
     pub fn on_event(&mut self, event: Event, now: Now) {
         match event {
             Event::Start { timeline } => self.start(timeline, now),
+            Event::SessionEnded { timeline } => self.draw(timeline),
             Event::Node(NodeEvent::Command { device, metrics, .. }) => {
                 let meant = Command::store(&metrics).filter(|store| *store != self.model.identity());
                 match Command::parse(device.as_ref(), &metrics) {
@@ -222,9 +224,14 @@ impl State {
         Turn { commit, effects }
     }
 
-    fn start(&mut self, timeline: u64, now: Now) {
+    /// What is written from here on is of another timeline, which the first transaction begins.
+    fn draw(&mut self, timeline: u64) {
         self.timeline = Some(timeline);
-        self.run = Some(timeline);
+        self.session = Some(timeline);
+    }
+
+    fn start(&mut self, timeline: u64, now: Now) {
+        self.draw(timeline);
         self.defaults_due = self.read_only.is_some();
         if !self.defaults_due {
             self.write_defaults(now, false);
@@ -364,7 +371,7 @@ impl State {
         self.answer(result);
     }
 
-    /// Applies a request; the first that changes something begins the timeline of this run.
+    /// Applies a request; the first that changes something begins the timeline of this session.
     fn apply(&mut self, request: &WriteRequest, origin: Origin<'_>) -> Result<Applied, Refusal> {
         let revision = self.model.revision();
         let applied = self.model.apply(request, origin)?;

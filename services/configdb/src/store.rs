@@ -97,7 +97,7 @@ impl Commit {
 pub struct Snapshot {
     /// Made with the store, and its identity for ever.
     pub identity: Uuid,
-    /// Which run of the process wrote which revisions.
+    /// Which session of the process wrote which revisions.
     pub timelines: Timelines,
     /// Of the last transaction.
     pub revision: u64,

@@ -67,6 +67,31 @@ async fn a_write_arrives_at_every_reader_before_its_answer_and_survives_a_kill()
     reader.host.stop().await;
 }
 
+/// A machine that is set back with its memory cannot know it, but its sessions are over.
+#[tokio::test]
+async fn each_session_that_writes_is_a_timeline_and_one_that_writes_nothing_leaves_the_state_its_name() {
+    let mut broker = Broker::start();
+    let service = Service::start(broker.config());
+    let mut reader = Reader::start(&broker).await;
+    reader.complete().await;
+    assert!(reader.write(create("r1", CLUSTER, "First")).await.is_applied());
+    let first = reader.replica.origin(0).unwrap();
+    for _ in 0..2 {
+        broker.restart();
+        reader.until("the end of the session", |reader| !reader.replica.is_complete()).await;
+        reader.complete().await;
+        assert_eq!(reader.replica.origin(0), Some(first));
+    }
+    assert!(reader.write(create("r2", CLUSTER, "Second")).await.is_applied());
+    let second = reader.replica.origin(0).unwrap();
+    assert_ne!(second.point.timeline, first.point.timeline);
+    assert_eq!(reader.replica.follows(first), Some(first.point), "the store contains what was before");
+    assert!(reader.write(create("r3", CLUSTER, "Third")).await.is_applied());
+    assert_eq!(reader.replica.state().unwrap().timeline, second.point.timeline);
+    service.stop().await;
+    reader.host.stop().await;
+}
+
 #[tokio::test]
 async fn the_history_of_an_object_is_replayed_as_historical_data() {
     let broker = Broker::start();

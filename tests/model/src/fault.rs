@@ -14,6 +14,8 @@ pub enum Fault {
     RevisionIgnored,
     /// A revision alone says which state of the store is meant.
     TimelineIgnored,
+    /// A store that is set back writes on in the timeline that it was in: its machine was set back with the memory of the process, and the next session begins no other one.
+    TimelineKept,
     /// The sender says epoch 0, whatever an operator decided.
     EpochIgnored,
     /// What a hold is judged by is not stored with the accepted index.
@@ -34,11 +36,12 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::NoOrigin,
         Self::StoreIgnored,
         Self::RevisionIgnored,
         Self::TimelineIgnored,
+        Self::TimelineKept,
         Self::EpochIgnored,
         Self::HoldNotPersisted,
         Self::ReportedBeforeStored,

@@ -383,6 +383,8 @@ impl System {
             }
             Action::Restore(revision) => {
                 next.left.restores -= 1;
+                let kept = self.store.timelines.at(revision as u64).filter(|_| fault == Some(Fault::TimelineKept));
+                let timeline = kept.map_or(timeline, |kept| kept.timeline);
                 next.replace_store(self.store.restored(revision, timeline));
             }
             Action::Replace => {

@@ -8,6 +8,7 @@ use serde_json::json;
 use sparkplug::DeviceId;
 use sparkplug::edge_node::{EdgeNode, EdgeNodeConfig, NodeOutput};
 use sparkplug::host::{HostApplication, HostConfig, HostOutput, HostRequest};
+use sparkplug::replication::{Hold, Origin, Outcome as Judgement, Point, Stamp};
 use sparkplug::session::{TransportAction, TransportEvent};
 
 use super::*;
@@ -262,6 +263,77 @@ fn restarted(disk: &MemoryStore) -> Bench {
     let births: Vec<_> = births.into_iter().filter(|line| line.starts_with("birth")).collect();
     assert_eq!(births, live.collect::<Vec<_>>());
     Bench { disk: disk.clone(), state, wall: 40 }
+}
+
+fn state_of(bench: &Bench) -> Point {
+    let model = bench.state.model();
+    model.timelines().at(model.revision()).unwrap()
+}
+
+/// A machine continues from a snapshot that has its memory, too: both lives of it were the same process until then.
+#[test]
+fn a_machine_that_is_set_back_with_its_memory_gives_other_content_another_name_and_edges_hold_it() {
+    let until_the_snapshot = || {
+        let mut bench = Bench::new();
+        bench.create("a", CLUSTER);
+        bench.turn();
+        bench
+    };
+    let rename = |bench: &mut Bench, id: &str, name: &str| {
+        bench.request(&WriteRequest::put(id, CLUSTER).entry("Info", json!({"name": name})));
+        bench.turn();
+        state_of(bench)
+    };
+    let (mut before, mut after) = (until_the_snapshot(), until_the_snapshot());
+    let snapshot = state_of(&after);
+    assert_eq!(state_of(&before), snapshot);
+    rename(&mut before, "b", "b");
+    let accepted = rename(&mut before, "c", "c");
+
+    // No command can come before the sessions are over, which the server had with the other life.
+    after.state.on_event(Event::SessionEnded { timeline: 7 }, now(50));
+    assert!(after.turn().is_empty());
+    assert_eq!(state_of(&after), snapshot, "what is unchanged keeps its name");
+    let store = after.state.model().identity();
+    let stamp = |point, follows, version, digest| Stamp {
+        origin: Some(Origin { store, epoch: 0, point }),
+        follows,
+        decided_for: None,
+        version,
+        digest,
+    };
+    let edge = stamp(accepted, None, 1, 1);
+    for (version, id) in (2..).zip(["d", "e", "f"]) {
+        let point = rename(&mut after, id, id);
+        let model = after.state.model();
+        let follows = model.timelines().last_of(accepted.timeline, model.revision());
+        let judged = edge.judge(&stamp(point, follows, version, version));
+        assert_eq!(judged, Judgement::Held(Hold::Older { revisions: 2 }), "{point}");
+    }
+}
+
+#[test]
+fn a_session_begins_a_timeline_with_its_first_write_and_stores_it_with_that() {
+    let mut bench = Bench::new();
+    bench.create("a", CLUSTER);
+    bench.turn();
+    let begun = bench.state.model().timelines().clone();
+    for timeline in 11..=13 {
+        bench.state.on_event(Event::SessionEnded { timeline }, now(50));
+        let turn = bench.state.take_turn();
+        assert!(turn.commit.is_empty() && turn.effects.nothing_to_save().into_iter().next().is_none());
+        assert_eq!(*bench.state.model().timelines(), begun, "sessions that write nothing are not kept");
+    }
+    let revision = bench.state.model().revision();
+    bench.create("again", OTHER);
+    let turn = bench.state.take_turn();
+    let expected = format!("{begun} {}", Point { timeline: 13, revision: revision + 1 });
+    assert_eq!(turn.commit.timelines.as_ref().map(ToString::to_string), Some(expected));
+    bench.disk.commit_now(&turn.commit);
+    assert_eq!(bench.disk.load_now().timelines, *bench.state.model().timelines());
+    drop(turn);
+    bench.request(&WriteRequest::put("b", OTHER).delete("EdgeCluster"));
+    assert_eq!(bench.state.take_turn().commit.timelines, None, "once a session");
 }
 
 #[test]

@@ -35,6 +35,12 @@ impl Broker {
         self.server.config()
     }
 
+    /// It ends without a word and comes back with nothing remembered.
+    pub fn restart(&mut self) {
+        self.server.kill();
+        self.server.restart();
+    }
+
     pub fn config(&self) -> configdb::Config {
         configdb::Config {
             mqtt: self.mqtt(),

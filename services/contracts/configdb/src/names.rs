@@ -6,7 +6,7 @@ pub const CONFIG_STORE: &str = "Config/Store";
 pub const CONFIG_REVISION: &str = "Config/Revision";
 /// Node, UInt64: the highest epoch that an operator has raised for a cluster in this store, 0 before the first.
 pub const CONFIG_EPOCH: &str = "Config/Epoch";
-/// Node, String: the timelines of the store ([`sparkplug::replication::Timelines`]): which run of the process wrote which revisions. Precedes the data of the first transaction of a run.
+/// Node, String: the timelines of the store ([`sparkplug::replication::Timelines`]): which session of the process wrote which revisions. Precedes the data of the first transaction of a session.
 pub const CONFIG_TIMELINES: &str = "Config/Timelines";
 /// Node, UInt64: number of objects that are born.
 pub const CONFIG_OBJECTS: &str = "Config/Objects";

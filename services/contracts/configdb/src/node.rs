@@ -48,7 +48,7 @@ pub struct ConfigNode {
     pub store: Option<Uuid>,
     /// Highest epoch that an operator has raised in it.
     pub epoch: u64,
-    /// Which run of the process wrote which revisions.
+    /// Which session of the process wrote which revisions.
     pub timelines: Timelines,
     /// What objects can have entries under.
     pub applications: Applications,
@@ -78,7 +78,7 @@ sparkplug::typed_metrics! {
         /// Highest epoch that an operator has raised for a cluster in this store; 0 before the first.
         #[optional]
         epoch => names::CONFIG_EPOCH,
-        /// Which run of the process wrote which revisions: TIMELINE/FIRST REVISION, separated by blanks.
+        /// Which session of the process wrote which revisions: TIMELINE/FIRST REVISION, separated by blanks.
         #[optional]
         timelines as form::Parsed => names::CONFIG_TIMELINES,
         /// Applications that objects can have entries under: SLUG/UUID, separated by blanks.

@@ -1,7 +1,7 @@
 //! Where a desired state comes from, and what its receiver makes of it.
 //!
 //! A sender derives desired states from a store. The store has an identity, and a revision that grows with every transaction. A revision alone does not say what it holds: a store
-//! that was restored from a backup counts the same numbers again for other transactions. So each run of the store's process is a **timeline** of its own, and the store
+//! that was restored from a backup counts the same numbers again for other transactions. So each session of the store's process is a **timeline** of its own, and the store
 //! remembers which timelines its revisions belong to. A [`Point`] (timeline and revision) names one state of the store for ever: two stores that contain the same point are equal up
 //! to it.
 //!
@@ -13,10 +13,10 @@ use std::str::FromStr;
 
 use uuid::Uuid;
 
-/// One state of a store: the revision, and the run of the store's process that wrote it.
+/// One state of a store: the revision, and the session of the store's process that wrote it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Point {
-    /// Drawn at random for each run.
+    /// Drawn at random for each session.
     pub timeline: u64,
     /// Of the last transaction.
     pub revision: u64,

@@ -9,7 +9,7 @@ use configdb::store::MemoryStore;
 use configdb::{Effect, Event, State, Turn};
 use configdb_contract::configdb_node;
 use sparkplug::Now;
-use sparkplug::edge_node::EdgeNodeConfig;
+use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent};
 use uuid::Uuid;
 
 use crate::model::disk::{CommitError, Disk};
@@ -37,7 +37,7 @@ pub(crate) fn boot(disk: &Disk, mutation: Option<Mutation>, seed: u64, now: Now)
     };
     let forgets = mutation == Some(Mutation::PublishesBeforeItStores);
     let state = load(disk, seed, None, now);
-    let mut program = ConfigDb { state, disk: disk.clone(), forgets, turns: 0, next_look: None };
+    let mut program = ConfigDb { state, disk: disk.clone(), forgets, turns: 0, next_look: None, timeline: seed };
     let actions = match program.try_turn(now) {
         Ok(actions) => actions,
         Err(CommitError::Full) => {
@@ -73,6 +73,7 @@ pub(crate) struct ConfigDb {
     turns: u64,
     /// When it is looked whether writes can be carried out again.
     next_look: Option<Duration>,
+    timeline: u64,
 }
 
 impl ConfigDb {
@@ -119,6 +120,14 @@ impl ConfigDb {
         Ok(actions)
     }
 
+    /// What is written from here on is of another timeline.
+    fn begin_session(&mut self, now: Now) {
+        // Another number that no other run has, as far as runs have random ones.
+        self.timeline = self.timeline.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1);
+        self.disk.open(self.timeline);
+        self.state.on_event(Event::SessionEnded { timeline: self.timeline }, now);
+    }
+
     /// Looks whether there is room again.
     fn look(&mut self, now: Now) {
         if self.next_look.is_some_and(|at| at <= now.mono) {
@@ -135,7 +144,11 @@ impl Program for ConfigDb {
     fn on_input(&mut self, input: Input, now: Now) -> Vec<Action> {
         self.look(now);
         if let Input::Node(event) = input {
+            let is_over = matches!(event, NodeEvent::Offline { .. });
             self.state.on_event(Event::Node(event), now);
+            if is_over {
+                self.begin_session(now);
+            }
         }
         self.turn(now)
     }
