@@ -237,6 +237,8 @@ pub enum GitAction {
         path: String,
         /// State of ConfigDB that wants it so.
         origin: Origin,
+        /// That state is recorded also where nothing changes, because ConfigDB will forget the one that is recorded.
+        renews: bool,
         /// The files.
         files: RepositoryFiles,
         /// If the branch holds other ones, it stays as it is.

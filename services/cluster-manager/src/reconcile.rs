@@ -39,6 +39,8 @@ pub struct DerivedFrom {
     pub follows: Option<Point>,
     /// Digest of the index that the receiver had accepted when an operator released it to this epoch.
     pub decided_for: Option<Digest>,
+    /// The store will forget the timeline that the receiver reported.
+    pub is_ageing: bool,
     /// Of the store.
     pub revision: u64,
 }
@@ -107,7 +109,7 @@ pub fn plan(
     assigned: &mut SentVersions,
     from: DerivedFrom,
 ) -> Plan {
-    let DerivedFrom { origin, follows, decided_for, revision } = from;
+    let DerivedFrom { origin, follows, decided_for, is_ageing, revision } = from;
     let mut deployments = BTreeMap::new();
     let mut refused = BTreeMap::new();
     for (uuid, intent) in intents {
@@ -143,7 +145,7 @@ pub fn plan(
     let mut index =
         DesiredIndex { version: 0, deployments, origin, follows, decided_for, entries: None, names: BTreeMap::new() };
     let digest = index.digest();
-    let comparison = assigned.index.compare(&Desired { digest, origin, follows, revision }, &reported.index);
+    let comparison = assigned.index.compare(&Desired { digest, origin, follows, is_ageing, revision }, &reported.index);
     index.version = comparison.version;
     let agreed = comparison.is_agreed();
     let manifests = if agreed { missing(intents, reported.deployments, assigned) } else { BTreeSet::new() };

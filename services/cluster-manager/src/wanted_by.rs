@@ -32,6 +32,12 @@ impl WantedBy {
         receiver.hold_of(origin, fleet.config().follows(accepted))
     }
 
+    /// Whether ConfigDB will forget this state.
+    #[must_use]
+    pub fn is_ageing(&self, fleet: &FleetView) -> bool {
+        self.origin.is_some_and(|origin| fleet.config().is_ageing(origin))
+    }
+
     fn hold_by_store(&self, origin: Option<Origin>) -> Option<Hold> {
         let origin = origin.filter(|origin| !self.store.is_nil() && origin.store != self.store && origin.epoch == 0)?;
         Some(Hold::OtherStore { store: origin.store, followed: self.store })

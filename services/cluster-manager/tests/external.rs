@@ -62,7 +62,7 @@ impl Here {
         };
         let origin = "00000000-0000-0000-0000-000000000007/0/00000000000000ab/12".parse().unwrap();
         let path = "cluster/Paint_Shop".to_owned();
-        let action = GitAction::Write { path, origin, files, hold: false, secrets };
+        let action = GitAction::Write { path, origin, renews: false, files, hold: false, secrets };
         self.work.send(Work::Git(GitWork { cluster: CLUSTER, action })).await.unwrap();
         let Some(Event::Git(GitResult { outcome, .. })) = self.results.recv().await else { panic!("a result") };
         outcome

@@ -38,7 +38,7 @@ fn action(n: usize) -> GitAction {
         message: "x".to_owned(),
     };
     let origin = "00000000-0000-0000-0000-000000000007/0/00000000000000ab/12".parse().unwrap();
-    GitAction::Write { path: "cluster/A".to_owned(), origin, files, hold: false, secrets: Vec::new() }
+    GitAction::Write { path: "cluster/A".to_owned(), origin, renews: false, files, hold: false, secrets: Vec::new() }
 }
 
 /// Clones until `stop` is set; returns how often it did.

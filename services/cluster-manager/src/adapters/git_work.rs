@@ -211,7 +211,7 @@ fn carry_out_shared(
 fn carry_out_git(hosted: &Hosted, cluster: Uuid, action: GitAction) -> GitOutcome {
     let Hosted { repositories, passwords, .. } = hosted;
     match action {
-        GitAction::Write { path, origin, files, hold, secrets } => {
+        GitAction::Write { path, origin, renews, files, hold, secrets } => {
             let place = place(path, Kind::Cluster, origin);
             let write = if hold { Repositories::hold } else { Repositories::write };
             let Written { commit, changed, held } = match write(repositories, cluster, &place, &files, wall()) {
@@ -222,7 +222,7 @@ fn carry_out_git(hosted: &Hosted, cluster: Uuid, action: GitAction) -> GitOutcom
                 Ok((commit_of_secrets, secrets)) => (commit_of_secrets.unwrap_or(commit), secrets),
                 Err(error) => return failed(&error),
             };
-            let wanted_by = match brought_to(repositories, cluster, &place, (origin, held)) {
+            let wanted_by = match brought_to(repositories, cluster, &place, (origin, renews, held)) {
                 Ok(wanted_by) => wanted_by,
                 Err(error) => return failed(&error),
             };
@@ -259,10 +259,10 @@ fn brought_to(
     repositories: &Repositories,
     cluster: Uuid,
     place: &Place,
-    (origin, held): (Origin, bool),
+    (origin, renews, held): (Origin, bool, bool),
 ) -> Result<WantedBy, RepositoryError> {
     let recorded = repositories.place(cluster).map_or(origin.into(), |recorded| wanted_by(&recorded));
-    if held || recorded.origin.is_some_and(|recorded| recorded.is_of(origin)) {
+    if held || !renews && recorded.origin.is_some_and(|recorded| recorded.is_of(origin)) {
         return Ok(recorded);
     }
     repositories.serve(cluster, place)?;

@@ -100,7 +100,8 @@ impl AttestationPolicyController {
             held: node.policy_held,
         };
         let (origin, follows) = (desired.origin, desired.follows);
-        let compared = Desired { digest: desired.digest(), origin, follows, revision: fleet.revision() };
+        let is_ageing = node.policy_origin.is_some_and(|accepted| fleet.config().is_ageing(accepted));
+        let compared = Desired { digest: desired.digest(), origin, follows, is_ageing, revision: fleet.revision() };
         let comparison = forwarding.sender.compare(&compared, &reported);
         desired.version = comparison.version;
         report.policy_agreed = comparison.is_agreed();

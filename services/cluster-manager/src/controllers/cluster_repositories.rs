@@ -143,6 +143,10 @@ impl ClusterRepositoriesController {
         Self { settings, known: BTreeMap::new(), wanted_by, dependents: BTreeMap::new(), waves: Rollout::default() }
     }
 
+    fn is_ageing(&self, fleet: &FleetView, uuid: Uuid) -> bool {
+        self.wanted_by.get(&uuid).is_some_and(|wanted_by| wanted_by.is_ageing(fleet))
+    }
+
     /// Why the repository of a cluster keeps what it holds, whatever ConfigDB wants.
     pub fn hold(&self, fleet: &FleetView, uuid: Uuid) -> Option<Hold> {
         self.wanted_by.get(&uuid)?.hold(fleet, fleet.origin(uuid))
@@ -276,13 +280,14 @@ impl ClusterRepositoriesController {
     }
 
     /// What a repository is. `must_wait`: it keeps what it holds.
-    pub fn state(&self, uuid: Uuid, must_wait: bool, now: Now) -> Repository {
+    pub fn state(&self, fleet: &FleetView, uuid: Uuid, must_wait: bool, now: Now) -> Repository {
         let Some(repository) = self.known.get(&uuid) else { return Repository::Behind };
         let wanted = repository.rendered.as_ref().and_then(|rendered| rendered.repo.as_ref().ok());
         match &repository.state {
             Repository::Failed(_) if repository.wait.is_over(now) => Repository::Behind,
             Repository::Written | Repository::Held if repository.written.as_ref() != wanted => Repository::Behind,
             Repository::Held if !must_wait => Repository::Behind,
+            Repository::Written if self.is_ageing(fleet, uuid) => Repository::Behind,
             other => other.clone(),
         }
     }
@@ -324,11 +329,12 @@ impl ClusterRepositoriesController {
     pub fn write(&mut self, fleet: &FleetView, uuid: Uuid, waits: bool, now: Now) -> Option<Effect> {
         let origin = fleet.origin(uuid)?;
         let is_held = self.hold(fleet, uuid).is_some();
+        let renews = self.is_ageing(fleet, uuid);
         let repository = self.known.get(&uuid).filter(|repository| repository.wait.is_over(now))?;
         let RenderedRepo { spec, repo: Ok(repo) } = repository.rendered.as_ref()? else { return None };
         let (path, repo) = (cluster_path(&spec.name), Arc::clone(repo));
         let (files, secrets) = (repo.files.clone(), repo.secrets.clone());
-        self.work(uuid, Some(repo), GitAction::Write { path, origin, files, hold: waits || is_held, secrets })
+        self.work(uuid, Some(repo), GitAction::Write { path, origin, renews, files, hold: waits || is_held, secrets })
     }
 
     /// Closes a repository.

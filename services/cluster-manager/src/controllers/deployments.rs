@@ -527,7 +527,11 @@ impl DeploymentsController {
         let room = DEPLOYMENTS_MAX.saturating_sub(self.count(uuid)) * ENTRY_BYTES + ENTRIES_BYTES_MIN;
         let entries = entries(fleet, uuid, &[EdgeCluster::slug(), Info::slug()], room);
         let decided_for = fleet.decided_for(uuid);
-        Provenance { from: DerivedFrom { origin, follows, decided_for, revision: fleet.revision() }, entries }
+        let is_ageing = accepted.is_some_and(|accepted| fleet.config().is_ageing(accepted));
+        Provenance {
+            from: DerivedFrom { origin, follows, decided_for, is_ageing, revision: fleet.revision() },
+            entries,
+        }
     }
 
     /// Sends the index until it is agreed, then the manifests until each is applied or refused.

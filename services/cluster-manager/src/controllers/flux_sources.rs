@@ -76,7 +76,9 @@ impl FluxSourcesController {
         }
         let origin = fleet.origin(uuid);
         let follows = report.origin.and_then(|accepted| fleet.config().follows(accepted));
-        let desired = Desired { digest: sources.clone(), origin, follows, revision: fleet.revision() };
+        // Sync judges by the index that it accepted.
+        let desired =
+            Desired { digest: sources.clone(), origin, follows, is_ageing: false, revision: fleet.revision() };
         let comparison = sender.compare(&desired, &report);
         let version = comparison.version;
         let is_sent = sender.send(comparison, self.pacing.of(uuid, 9), now);

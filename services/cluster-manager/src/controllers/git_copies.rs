@@ -558,7 +558,9 @@ impl GitCopiesController {
             return None;
         }
         copy.accepted = None;
-        let comparison = copy.sender.compare(&Desired { digest, origin: None, follows: None, revision: 1 }, &report);
+        let comparison = copy
+            .sender
+            .compare(&Desired { digest, origin: None, follows: None, is_ageing: false, revision: 1 }, &report);
         let version = comparison.version;
         if comparison.is_agreed() {
             copy.wait.succeeded();

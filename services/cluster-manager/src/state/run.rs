@@ -53,7 +53,7 @@ impl ClusterManager {
         }
         let blocker = self.repository_blocker(uuid, &read);
         let must_wait = blocker.is_some() || self.is_held(uuid, name.as_deref());
-        let repository = self.repositories.state(uuid, must_wait, now);
+        let repository = self.repositories.state(&self.fleet, uuid, must_wait, now);
         let surroundings = Surroundings {
             account_removals: self.accounts.removals(&self.fleet, uuid),
             wanted: self.repositories.wanted(uuid),

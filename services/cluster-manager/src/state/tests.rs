@@ -495,7 +495,7 @@ impl Disk {
     fn carry_out(&mut self, work: GitWork) -> GitResult {
         let outcome = match work.action {
             _ if self.broken => GitOutcome::Failed { reason: "disk full".to_owned() },
-            GitAction::Write { path, origin, files, hold, secrets } => {
+            GitAction::Write { path, origin, renews, files, hold, secrets } => {
                 assert!([STORE, recovery::OTHER_STORE].contains(&origin.store));
                 self.open.insert(work.cluster, path);
                 let secrets = self.bring_secrets(work.cluster, &secrets);
@@ -509,7 +509,7 @@ impl Disk {
                     };
                 }
                 let is_of = wanted_by.origin.is_some_and(|recorded| recorded.is_of(origin));
-                if found != Some(&files) || !is_of {
+                if found != Some(&files) || !is_of || renews {
                     self.wanted_by.insert(work.cluster, origin.into());
                 }
                 if found != Some(&files) {

@@ -280,6 +280,12 @@ impl ConfigReplica {
         self.published.timelines.last_of(accepted.point.timeline, revision)
     }
 
+    /// Whether the store will forget the timeline of which a consumer accepted a state.
+    #[must_use]
+    pub fn is_ageing(&self, accepted: Origin) -> bool {
+        self.store == Some(accepted.store) && self.published.timelines.is_ageing(accepted.point.timeline)
+    }
+
     /// Size that no message of ConfigDB exceeds.
     #[must_use]
     pub const fn message_bytes_max(&self) -> Option<u64> {

@@ -130,6 +130,13 @@ impl Timelines {
 }
 
 impl Timelines {
+    /// Whether a timeline will be forgotten: as many followed it as half of those that are kept. Who accepted a state of it has to accept the same again before.
+    #[must_use]
+    pub fn is_ageing(&self, timeline: u64) -> bool {
+        let position = self.0.iter().position(|begun| begun.timeline == timeline);
+        position.is_some_and(|position| self.0.len() - position > Self::MAX / 2)
+    }
+
     /// Whether this store, which is at `revision`, contains that state.
     #[must_use]
     pub fn contain(&self, state: Point, revision: u64) -> bool {

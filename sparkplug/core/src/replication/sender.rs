@@ -106,6 +106,8 @@ pub struct Desired<D> {
     pub origin: Option<Origin>,
     /// The last state, in the sender's store, of the timeline that the receiver reported.
     pub follows: Option<Point>,
+    /// The store will forget the timeline that the receiver reported ([`super::Timelines::is_ageing`]), so the same is sent as a new version.
+    pub is_ageing: bool,
     /// Of the store. New versions are not smaller.
     pub revision: u64,
 }
@@ -154,7 +156,7 @@ impl<D> Default for DesiredSender<D> {
 impl<D: PartialEq + Clone> DesiredSender<D> {
     /// Compares. The version is that of the report if it reports the same, the one that was given to it already, or one that the receiver has not seen: versions never fall.
     pub fn compare(&mut self, desired: &Desired<D>, report: &Report<D>) -> Comparison<D> {
-        let has_it = report.digest.as_ref() == Some(&desired.digest);
+        let has_it = report.digest.as_ref() == Some(&desired.digest) && !desired.is_ageing;
         let version = match &self.assigned {
             _ if has_it => report.version,
             Some((version, known)) if *known == desired.digest && *version > report.version => *version,

@@ -248,7 +248,7 @@ impl Git {
             return GitOutcome::Failed { reason: "no space left on device".to_owned() };
         }
         match work.action {
-            GitAction::Write { path, origin, files, hold, secrets } => {
+            GitAction::Write { path, origin, renews, files, hold, secrets } => {
                 let repository = self.repositories.entry(work.cluster).or_insert_with(|| Repository {
                     path: path.clone(),
                     wanted_by: origin.into(),
@@ -276,7 +276,7 @@ impl Git {
                     content.clone_from(&repository.files);
                 }
                 let is_of = repository.wanted_by.origin.is_some_and(|recorded| recorded.is_of(origin));
-                if !is_held && (!is_of || content != repository.files) {
+                if !is_held && (renews || !is_of || content != repository.files) {
                     repository.wanted_by = origin.into();
                 }
                 let secrets = bring_secrets(&mut content, &secrets, forgets);

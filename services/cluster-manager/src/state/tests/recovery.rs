@@ -108,6 +108,35 @@ fn a_repository_keeps_what_it_holds_while_the_store_is_older_and_follows_what_an
     assert_eq!(world.state(), SetupState::Ready);
 }
 
+/// ConfigDB remembers 1,000 sessions in which it wrote.
+#[test]
+fn a_cluster_that_is_sent_nothing_for_very_long_is_not_held_by_that() {
+    let mut world = judging();
+    let chart = known::chart::EDGE_AGENT;
+    let accepted = |world: &World| world.edges["Paint_Shop"].node.desired_origin.unwrap().point.timeline;
+    assert_eq!(accepted(&world), 1);
+    for timeline in 2..1_900 {
+        world.db.timelines.begin(timeline, world.db.revision);
+        let _ = world.db.put(chart, "Info", json!({"name": timeline.to_string()}));
+        if timeline % 200 == 0 {
+            let births = world.db.birth();
+            world.feed(births);
+            world.settle();
+        }
+    }
+    assert!(accepted(&world) > 1_000, "{}", accepted(&world));
+    assert_eq!(world.edges["Paint_Shop"].removals, 0);
+    let births = world.db.birth();
+    world.feed(births);
+    world.put_deployment(SECOND, "Robot_Cell_4");
+    let before = world.disk.repositories[&CLUSTER].clone();
+    let values = json!({"name": "Paint_Shop", "namespace": "fplus-edge", "values": {"join": {"enabled": true}}});
+    world.put(CLUSTER, "EdgeCluster", values);
+    world.settle();
+    assert_eq!((world.at_edge().len(), world.held()), (2, "nothing"));
+    assert_ne!(world.disk.repositories[&CLUSTER], before);
+}
+
 /// A decision that the edge does not take, because it was made for another state of it.
 #[test]
 fn a_repository_keeps_what_it_holds_while_its_edge_holds_although_the_store_contains_its_state() {

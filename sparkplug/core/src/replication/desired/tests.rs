@@ -54,6 +54,20 @@ fn a_timeline_ends_where_the_next_begins_and_one_that_wrote_nothing_is_replaced(
 }
 
 #[test]
+fn a_timeline_ages_before_it_is_forgotten() {
+    let mut timelines = Timelines::default();
+    let last = u64::try_from(Timelines::MAX).unwrap() * 2;
+    for timeline in 1..=last {
+        timelines.begin(timeline, timeline);
+    }
+    let kept = |timeline| timelines.last_of(timeline, last + 1).is_some();
+    let oldest = (1..=last).find(|timeline| kept(*timeline)).unwrap();
+    let youngest = (1..=last).rfind(|timeline| timelines.is_ageing(*timeline)).unwrap();
+    assert!(timelines.is_ageing(oldest) && !timelines.is_ageing(oldest - 1), "what is forgotten is not renewed");
+    assert_eq!((youngest - oldest + 1, last - oldest + 1), (500, 1_000));
+}
+
+#[test]
 fn a_decision_counts_for_what_was_accepted_when_it_was_made() {
     let accepted = stamp(Some(origin(1, 0, 5, 10)), None, 7, 70);
     let released = |store, follows, decided_for| {

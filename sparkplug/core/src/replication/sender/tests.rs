@@ -20,7 +20,7 @@ fn at(mono: Duration) -> Now {
 }
 
 fn desired(digest: u64, revision: u64) -> Desired<u64> {
-    Desired { digest, origin: None, follows: None, revision }
+    Desired { digest, origin: None, follows: None, is_ageing: false, revision }
 }
 
 fn report(version: u64, digest: Option<u64>) -> Report<u64> {
@@ -53,6 +53,18 @@ fn it_is_agreed_only_with_a_receiver_that_follows_this_store() {
     };
     assert!(agreed(Some(here), Some(false)) && agreed(None, None), "one that does not judge follows every store");
     assert!(!agreed(Some(elsewhere), Some(false)) && !agreed(Some(here), Some(true)) && !agreed(None, Some(false)));
+}
+
+#[test]
+fn what_was_accepted_from_a_timeline_that_ages_is_sent_again_as_one_new_version() {
+    let mut sender = DesiredSender::default();
+    let ageing = Desired { is_ageing: true, ..desired(1, 50) };
+    for _ in 0..2 {
+        let compared = sender.compare(&ageing, &report(5, Some(1)));
+        assert_eq!((compared.version, compared.is_agreed()), (50, false));
+    }
+    let compared = sender.compare(&desired(1, 60), &report(50, Some(1)));
+    assert_eq!((compared.version, compared.is_agreed()), (50, true));
 }
 
 #[test]
@@ -138,7 +150,7 @@ impl World {
         let store = &self.store;
         let origin = store.timelines.at(store.revision).map(|point| Origin { store: Uuid::nil(), epoch: 0, point });
         let follows = report.origin.and_then(|at| store.timelines.last_of(at.point.timeline, store.revision));
-        let wanted = Desired { digest: store.content, origin, follows, revision: store.revision };
+        let wanted = Desired { digest: store.content, origin, follows, is_ageing: false, revision: store.revision };
         let compared = self.sender.compare(&wanted, report);
         let (version, is_agreed) = (compared.version, compared.is_agreed());
         if self.sender.send(compared, pace(), at(self.now)) {
