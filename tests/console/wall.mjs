@@ -26,7 +26,7 @@ const cluster = (number, version) => {
 };
 const counts = { good: CLUSTERS, working: 0, attention: 0, away: 0 };
 const fixed = {
-  console: [{ key: "console", health: "good", reasons: [], broker: "mqtt://127.0.0.1:1883", online: true, since: 0, complete: true, missing: [], history: { recording: true, reason: null }, sessions: 1, version: "0.1.0", host_id: "ACME-Central.Console" }],
+  console: [{ key: "console", health: "good", reasons: [], broker: "mqtt://127.0.0.1:1883", online: true, since: 0, complete: true, missing: [], history: { recording: true, reason: null }, sessions: 1, version: "0.1.0", host_id: "ACME-Central-Console" }],
   fleet: [{ key: "fleet", clusters: counts, hosts: counts, deployments: counts, alerts: 0, acknowledged: 0, waiting: 0, rollout: null }],
 };
 const event = (number) => ({ key: String(number), at: Date.now(), cluster: `Plant_${number % CLUSTERS}`, kind: "health", subject: "cluster", old: "good", new: "working", text: "health: good → working", who: null, request: null });

@@ -91,6 +91,7 @@ async fn a_live_store_is_copied_with_its_identity() {
         objects: model.object_count() as u64,
         written: Some(2_000),
         backed_up: Some(7_000),
+        tokens: std::collections::BTreeMap::new(),
     };
     assert_eq!(info, expected);
     assert_eq!(backup::describe(&file).await.unwrap(), expected);
@@ -174,6 +175,29 @@ async fn a_restore_needs_a_stopped_configdb_and_keeps_what_it_replaces() {
     assert!(load(&kept).await == (after, 3), "what was replaced is whole, with what was only in its log");
     let info = backup::describe(&state.join(STORE_FILE)).await.unwrap();
     assert_eq!(info, StoreInfo { backed_up: None, ..backed_up });
+}
+
+#[tokio::test]
+async fn a_restore_names_the_tokens_that_were_revoked_after_the_backup() {
+    const REVOKED: Uuid = Uuid::from_u128(0x70);
+    const KEPT: Uuid = Uuid::from_u128(0x71);
+    let (root, state) = directory();
+    let mut running = Running::start(&state).await;
+    for (object, name) in [(REVOKED, "shift"), (KEPT, "line")] {
+        let token = json!({
+            "name": name, "hash": "ab".repeat(32), "scope": "viewer",
+            "issued": "2026-01-01T00:00:00Z", "expires": "2027-01-01T00:00:00Z", "by": "ada",
+        });
+        let request = WriteRequest::put(name, object).by("tester").create_object(class::DEVICE, None);
+        running.request(request.entry("ApiToken", token), 1_000).await;
+    }
+    let file = root.path().join("backup.sqlite");
+    let info = backup::backup(&state, &file, 7_000).await.unwrap();
+    assert_eq!(info.tokens, [(REVOKED, "shift".to_owned()), (KEPT, "line".to_owned())].into());
+    running.request(WriteRequest::put("revoke", REVOKED).by("tester").delete_object(), 2_000).await;
+    drop(running);
+    let restore = Restore::prepare(&state, &file).await.unwrap();
+    assert_eq!(restore.tokens_that_return(), ["shift"]);
 }
 
 #[tokio::test]

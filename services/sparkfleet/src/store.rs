@@ -72,6 +72,7 @@ pub async fn restore(file: &Path, yes: bool, arguments: &StoreArguments) -> anyh
         }
     }
     let (backup, present) = (restore.backup.clone(), restore.present.clone());
+    let tokens: Vec<String> = restore.tokens_that_return().into_iter().map(str::to_owned).collect();
     let stamp = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%.6fZ").to_string();
     let kept = restore.finish(&stamp).map_err(coded)?;
     let value = json!({
@@ -81,6 +82,7 @@ pub async fn restore(file: &Path, yes: bool, arguments: &StoreArguments) -> anyh
             Err(reason) => json!({ "error": reason }),
         }),
         "kept": kept,
+        "tokens": tokens,
     });
     let lines = || {
         let mut lines = if yes { lines } else { Vec::new() };
@@ -108,11 +110,16 @@ fn comparison(restore: &Restore) -> Vec<String> {
             }
         }
     }
+    let tokens = restore.tokens_that_return();
+    if !tokens.is_empty() {
+        let names = tokens.join(", ");
+        lines.push(format!("tokens that were revoked after the backup count again: {names}; revoke each with `sparkfleet token revoke NAME`"));
+    }
     lines
 }
 
 fn described(info: &StoreInfo) -> String {
-    let StoreInfo { store, epoch, revision, objects, written, backed_up } = info;
+    let StoreInfo { store, epoch, revision, objects, written, backed_up, tokens: _ } = info;
     let written = written.map_or_else(|| "never".to_owned(), output::moment);
     let made = backed_up.map_or_else(String::new, |at| format!(", backed up {}", output::moment(at)));
     format!("store {store}, epoch {epoch}, revision {revision}, {objects} objects, last written {written}{made}")
@@ -131,6 +138,7 @@ mod tests {
             objects: 3,
             written: Some(0),
             backed_up: None,
+            tokens: std::collections::BTreeMap::new(),
         };
         let text = "store 00000000-0000-0000-0000-000000000007, epoch 2, revision 40, 3 objects, last written 1970-01-01T00:00:00Z";
         assert_eq!(described(&info), text);

@@ -3,12 +3,14 @@
 //! A copy is made by SQLite in one read transaction (`VACUUM INTO`): it is one state of the store, and the writer continues meanwhile. Files are made beside their place and renamed, so
 //! a process killed at any moment leaves no half of one.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use configdb_schema::known::application::EDGE_CLUSTER_RECOVERY;
+use configdb_schema::document::ApiToken;
+use configdb_schema::known::application::{API_TOKEN, EDGE_CLUSTER_RECOVERY};
 use serde::Serialize;
 use service_runtime::atomic_file::{AtomicFileError, directory_of, sync_directory};
 use sqlx::{AnyConnection, Connection as _};
@@ -40,6 +42,9 @@ pub struct StoreInfo {
     pub written: Option<u64>,
     /// UTC ms at which it was made as a backup; None: it is none.
     pub backed_up: Option<u64>,
+    /// Names of the tokens of users, by their objects.
+    #[serde(skip)]
+    pub tokens: BTreeMap<Uuid, String>,
 }
 
 /// Why a backup was not made, or not restored. Nothing was changed.
@@ -144,6 +149,14 @@ impl Restore {
         Ok(Self { path, copy, backup: info, present, _lock: lock })
     }
 
+    /// Names of the tokens that the backup has and the present store does not: they were revoked since, and count again.
+    #[must_use]
+    pub fn tokens_that_return(&self) -> Vec<&str> {
+        let Some(Ok(present)) = &self.present else { return Vec::new() };
+        let returns = self.backup.tokens.iter().filter(|(object, _)| !present.tokens.contains_key(object));
+        returns.map(|(_, name)| name.as_str()).collect()
+    }
+
     /// Puts the backup in the place of the store, which is kept beside it under a name with `stamp` in it; yields that name.
     ///
     /// # Errors
@@ -202,6 +215,14 @@ async fn read_info(connection: &mut AnyConnection) -> Result<StoreInfo, StoreErr
     for row in &recoveries {
         epoch = epoch.max(epoch_of(&text(row, 0, "entry.json")?, store).unwrap_or(0));
     }
+    let entries = sqlx::query("SELECT object, json FROM entry WHERE application = $1").bind(API_TOKEN.to_string());
+    let mut tokens = BTreeMap::new();
+    for row in &entries.fetch_all(&mut *connection).await.map_err(sql("be read"))? {
+        // An entry that is none counts for nothing.
+        if let Ok(token) = serde_json::from_str::<ApiToken>(&text(row, 1, "entry.json")?) {
+            tokens.insert(parsed("entry.object", &text(row, 0, "entry.object")?)?, token.name);
+        }
+    }
     let written = number(connection, "SELECT COALESCE(MAX(time), 0) FROM history").await?;
     let objects = number(connection, "SELECT COUNT(*) FROM object WHERE deleted = 0").await?;
     Ok(StoreInfo {
@@ -211,6 +232,7 @@ async fn read_info(connection: &mut AnyConnection) -> Result<StoreInfo, StoreErr
         objects,
         written: (written > 0).then_some(written),
         backed_up,
+        tokens,
     })
 }
 
