@@ -108,7 +108,13 @@ impl Manager {
         };
         let reported = Reported { index, deployments: &devices };
         let follows = report.origin.and_then(|accepted| store.follows(accepted));
-        let from = DerivedFrom { origin, follows, decided_for: store.decided_for(), revision: store.revision() };
+        let from = DerivedFrom {
+            origin,
+            follows,
+            decided_for: store.decided_for(),
+            is_ageing: false,
+            revision: store.revision(),
+        };
         let plan = reconcile::plan(&intents, &BTreeMap::new(), &reported, &mut self.assigned, from);
         if plan.agreed {
             return None;
