@@ -1,7 +1,7 @@
 //! Which state of ConfigDB a repository is of. A ConfigDB that does not contain that state changes nothing in it and takes nothing away: Flux follows a repository by itself, so it is held as an
 //! edge holds its index.
 
-use sparkplug::replication::{DesiredReceiver, Hold, Origin, Stamp};
+use sparkplug::replication::{Hold, Origin};
 use uuid::Uuid;
 
 use crate::fleet::FleetView;
@@ -25,11 +25,10 @@ impl WantedBy {
     /// Why what ConfigDB wants at `origin` is held. None: it contains this state, or an operator has decided for it.
     #[must_use]
     pub fn hold(&self, fleet: &FleetView, origin: Option<Origin>) -> Option<Hold> {
-        let Some(accepted) = self.origin else { return self.hold_by_store(origin) };
-        let stamp = Stamp { origin: Some(accepted), follows: None, decided_for: None, version: 0, digest: () };
-        let mut receiver = DesiredReceiver::default();
-        receiver.set_accepted(Some(stamp));
-        receiver.hold_of(origin, fleet.config().follows(accepted))
+        match self.origin {
+            Some(accepted) => Hold::of(self.origin, origin, fleet.config().follows(accepted)),
+            None => self.hold_by_store(origin),
+        }
     }
 
     /// Whether ConfigDB will forget this state.

@@ -64,7 +64,8 @@ pub async fn restore(file: &Path, yes: bool, arguments: &StoreArguments) -> anyh
     let made = state.create().with_context(|| format!("the state directory {} cannot be made", state.display()));
     made.map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let restore = Restore::prepare(&state, file).await.map_err(coded)?;
-    let lines = comparison(&restore);
+    let tokens: Vec<String> = restore.tokens_that_return().into_iter().map(str::to_owned).collect();
+    let lines = comparison(&restore, &tokens);
     if !yes {
         let instead = format!("add --yes to restore: {}", lines.join("; "));
         if !confirmed(&lines, "put the backup in its place?", &instead)? {
@@ -72,7 +73,6 @@ pub async fn restore(file: &Path, yes: bool, arguments: &StoreArguments) -> anyh
         }
     }
     let (backup, present) = (restore.backup.clone(), restore.present.clone());
-    let tokens: Vec<String> = restore.tokens_that_return().into_iter().map(str::to_owned).collect();
     let stamp = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%.6fZ").to_string();
     let kept = restore.finish(&stamp).map_err(coded)?;
     let value = json!({
@@ -94,8 +94,8 @@ pub async fn restore(file: &Path, yes: bool, arguments: &StoreArguments) -> anyh
     output::print(arguments.printing.output, lines, &value)
 }
 
-/// The backup, what it replaces, and how the two stand to each other.
-fn comparison(restore: &Restore) -> Vec<String> {
+/// The backup, what it replaces, and how the two stand to each other. `tokens`: those that count again.
+fn comparison(restore: &Restore, tokens: &[String]) -> Vec<String> {
     let mut lines = vec![format!("backup: {}", described(&restore.backup))];
     match &restore.present {
         None => lines.push("present: there is no store".to_owned()),
@@ -110,7 +110,6 @@ fn comparison(restore: &Restore) -> Vec<String> {
             }
         }
     }
-    let tokens = restore.tokens_that_return();
     if !tokens.is_empty() {
         let names = tokens.join(", ");
         lines.push(format!("tokens that were revoked after the backup count again: {names}; revoke each with `sparkfleet token revoke NAME`"));

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::command::Command;
-use super::files::{below, make_folder_of};
+use super::files::{below, make_folder_of, remove_folder};
 use crate::config::Config;
 use crate::platform::{Outcome, PlatformError};
 
@@ -112,15 +112,6 @@ fn make(path: &Path, mode: u32) -> Outcome<()> {
     match DirBuilder::new().mode(mode).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             Err(PlatformError::new(format_args!("cannot make {}", path.display()), error))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn remove_folder(path: &Path) -> Outcome<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(PlatformError::new(format_args!("cannot remove {}", path.display()), error))
         }
         _ => Ok(()),
     }

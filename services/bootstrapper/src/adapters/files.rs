@@ -81,7 +81,19 @@ pub fn write(path: &Path, content: &[u8], mode: u32) -> Outcome<()> {
 /// # Errors
 /// It is still there.
 pub fn remove(path: &Path) -> Outcome<()> {
-    match fs::remove_file(path) {
+    removed(path, fs::remove_file(path))
+}
+
+/// Removes a folder with what is in it; one that is not there is removed already.
+///
+/// # Errors
+/// Something of it is still there.
+pub fn remove_folder(path: &Path) -> Outcome<()> {
+    removed(path, fs::remove_dir_all(path))
+}
+
+fn removed(path: &Path, removed: io::Result<()>) -> Outcome<()> {
+    match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(PlatformError::new(format_args!("cannot remove {}", path.display()), error))
         }

@@ -23,7 +23,7 @@ use uuid::Uuid;
 use super::command::Command;
 use super::components::Components;
 use super::cryptsetup::Removed;
-use super::files::{Files, below, write};
+use super::files::{Files, below, remove_folder, write};
 use super::systemctl::Systemctl;
 use crate::config::Config;
 use crate::platform::{Activity, Installer, JoinPlan, Outcome, PlatformError};
@@ -132,12 +132,8 @@ impl Kubeadm {
 
     fn empty_manifests(&self) -> Outcome<()> {
         let folder = below(&self.root, Path::new(MANIFESTS));
-        let failed = |error| PlatformError::new(folder.display(), error);
-        match fs::remove_dir_all(&folder) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
-            _ => {}
-        }
-        fs::create_dir_all(&folder).map_err(failed)
+        remove_folder(&folder)?;
+        fs::create_dir_all(&folder).map_err(|error| PlatformError::new(folder.display(), error))
     }
 
     async fn reset(&self, plan: &JoinPlan) -> Outcome<()> {

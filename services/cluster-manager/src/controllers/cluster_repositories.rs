@@ -325,16 +325,15 @@ impl ClusterRepositoriesController {
         }
     }
 
-    /// Writes what a repository shall hold. `waits`: its files stay, also if they are others. Of Secrets the newer decision counts, whichever ConfigDB has it.
-    pub fn write(&mut self, fleet: &FleetView, uuid: Uuid, waits: bool, now: Now) -> Option<Effect> {
+    /// Writes what a repository shall hold. `hold`: its files stay, also if they are others. Of Secrets the newer decision counts, whichever ConfigDB has it.
+    pub fn write(&mut self, fleet: &FleetView, uuid: Uuid, hold: bool, now: Now) -> Option<Effect> {
         let origin = fleet.origin(uuid)?;
-        let is_held = self.hold(fleet, uuid).is_some();
         let renews = self.is_ageing(fleet, uuid);
         let repository = self.known.get(&uuid).filter(|repository| repository.wait.is_over(now))?;
         let RenderedRepo { spec, repo: Ok(repo) } = repository.rendered.as_ref()? else { return None };
         let (path, repo) = (cluster_path(&spec.name), Arc::clone(repo));
         let (files, secrets) = (repo.files.clone(), repo.secrets.clone());
-        self.work(uuid, Some(repo), GitAction::Write { path, origin, renews, files, hold: waits || is_held, secrets })
+        self.work(uuid, Some(repo), GitAction::Write { path, origin, renews, files, hold, secrets })
     }
 
     /// Closes a repository.

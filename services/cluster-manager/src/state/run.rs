@@ -36,7 +36,8 @@ impl ClusterManager {
         }
         let read = self.setups.read(&self.fleet, uuid);
         let is_known = read.config.is_some() || read.recorded().is_some() || self.fleet.config().object(uuid).is_some();
-        if !is_known && let Some(hold) = self.repositories.hold(&self.fleet, uuid) {
+        let hold = self.repositories.hold(&self.fleet, uuid);
+        if let Some(hold) = hold.filter(|_| !is_known) {
             tracing::warn!(cluster_id = %uuid, reason = %hold, "ConfigDB does not have the cluster of an open repository; it stays as it is");
             return self.remove(uuid);
         }
@@ -52,7 +53,7 @@ impl ClusterManager {
             self.fleet.give_up(name, now);
         }
         let blocker = self.repository_blocker(uuid, &read);
-        let must_wait = blocker.is_some() || self.is_held(uuid, name.as_deref());
+        let must_wait = blocker.is_some() || hold.is_some() || self.edge_holds(uuid, name.as_deref());
         let repository = self.repositories.state(&self.fleet, uuid, must_wait, now);
         let surroundings = Surroundings {
             account_removals: self.accounts.removals(&self.fleet, uuid),
@@ -76,8 +77,9 @@ impl ClusterManager {
         }
         self.serve_accounts(uuid, name.as_deref().filter(|_| published && !deleting), now);
         let mut deployments = self.reconcile_deployments(uuid, name.as_deref(), deleting, now);
-        if let Some(reason) = self.repository_hold(uuid, &repository) {
-            deployments.desired.held.get_or_insert(reason);
+        // A mixture of two states of ConfigDB is none that a decision could be about.
+        if let Some(hold) = hold.filter(|_| repository == Repository::Held && self.fleet.config().is_one_state()) {
+            deployments.desired.held.get_or_insert_with(|| format!("the repository keeps what it holds: {hold}"));
         }
         if let Some(name) = name.as_ref().filter(|_| !deleting) {
             self.send_commits(uuid, name, now);
@@ -106,16 +108,10 @@ impl ClusterManager {
         self.repositories.blocker(uuid).filter(|_| is_set_up)
     }
 
-    /// Whether an operator has to decide before the cluster's repository follows ConfigDB. Where the edge holds what it is sent, Flux must not get it from the repository.
-    fn is_held(&self, uuid: Uuid, name: Option<&str>) -> bool {
-        let sync = name.and_then(|name| self.fleet.sync_of(uuid, name)?.replica.node());
-        self.repositories.hold(&self.fleet, uuid).is_some() || sync.is_some_and(|sync| sync.desired_held == Some(true))
-    }
-
-    /// Why a repository that holds something else than ConfigDB wants waits for an operator.
-    fn repository_hold(&self, uuid: Uuid, repository: &Repository) -> Option<String> {
-        let hold = self.repositories.hold(&self.fleet, uuid).filter(|_| self.fleet.config().is_one_state())?;
-        (*repository == Repository::Held).then(|| format!("the repository keeps what it holds: {hold}"))
+    /// Whether the edge holds what it is sent. Flux must not get it from the repository then.
+    fn edge_holds(&self, uuid: Uuid, name: Option<&str>) -> bool {
+        let node = name.and_then(|name| self.fleet.sync_of(uuid, name)?.replica.node());
+        node.is_some_and(|node| node.desired_held == Some(true))
     }
 
     fn serve_accounts(&mut self, uuid: Uuid, name: Option<&str>, now: Now) {

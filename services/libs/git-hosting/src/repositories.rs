@@ -257,16 +257,14 @@ impl Repositories {
         wall: u64,
     ) -> Result<Written, RepositoryError> {
         let directory = self.make(uuid)?;
-        if let Some(found) = compare(&directory, files)?.filter(|found| !found.held) {
-            self.open_as_before(uuid, place)?;
-            return Ok(found);
-        }
-        // Before the commit: whatever interrupts it, what is recorded is not older than what is there.
-        if self.place(uuid).is_some() {
+        // Whatever interrupts the commit, what is recorded is not older than what is there.
+        let before = || if self.place(uuid).is_some() { self.open_at(uuid, place) } else { Ok(()) };
+        let written = commit(&directory, files, wall, before)?;
+        if written.changed {
             self.open_at(uuid, place)?;
+        } else {
+            self.open_as_before(uuid, place)?;
         }
-        let written = commit(&directory, files, wall)?;
-        self.open_at(uuid, place)?;
         Ok(written)
     }
 
@@ -412,10 +410,19 @@ fn uuid_of(name: &str, suffix: &str) -> Option<Uuid> {
     Uuid::parse_str(name.strip_suffix(suffix)?).ok()
 }
 
-/// Commits `files` to branch `main`, if that changes anything.
-fn commit(directory: &Path, files: &RepositoryFiles, wall: u64) -> Result<Written, RepositoryError> {
+/// Commits `files` to branch `main`, if that changes anything; `before` is done before that.
+fn commit(
+    directory: &Path,
+    files: &RepositoryFiles,
+    wall: u64,
+    before: impl Fn() -> Result<(), RepositoryError>,
+) -> Result<Written, RepositoryError> {
     let tree = |repository: &gix::Repository, parent| {
-        tree(repository, parent, files).map_err(RepositoryError::git("written", directory))
+        let (wanted, found) = tree(repository, parent, files).map_err(RepositoryError::git("written", directory))?;
+        if found != Some(wanted) {
+            before()?;
+        }
+        Ok((wanted, found))
     };
     commit_tree(directory, &files.message, wall, tree)
 }

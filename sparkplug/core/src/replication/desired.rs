@@ -300,6 +300,14 @@ fn followed(accepted: Option<Origin>, from: Option<Origin>, follows: Option<Poin
     }
 }
 
+impl Hold {
+    /// Why what comes from `from` is held by one that accepted something of `accepted`; `follows` is the last state of its timeline in the store of `from`. None: it is followed.
+    #[must_use]
+    pub fn of(accepted: Option<Origin>, from: Option<Origin>, follows: Option<Point>) -> Option<Self> {
+        followed(accepted, from, follows).err()
+    }
+}
+
 /// What a store lacks of the state `accepted`; None: it contains it. The store is at `from`; `follows` is its last state of some timeline.
 fn lacks(accepted: Point, from: Point, follows: Option<Point>) -> Option<Hold> {
     let known = [Some(from), follows].into_iter().flatten().find(|point| point.timeline == accepted.timeline);
@@ -340,7 +348,7 @@ impl<D: PartialEq> DesiredReceiver<D> {
     /// Why something beside the value would be held that comes from there, and is not recorded itself.
     #[must_use]
     pub fn hold_of(&self, origin: Option<Origin>, follows: Option<Point>) -> Option<Hold> {
-        followed(self.accepted.as_ref()?.origin, origin, follows).err()
+        Hold::of(self.accepted.as_ref()?.origin, origin, follows)
     }
 
     /// Judges a desired state. What is accepted, or accepted already, ends the hold; what is held begins it.
