@@ -68,6 +68,13 @@ impl Bench {
         CryptsetupDisk::new(&config, self.root.path())
     }
 
+    /// The disk is a member's, with this key.
+    pub async fn make_member(&self, key: &Secret) {
+        self.disk().prepare(&DiskFound::Blank).await.unwrap();
+        self.disk().set_key(key).await.unwrap();
+        self.disk().mark(Mark::Initialised).await.unwrap();
+    }
+
     /// Off and on: nothing is mapped, what lay in `/run` is gone.
     pub fn reboot(&self) {
         programs::reboot(self.root.path());
@@ -285,9 +292,7 @@ async fn no_disk_is_formatted_again_unless_the_configuration_says_so_and_a_membe
 #[tokio::test]
 async fn a_second_key_opens_the_disk_until_it_is_taken_away_and_a_slot_without_its_token_is_cleared() {
     let bench = Bench::new();
-    bench.disk().prepare(&DiskFound::Blank).await.unwrap();
-    bench.disk().set_key(&key(7)).await.unwrap();
-    bench.disk().mark(Mark::Initialised).await.unwrap();
+    bench.make_member(&key(7)).await;
     let selection = Selection::new(Bank::Sha256, [4, 15]).unwrap();
     let sealed = |byte| SealedKey { selection: selection.clone(), public: vec![byte; 80], private: vec![byte; 160] };
     bench.disk().set_sealed_key(&key(9), &key(1), &sealed(1)).await.unwrap_err();
@@ -318,9 +323,7 @@ async fn a_second_key_opens_the_disk_until_it_is_taken_away_and_a_slot_without_i
 #[tokio::test]
 async fn a_disk_that_is_open_is_not_taken_for_the_one_that_a_ticket_opens() {
     let bench = Bench::new();
-    bench.disk().prepare(&DiskFound::Blank).await.unwrap();
-    bench.disk().set_key(&key(9)).await.unwrap();
-    bench.disk().mark(Mark::Initialised).await.unwrap();
+    bench.make_member(&key(9)).await;
     let selection = Selection::new(Bank::Sha256, [4, 15]).unwrap();
     let sealed = SealedKey { selection, public: vec![1; 80], private: vec![1; 160] };
     bench.disk().set_sealed_key(&key(9), &key(1), &sealed).await.unwrap();

@@ -14,7 +14,7 @@ use bootstrapper::Ending;
 use bootstrapper::adapters::simulated::SimulatedHost;
 use bootstrapper::adapters::tpm::TpmAttester;
 use bootstrapper::config::{AttestationConfig, RenewalConfig};
-use bootstrapper::platform::{Attester as _, DiskFound, Mark, Platform, StateDisk as _};
+use bootstrapper::platform::{Attester as _, Platform, StateDisk as _};
 use join_attestation::event_log::Event;
 use join_attestation::{EventLog, Hash, Policy, TpmVerifier};
 use join_protocol::attestation::{HostKeys, Verifier as _};
@@ -534,9 +534,7 @@ fn a_secret_that_the_tpm_gives_out_cannot_be_read_on_its_wires() {
 #[tokio::test]
 async fn the_tpm_gives_out_the_second_key_of_a_disk_after_the_same_boot_before_the_lock_and_never_else() {
     let (mut machine, other, bench) = (Machine::new(1), Machine::new(2), Bench::new());
-    bench.disk().prepare(&DiskFound::Blank).await.unwrap();
-    bench.disk().set_key(&key(7)).await.unwrap();
-    bench.disk().mark(Mark::Initialised).await.unwrap();
+    bench.make_member(&key(7)).await;
     let selection = Selection::new(Bank::Sha256, [4, 11]).unwrap();
     // A member seals when it is locked.
     let mut attester = machine.attester();

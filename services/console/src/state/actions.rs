@@ -172,8 +172,8 @@ impl Actions {
     ) -> Result<(String, Option<AuditRecord>), Refusal> {
         let id = action_id(&who.name, key);
         let digest = digest(action);
-        if let Some(known) = self.all.get(&id) {
-            return if known.digest == digest { Ok((id, None)) } else { Err(Refusal::KeyReused) };
+        if self.is_repeated(&id, digest)? {
+            return Ok((id, None));
         }
         self.make_room()?;
         let plan = action.plan(fleet, &id, &writer_name(&who.name), now.wall)?;
@@ -224,8 +224,8 @@ impl Actions {
     ) -> Result<Option<String>, Refusal> {
         let id = action_id(&who.name, key);
         let digest = Sha256::digest(format!("cluster.bootstrap {cluster} {}", lifetime.as_secs())).into();
-        if let Some(known) = self.all.get(&id) {
-            return if known.digest == digest { Ok(Some(id)) } else { Err(Refusal::KeyReused) };
+        if self.is_repeated(&id, digest)? {
+            return Ok(Some(id));
         }
         self.make_room()?;
         let missing = || RequestError::Missing { field: "cluster", wanted: cluster.to_string() };
@@ -311,6 +311,17 @@ impl Actions {
     fn insert(&mut self, id: String, running: Running) {
         self.order.push_back(id.clone());
         self.all.insert(id, running);
+    }
+
+    /// Whether this very action was begun before with its key.
+    ///
+    /// # Errors
+    /// Another one was.
+    fn is_repeated(&self, id: &str, digest: [u8; 32]) -> Result<bool, Refusal> {
+        match self.all.get(id) {
+            Some(known) if known.digest != digest => Err(Refusal::KeyReused),
+            known => Ok(known.is_some()),
+        }
     }
 
     fn make_room(&mut self) -> Result<(), Refusal> {
