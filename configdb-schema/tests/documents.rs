@@ -538,7 +538,7 @@ fn every_schema_is_valid_json_schema_and_every_default_obeys_its_schema() {
     }
 }
 
-/// What a fresh store names is there: each chart with the image of the central services, each directory that Flux is to apply in the repository that it is looked for in.
+/// What the entries of a fresh store name exists. The image of the central services contains each chart. Each directory that Flux is to apply is in the repository in which Flux looks for it.
 #[test]
 fn default_templates_name_nothing_that_is_not_shipped() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

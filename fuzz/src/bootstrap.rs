@@ -1,4 +1,4 @@
-//! The bootstrap script over HTTP: whatever bytes a client sends over its connection, the cluster manager answers in HTTP, and gives a script to who shows a token of that cluster only.
+//! The bootstrap script over HTTP. Whatever bytes a client sends over its connection, the cluster manager answers in HTTP. It gives a script only to a client that shows a token of that cluster.
 //!
 //! Apart from the other targets, because a test of `cluster-manager` includes this file by its path.
 

@@ -41,7 +41,8 @@ pub fn request(bytes: &[u8]) {
     }
 }
 
-/// What `sparkfleet config load` reads: a dump that is read is written and read again as the same, and ConfigDB's reader of commands judges each request that an empty store gets of it.
+/// What `sparkfleet config load` reads. A dump that can be read is written, and read again as the same dump. ConfigDB's reader of commands judges each request that the dump makes
+/// of an empty store.
 pub fn dump(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let dump = match Dump::parse(text) {

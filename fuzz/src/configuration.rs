@@ -1,4 +1,5 @@
-//! The configuration file: no text makes the reader of a service's configuration or its check panic, no message repeats a value that could be a secret, and what is read is the same twice.
+//! The configuration file. No text makes the reader of a service's configuration, or its check, panic. No message repeats a value that could be a secret. Reading a file twice
+//! gives the same configuration.
 //!
 //! Apart from the other targets, because tests of services include this file by its path.
 

@@ -1,6 +1,7 @@
-//! The console: whatever bytes a browser or a program sends over its connection, it answers in HTTP and signs in no stranger; and no body of an action makes its reader or its plan panic.
+//! The console. Whatever bytes a browser or a program sends over its connection, the console answers in HTTP and signs in no stranger. No body of an action makes its reader or its plan panic.
 //!
-//! The console is the one that `sparkfleet console` runs, with a broker that is away and a history of its own, and the one that replays an export, so that there is a past to ask for.
+//! There are two consoles. One is the console that `sparkfleet console` runs, with a broker that is away and a history of its own. The other one replays an export, so that there
+//! is a past to ask for.
 //!
 //! Apart from the other targets, because a test of `console` includes this file by its path.
 

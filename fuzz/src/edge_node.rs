@@ -1,5 +1,4 @@
-//! The Edge Node machine, fed with any updates, events of the session and times: no panic, no busy loop, and what it publishes obeys the order of births, data and
-//! deaths.
+//! The Edge Node machine, fed with any updates, events of the session and times. It does not panic or run in a busy loop. What it publishes obeys the order of births, data and deaths.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

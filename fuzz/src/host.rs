@@ -1,5 +1,5 @@
-//! The Host Application machine, fed with any messages, events of the session, requests and times: no panic, no busy loop, and its events speak of nodes
-//! and devices only between their births and deaths.
+//! The Host Application machine, fed with any messages, events of the session, requests and times. It does not panic or run in a busy loop. Its events
+//! name nodes and devices only between their births and deaths.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

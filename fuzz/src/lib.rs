@@ -1,5 +1,5 @@
-//! What must hold for any bytes whatever, one function a fuzz target. They are apart from the targets, so that a test of `sparkplug` can run the seeds through them with
-//! the stable compiler and without a sanitizer; that test includes this file by its path.
+//! What must hold for any bytes whatever, one function a fuzz target. The functions are apart from the targets. So a test of `sparkplug` can run the seeds through them
+//! with the stable compiler and without a sanitizer. That test includes this file by its path.
 
 mod codec;
 mod edge_node;

@@ -1,4 +1,4 @@
-//! The seeds of a fuzz target go through the same function as under the fuzzer: for the test of the package whose code the target feeds, which includes this file by its path.
+//! The seeds of a fuzz target go through the same function as under the fuzzer. This is for the test of the package whose code the target feeds. That test includes this file by its path.
 
 use std::fs;
 use std::panic::AssertUnwindSafe;

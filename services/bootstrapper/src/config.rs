@@ -159,11 +159,12 @@ config_table! {
         mapping: String = "state".to_owned();
         /// Format a blank disk, and again one that no member needs; a disk that cannot be read is never touched.
         format: bool;
-        /// UUID of the state disk: a blank one gets it, one with another is not used; the host's name at the broker if it has credentials of its own; absent: a random one.
+        /// UUID of the state disk; absent: a random one. A blank disk gets it, and a disk with another one is not used. It is the host's name at the broker if the host has credentials of its own.
         uuid: Option<Uuid>;
         /// New disks authenticate their sectors as well (dm-integrity).
         integrity: bool = true;
-        /// Where the policy allows it, a member's disk has a second key, sealed to the TPM, by which the host comes back when no issuer answers; false: never, and one that is there is taken away.
+        /// Whether a member's disk has a second key, sealed to the TPM, where the policy allows it. By this key the host comes back when no issuer answers. If false, there is
+        /// never one, and an existing one is taken away.
         local_unlock: bool = true;
         /// Directories of the host that lie on the state disk, as bind mounts, before anything of Kubernetes is started.
         directories: Vec<PathBuf> = DIRECTORIES.map(PathBuf::from).to_vec();

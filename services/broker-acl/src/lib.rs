@@ -5,8 +5,9 @@
 //!                                                                             └──> filter: does a grant cover this topic?
 //! ```
 //!
-//! A Sparkplug group is a trust domain, so a user of the broker is a group: a client with the credentials of `ACME-Paint_Shop` is that cluster, and reaches no other one's topics. A server
-//! takes the common name of a client certificate as the user's name. What is not granted is refused. A host that waits is a user of its own, who is one Edge Node: servers bind it by its name.
+//! A Sparkplug group is a trust domain, so a user of the broker is a group. A client with the credentials of `ACME-Paint_Shop` is that cluster. It does not reach the topics of
+//! another cluster. A server takes the common name of a client certificate as the user's name. What is not granted is refused. A host that waits is a user of its own, who is one
+//! Edge Node: servers bind it by its name.
 //!
 //! Everything here is a function of its arguments. What a server does with a file is tested on Mosquitto in `tests/e2e`; for the others the form of the files is checked.
 #![warn(missing_docs, unreachable_pub)]

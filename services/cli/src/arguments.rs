@@ -725,7 +725,7 @@ pub struct AclSite {
     /// Host Application id that a viewer (historian, dashboard) publishes STATE under; once for each
     #[arg(long)]
     pub viewer_host: Vec<String>,
-    /// Every host has credentials of its own, named by the UUID of its state disk: give each the topics of its own, and leave out the users that the hosts of a cluster share
+    /// Every host has credentials of its own, named by the UUID of its state disk. Give each host topics of its own, and leave out the users that the hosts of a cluster share
     #[arg(long)]
     pub own_host_credentials: bool,
     /// The web console may ask for births and command no device: for one with web.read_only

@@ -11,8 +11,9 @@
 //!           -> watch                                    -> a listener that prints every message
 //! ```
 //!
-//! The commands need only the broker, those on secrets in repositories and on the past aside: what they show they have replicated or read of the console, what they change they have asked for and seen reported. There is no `event.rs` and no `state.rs`: the
-//! command line holds no state of the fleet, only replicas of it ([`fleet_view::Fleet`]), and its configuration is its arguments ([`arguments`]).
+//! The commands need only the broker, except those on secrets in repositories and on the past. What they show they have replicated, or read from the console. What they change they
+//! have asked for, and have seen reported. There is no `event.rs` and no `state.rs`: the command line holds no state of the fleet, only replicas of it ([`fleet_view::Fleet`]), and
+//! its configuration is its arguments ([`arguments`]).
 #![warn(unreachable_pub)]
 
 pub mod arguments;

@@ -1,9 +1,10 @@
 //! Accounts that an edge cluster wants for its Kerberos principals: what is wanted, compared with what ConfigDB has -> writes and answers.
 //!
-//! Level-triggered: what was made for an account is recorded in its `EdgeAccount` entry, in the same transaction, so a manager that is killed continues where it was and no object is
-//! left behind. Ids of objects are derived from cluster and principal, so making one twice is making it once. This module must not know how a wish travels.
+//! Level-triggered: what was made for an account is recorded in its `EdgeAccount` entry, in the same transaction. So a manager that is killed continues where it was, and no object
+//! is left behind. Ids of objects are derived from cluster and principal, so making one twice is making it once. This module must not know how a wish travels.
 //!
-//! A cluster is not trusted further than its own things: principals of its own name, addresses in its own group, objects that no other account has, classes of accounts, groups that are made for edges.
+//! A cluster is trusted with its own things only: principals of its own name, addresses in its own group, and objects that no other account has. Classes must be those of accounts,
+//! and groups must be made for edges.
 
 use std::collections::{BTreeMap, BTreeSet};
 

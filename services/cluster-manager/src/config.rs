@@ -103,7 +103,7 @@ config_table! {
         key_file: Option<PathBuf>;
         /// Base URL under which clusters fetch them; absent: http:// (with bootstrap.cert_file https://) and the address that they are served on.
         public_url: Option<String>;
-        /// Where the bootstrap script takes Flux from if a cluster has none: an address that clusters reach, such as a mirror, or a file on this host that travels in the script.
+        /// Where the bootstrap script takes Flux from if a cluster has none. This is an address that clusters reach, such as a mirror, or a file on this host that travels in the script.
         flux: String = "https://github.com/fluxcd/flux2/releases/download/v2.7.5/install.yaml".to_owned();
         /// Image with the program sparkfleet, by which a cluster enrols; absent: the script brings the credentials of its repository.
         image: Option<String>;
@@ -145,7 +145,7 @@ config_table! {
         retry_max_ms: u64 = 60_000;
         /// Seconds that an edge must be away before the tear-down of its cluster continues without it.
         away_s: u64 = 30;
-        /// Seconds that neither edge sync nor Flux of a cluster must be received before the repositories of later waves do not wait for it; more than the interval at which Flux asks.
+        /// Seconds without contact from a cluster's edge sync and Flux, after which the repositories of later waves do not wait for it. It should be more than the interval at which Flux asks.
         flux_away_s: u64 = 600;
     }
 }

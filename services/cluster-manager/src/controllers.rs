@@ -1,5 +1,5 @@
-//! What the cluster manager plans, a controller each. A controller owns its state: what it needs of the fleet it reads from the
-//! [`FleetView`](crate::fleet::FleetView), what it needs of another controller it is given, and what it wants done it returns.
+//! What the cluster manager plans, a controller each. A controller owns its state. It reads what it needs of the fleet from the
+//! [`FleetView`](crate::fleet::FleetView), and is given what it needs of another controller. It returns what it wants done.
 //!
 //! | controller | decides |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! What the cluster manager knows of the fleet, and does not decide: replicas of ConfigDB, of Identity, of the git server and of every cluster's Sync, Join and Keys, and who claims which name.
+//! What the cluster manager knows of the fleet, and does not decide. It has replicas of ConfigDB, Identity, the git server, and every cluster's Sync, Join and Keys. It also knows
+//! who claims which name.
 //!
 //! Events change it ([`FleetView::on_host_event`], [`FleetView::poll_change`]) and say whom they concern; controllers read it.
 

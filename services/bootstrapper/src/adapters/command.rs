@@ -1,4 +1,5 @@
-//! Runs a program on the host: never a shell, no secret among the arguments, a time limit, and a bounded output from which secrets are removed before it is logged or reported.
+//! Runs a program on the host. There is never a shell, no secret is among the arguments, and the time is limited. The output is bounded, and secrets are removed from it before
+//! it is logged or reported.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};

@@ -303,7 +303,8 @@ impl CryptsetupDisk {
         }
     }
 
-    /// Everything that was written to the disk is on it. kubeadm and k3s do not sync the keys and configurations that they write once, and a member without them never runs again.
+    /// Makes sure that everything that was written to the disk is on it. The installers kubeadm and k3s do not sync the keys and configurations that they write once. A member
+    /// without them never runs again.
     async fn sync(&self) -> Outcome<()> {
         let mount_point = self.mount_point.clone();
         let sync = move || -> Outcome<()> {

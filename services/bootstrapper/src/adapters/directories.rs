@@ -20,8 +20,8 @@ const FOLDER: &str = "directories";
 /// etcd wants a directory that no other user can read; for the others, files have their own modes.
 const PRIVATE: &str = "/var/lib/etcd";
 
-/// Records of addresses and interfaces of pods, which end with the boot: libcni's results, and the addresses that the plugin host-local gave out. Neither is synced when it is written. A power cut
-/// leaves empty files, which cannot be read when a pod's old sandbox is removed, so the pod would not run again; and an address in an empty file is never given back.
+/// Records of addresses and interfaces of pods, which end with the boot: libcni's results, and the addresses that the plugin host-local gave out. Neither is synced when it is
+/// written. A power cut leaves empty files. An empty result cannot be read when a pod's old sandbox is removed, so the pod would not run again. An address in an empty file is never given back.
 const OF_ONE_BOOT: [&str; 2] = ["/var/lib/cni/results", "/var/lib/cni/networks"];
 
 /// See the module.

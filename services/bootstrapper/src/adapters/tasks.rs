@@ -284,7 +284,7 @@ impl Host {
         }
     }
 
-    /// The state disk. That of a member is closed before the lock: what is open was left by a process that was killed, and no key of the cluster has opened it in this one.
+    /// The state disk. The disk of a member is closed before the lock. If it is open, a process that was killed left it so. No key of the cluster has opened it in this process.
     async fn look_at_disk(&self, locked: bool) -> Result<DiskFound, TaskError> {
         let mut disk = self.disk.lock().await;
         let mut found = disk.inspect().await?;

@@ -54,7 +54,7 @@ pub(super) fn files(site: &Site) -> Vec<ConfigFile> {
     vec![ConfigFile { name: "sparkfleet.conf", text }, ConfigFile { name: "sparkfleet.acl", text: access }]
 }
 
-/// The users that hosts shared, where they do not any more: their certificates are good until they end, and a pattern would let them command in the group of their name.
+/// The users that hosts shared, where hosts have credentials of their own. Their certificates are good until they end. A pattern would let them command in the group of their name.
 fn outdated(site: &Site) -> String {
     let joining = site.clusters().filter(|_| site.has_own_hosts()).map(|name| site.organisation().join_group(name));
     joining.map(|user| format!("\nuser {user}\ntopic deny #\n")).collect()

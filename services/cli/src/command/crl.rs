@@ -24,7 +24,8 @@ struct Bundle {
 /// Carries out the command.
 ///
 /// # Errors
-/// With [`exit::CONFIG`] if a file cannot be read, [`exit::REFUSED`] if an authority has no list in time, [`exit::FAILURE`] if the file was written and a list is past half of its time.
+/// With [`exit::CONFIG`] if a file cannot be read, and with [`exit::REFUSED`] if an authority has no list that is still valid. With [`exit::FAILURE`] if the file was written and a
+/// list is past half of its time.
 pub fn run(arguments: &AclCrlArguments) -> anyhow::Result<()> {
     let wrong = |error: anyhow::Error| exit::with_code(exit::CONFIG, error);
     let read = |file: &std::path::PathBuf| {

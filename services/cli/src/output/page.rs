@@ -39,8 +39,8 @@ impl InPlace {
     }
 }
 
-/// ECMA-48: the page is erased the first time (ED); then the cursor is set to its first place (CUP), and the rest of each line (EL) and of the page is erased. Lines that are too long are cut by
-/// the terminal (DECAWM).
+/// ECMA-48: the first time, the page is erased (ED). Then the cursor is set to its first place (CUP), and the rest of each line (EL) and of the page is erased. Lines that are too
+/// long are cut by the terminal (DECAWM).
 fn drawn(lines: &[String], is_first: bool, height: Option<usize>) -> String {
     let room = height.map_or(lines.len(), |height| height.saturating_sub(2));
     let hidden = lines.len().saturating_sub(room);

@@ -22,7 +22,7 @@ use service_runtime::exit;
 /// The version that is written.
 const VERSION: u64 = 1;
 
-/// Bytes of a line at most: what is longer is not a message that a server lets pass (the largest packet of MQTT is 256 MiB, a third is added by base64).
+/// Bytes of a line at most. A server does not let a longer message pass: the largest packet of MQTT is 256 MiB, and base64 adds a third.
 const LINE_BYTES_MAX: u64 = 400 << 20;
 
 /// A message as it passed.

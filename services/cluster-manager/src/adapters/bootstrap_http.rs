@@ -1,9 +1,9 @@
 //! `GET /bootstrap/<cluster uuid>` with `Authorization: Bearer <token>`: the script that bootstraps that cluster's edge, for every holder of one of its tokens.
 //!
-//! Whatever is wrong with the request, the answer is the same 404: a client does not learn which clusters exist, or whether a token was ever valid. The reason is in the log.
-//! What passes by itself is a 503 with `Retry-After`, which curl repeats: every request until the tokens are known, and then a request with a valid token whose cluster is being set up.
-//! The token is not used up by fetching: the script must be fetched again after a failure. What is given out holds credentials, so nothing may store it. This module must not know how
-//! an offer comes about.
+//! Whatever is wrong with the request, the answer is the same 404: a client does not learn which clusters exist, or whether a token was ever valid. The reason is in the log. What
+//! passes by itself is answered with 503 and `Retry-After`, and curl repeats the request. First that is every request until the tokens are known. Then it is a request with a valid
+//! token whose cluster is being set up. The token is not used up by fetching: the script must be fetched again after a failure. What is given out holds credentials, so nothing may
+//! store it. This module must not know how an offer comes about.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

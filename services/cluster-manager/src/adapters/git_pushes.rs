@@ -1,4 +1,4 @@
-//! Takes pushes over that the git server has received: who pushes is judged by the credential that was sealed to us there, and what is pushed by the rules of every push.
+//! Takes over pushes that the git server has received. Who pushes is judged by the credential that was sealed to us there. What is pushed is judged by the rules of every push.
 
 use std::net::IpAddr;
 use std::sync::Arc;

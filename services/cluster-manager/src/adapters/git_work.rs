@@ -273,7 +273,8 @@ fn failed(error: &dyn std::error::Error) -> GitOutcome {
     GitOutcome::Failed { reason: chain(error) }
 }
 
-/// Makes the shared repository, with the charts `shipped`, and brings it to those in `charts_dir` if there is one; returns the commit that its branch is at, and the directories that hold a chart. Blocks.
+/// Makes the shared repository, with the charts `shipped`. Brings it to the charts in `charts_dir` if there is one. Returns the commit that its branch is at, and the directories
+/// that hold a chart. Blocks.
 ///
 /// # Errors
 /// The disk, or the directory of charts.

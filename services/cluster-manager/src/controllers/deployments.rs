@@ -589,8 +589,8 @@ impl DeploymentsController {
         commands
     }
 
-    /// Gives every deployment of a cluster its name in Kubernetes. Who runs at the edge keeps a name, then who was listed there, then who was made first: a name that changed its
-    /// owner would run twice, because what is refused stays as it is at the edge.
+    /// Gives every deployment of a cluster its name in Kubernetes. The deployment that runs at the edge keeps a name, then the one that was listed there, then the one that was
+    /// made first. If a name changed its owner, it would run twice, because what is refused stays as it is at the edge.
     fn settle_names(&mut self, fleet: &FleetView, uuid: Uuid, name: &str) {
         let nothing = BTreeMap::new();
         let reported = fleet.sync_of(uuid, name).map_or(&nothing, |sync| &sync.replica.devices().deployments);

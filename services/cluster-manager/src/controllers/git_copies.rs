@@ -244,7 +244,7 @@ impl GitCopy {
         })
     }
 
-    /// The git server has accepted that version, has all objects for it, and does not apply it: it may have accepted another state under the same version, of an earlier process.
+    /// The git server has accepted that version and has all objects for it, but does not apply it. It may have accepted another state under the same version, of an earlier process.
     fn is_overdue(&mut self, reported: Option<&RepositoryCopy>, version: u64, now: Now) -> bool {
         if reported.is_none_or(|copy| copy.missing || copy.reason.is_some()) {
             self.accepted = None;

@@ -1,4 +1,4 @@
-//! The initial attestation key (IAK) that the maker of a machine has put into its TPM (TCG, "TPM 2.0 Keys for Device Identity and Attestation"), and what it says of the attestation key.
+//! The initial attestation key (IAK), and what it says of the attestation key. The maker of a machine has put the IAK into the TPM (TCG, "TPM 2.0 Keys for Device Identity and Attestation").
 //!
 //! It is found by its place, one of those that the TCG has reserved, and by what it is: a restricted signing key. Its own attributes and certificate are the verifier's to judge.
 
