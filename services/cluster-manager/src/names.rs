@@ -20,8 +20,8 @@ pub fn k8sname(parts: &[&str], characters_max: usize) -> String {
     if name.is_empty() || name.len() > characters_max { with_hash(&name, parts, characters_max) } else { name }
 }
 
-/// One name for each of `originals`, in their order of precedence: the first of those that normalise equally keeps the plain name, each other one gets a
-/// hash of what it is called. A later original never changes the name of an earlier one.
+/// One name for each of `originals`, in their order of precedence. Of those that normalise equally, the first keeps the plain name, and each other one
+/// gets a hash of its original. A later original never changes the name of an earlier one.
 #[must_use]
 pub fn unique<'a>(originals: impl IntoIterator<Item = &'a str>, characters_max: usize) -> BTreeMap<&'a str, String> {
     let mut taken = BTreeSet::new();

@@ -1,8 +1,8 @@
 //! What a cluster shall run, compared with what its Sync reports -> what to send.
 //!
 //! Nothing is remembered that could not be lost: the versions assigned in this life of the process only keep an unanswered command stable. A deployment that cannot be rendered is
-//! kept at the edge as it is (invariant `no-prune-from-ignorance`); only a deployment without an entry is left out of the index, which is what removes it.
-//! This module must not know when to send again.
+//! kept at the edge as it is (invariant `no-prune-from-ignorance`). Only a deployment without an entry is left out of the index, which is what removes it. This module must not
+//! know when to send again.
 
 use std::collections::{BTreeMap, BTreeSet};
 

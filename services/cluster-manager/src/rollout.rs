@@ -1,9 +1,9 @@
 //! Which clusters a changed template may reach: those of a wave when every earlier wave has settled.
 //!
-//! There are two such things: deployments, which wait for those of the same chart template, and the repositories of the clusters themselves, which wait for each other.
-//! Nothing is recorded. Whether a cluster has settled is seen by comparing what it shall have with what it reports, so a manager that starts again continues where it was: until a
-//! cluster was compared it counts as not settled. A cluster that is offline does not hold up the others. Clusters of the last wave hold up no other, so where no waves are given this
-//! costs nothing. This module must not know how anything is rendered or sent.
+//! There are two such things: deployments, which wait for those of the same chart template, and the repositories of the clusters themselves, which wait for each other. Nothing is
+//! recorded. Whether a cluster has settled is seen by comparing what it shall have with what it reports. So a manager that starts again continues where it was. Until a cluster was
+//! compared it counts as not settled. A cluster that is offline does not hold up the others. Clusters of the last wave hold up no other, so where no waves are given this costs
+//! nothing. This module must not know how anything is rendered or sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 

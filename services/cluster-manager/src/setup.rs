@@ -1,8 +1,8 @@
 //! Set-up and tear-down of one cluster: what is, compared with what shall be -> the next step.
 //!
 //! Level-triggered: nothing is remembered between two calls but what ConfigDB holds, so a manager that is killed between any two steps continues where it was. Each step
-//! is recorded in the `EdgeClusterSetup` entry, in the same transaction as its effect where both concern the cluster's object; ids of what is created are
-//! derived, so that doing a step twice is doing it once. This module must not know how a step is carried out.
+//! is recorded in the `EdgeClusterSetup` entry, in the same transaction as its effect where both concern the cluster's object. Ids of what is created are derived, so
+//! that doing a step twice is doing it once. This module must not know how a step is carried out.
 //!
 //! ```text
 //! set-up     spec -> address -> flux account -> krbkeys account -> git config -> repository -> principals -> ready

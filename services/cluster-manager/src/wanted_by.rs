@@ -1,5 +1,5 @@
-//! Which state of ConfigDB a repository is of. A ConfigDB that does not contain that state changes nothing in it and takes nothing away: Flux follows a repository by itself, so it is held as an
-//! edge holds its index.
+//! Which state of ConfigDB a repository is of. A ConfigDB that does not contain that state changes nothing in the repository and takes nothing away. Flux follows a repository by
+//! itself, so the repository is held as an edge holds its index.
 
 use sparkplug::replication::{Hold, Origin};
 use uuid::Uuid;

@@ -28,7 +28,7 @@ pub(crate) fn node_metrics(model: &Model, last: Option<&RequestResult>, alert: O
     node.to_metrics()
 }
 
-/// The number of objects as it is published before a turn that gives birth: a birth of the node that falls into the turn must not announce fewer objects than follow.
+/// The number of objects, as it is published before a turn that gives birth. A birth of the node that falls into the turn must not announce fewer objects than follow.
 pub(crate) fn objects_metric(objects: usize) -> Metric {
     Metric::new(names::CONFIG_OBJECTS, objects as u64)
 }

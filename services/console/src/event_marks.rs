@@ -1,5 +1,5 @@
-//! Numbers of events for users whose credential is for some clusters. A number counts the events of all clusters, so that two of them would say how much happened elsewhere: such a user gets
-//! it encrypted, as a mark that only the console that made it reads.
+//! Numbers of events for users whose credential is for some clusters. A number counts the events of all clusters, so two of them would say how much happened elsewhere. Such a user
+//! gets it encrypted, as a mark. Only the console that made a mark can read it.
 
 use std::fmt;
 

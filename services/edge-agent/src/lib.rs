@@ -7,8 +7,8 @@
 //!
 //! A container sees `/proc/loadavg`, `/proc/meminfo`, `/proc/uptime` and `/sys/class/thermal` of its host, and its `state_dir` is on the disk of the host's kubelet, so no directory of it is mounted.
 //!
-//! Of the usual rooms there is `config.rs`; there is no `event.rs`, `state.rs` or `reconcile.rs`, because nothing is decided: what was read is published when it has changed, and the Edge Node
-//! does the rest.
+//! Of the usual rooms there is `config.rs`. There is no `event.rs`, `state.rs` or `reconcile.rs`, because nothing is decided. What was read is published when it has changed, and
+//! the Edge Node does the rest.
 #![warn(unreachable_pub)]
 
 pub mod config;

@@ -1,5 +1,5 @@
-//! Whom to watch at the control plane: the monitor of every cluster. A cluster is known from ConfigDB, so one whose monitor was never born is shown too; or from the birth of its
-//! monitor, so one that ConfigDB does not know (any more) is shown as long as it speaks. Only a complete replica of ConfigDB can say that a cluster is gone.
+//! Whom to watch at the control plane: the monitor of every cluster. A cluster is known from ConfigDB, so one whose monitor was never born is shown too. It is also known from
+//! the birth of its monitor. So one that ConfigDB does not contain (any more) is shown as long as its monitor publishes. Only a complete replica of ConfigDB can say that a cluster is gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Whom to watch on an edge cluster: SparkplugNode resources say which nodes, their births say where these are.
 //!
-//! A node named by UUID is found by a birth in the own group that carries it as Instance_UUID. Of two nodes that claim one UUID the first keeps it while it is alive. A node that was not received
-//! since the monitor started cannot be found so. But edge sync of the same cluster knows the names of its deployments, and a deployment's name is its agent's edge node id: there the node is asked for its birth.
-//! That is a hint and no more: what counts is the birth.
+//! A node named by UUID is found by a birth in the own group that carries it as Instance_UUID. Of two nodes that claim one UUID the first keeps it while it is alive. A node that
+//! was not received since the monitor started cannot be found so. But edge sync of the same cluster knows the names of its deployments, and a deployment's name is its agent's edge
+//! node id. So the node with that id is asked for its birth. That is a hint and no more: what counts is the birth.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The state of a monitor, at the edge or at the control plane: takes events, decides who is alive and current, and says so.
 //!
-//! A turn is: one event changes what is known; then what follows from it is said, once: whose birth the Host Application manages, the device of each node that changed, the counts. A
-//! monitor owes no one anything that it could forget: all that it knows it receives again after a restart. So there is nothing to save.
+//! In a turn, one event changes what is known. Then what follows from it is returned, once: whose birth the Host Application manages, the device of each node that changed, and the
+//! counts. A monitor owes no one anything that it could forget: all that it knows it receives again after a restart. So there is nothing to save.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -6,8 +6,8 @@
 //! answers ──> failures, marks ─┘                └─> report ─> DBIRTH/DDATA/DDEATH, NDATA
 //! ```
 //!
-//! Nothing is done or said before the record of the accepted index has been read and every watch has listed: half a picture would prune
-//! and would report hosts as gone. The parts of the state have a module each below `state/`.
+//! Nothing is done or reported before the record of the accepted index has been read and every watch has listed. Half a picture would
+//! prune objects and would report hosts as gone. The parts of the state have a module each below `state/`.
 
 pub mod deployment;
 pub mod flux;

@@ -1,4 +1,4 @@
-//! The core in virtual time, with a store in memory and hosts that speak the real protocol: which hosts get a ticket, which do not, and what is left when a replica is killed.
+//! The core in virtual time, with a store in memory and hosts that speak the real protocol. The tests check which hosts get a ticket, which do not, and what is left when a replica is killed.
 
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 

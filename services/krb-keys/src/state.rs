@@ -1,8 +1,8 @@
 //! The state of the service: which resource is worked on, step by step, and the state of each.
 //!
-//! One resource at a time, one step at a time: several resources may write into one Secret. A pass looks, decides, does one step and looks again, until nothing is left to do. When it ends,
-//! the resource is due again: at once if it changed meanwhile, after a growing pause if it failed, and now and then to see that KDC and Secret still agree.
-//! Nothing begins before both kinds of resource are listed: what is absent from half a list may be wanted.
+//! One resource at a time, one step at a time: several resources may write into one Secret. A pass looks, decides, does one step and looks again, until nothing is left to do. When
+//! it ends, the resource is due again. It is due at once if it changed meanwhile, and after a growing pause if the pass failed. It is also due from time to time, to see that KDC
+//! and Secret still agree. Nothing begins before both kinds of resource are listed: what is absent from half a list may be wanted.
 
 mod accounts;
 

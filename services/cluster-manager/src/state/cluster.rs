@@ -69,7 +69,7 @@ pub(super) struct Published {
 }
 
 impl ClusterManager {
-    /// Sees that the Sync of a cluster is asked for its birth as long as the cluster may have one, and its Join and Keys nodes as long as there is something to bring to them.
+    /// Makes sure that the Sync of a cluster is asked for its birth as long as the cluster may have one. Its Join and Keys nodes are asked as long as there is something to bring to them.
     pub(super) fn expect(&mut self, uuid: Uuid, name: Option<&str>) {
         let Some(cluster) = self.clusters.get_mut(&uuid) else { return };
         let waits_for_join = self.attestation_policy.waits_for_join(&self.fleet, uuid);

@@ -1,8 +1,8 @@
 //! The file of sessions. It is replaced as a whole, and at once where one has ended: a machine that loses power after a sign-out does not revive it.
 //!
-//! An old copy that is put back does not revive one either. Each writing of the file has an id of its own, and a second file holds the id of the last one: a copy of an earlier writing
-//! has another id, and none of its sessions count. The file of sessions is written first and names the id before its own, so that a machine that stops between the two writes loses
-//! no session. A copy of the whole state directory has both files of one time, and is accepted.
+//! An old copy that is put back does not revive one either. Each writing of the file has an id of its own, and a second file holds the id of the last one. A copy of an earlier
+//! writing has another id, and none of its sessions count. The file of sessions is written first and names the id before its own, so that a machine that stops between the two
+//! writes loses no session. A copy of the whole state directory has both files of one time, and is accepted.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@
 //! a client that comes again with it has seen all tables as they were at that revision.
 //!
 //! Of a client the console keeps what it has seen of each table, `QUEUE_FRAMES` frames that wait, and the one that is being written: less than 1 MiB. A frame is made of the tables
-//! as they are when there is room for it, so a slow client keeps no old tables alive, and skips what has changed twice. One that makes no room for [`SLOW_MAX`] is cut off.
+//! as they are when there is room for it. So a slow client keeps no old tables alive, and skips what has changed twice. One that makes no room for [`SLOW_MAX`] is cut off.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;

@@ -1,4 +1,5 @@
-//! The public face of a joining host beside the messages of the join protocol: how far its attempt is, how an administrator asks for its kubeconfig, and the parameters of an `init`.
+//! The public face of a joining host beside the messages of the join protocol. It covers how far the host's attempt is, how an administrator asks for its kubeconfig, and the
+//! parameters of an `init`.
 //!
 //! | module | knows |
 //! |---|---|

@@ -255,7 +255,7 @@ impl ConfigReplica {
         self.published.epoch
     }
 
-    /// The origin of what is derived from this content for a consumer that was released to `epoch`; None while the content is not a state of the store, but a mixture of two.
+    /// The origin of what is derived from this content, for a consumer that was released to `epoch`. None while the content is not a state of the store, but a mixture of two.
     #[must_use]
     pub fn origin(&self, epoch: u64) -> Option<Origin> {
         Some(Origin { store: self.store?, epoch, point: self.state()? })

@@ -1,6 +1,6 @@
 //! Desired and reported, for writers: a request is repeated, with back-off and jitter, until ConfigDB answers it or its deadline ends it visibly.
 //!
-//! Requests to one object go one after the other, so that a repeated older one never overtakes a newer one; requests to different objects go at the
+//! Requests to one object go one after the other, so that a repeated older one never overtakes a newer one. Requests to different objects go at the
 //! same time, up to a window. Repeating is harmless: ConfigDB answers a known id with the recorded result.
 //!
 //! Feed it with the changes of the [`crate::ConfigReplica`] and the time; send what it puts out.

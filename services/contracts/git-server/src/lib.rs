@@ -1,4 +1,4 @@
-//! The public face of the git server on the wire: Edge Node `<ORG>-Central/Git`, a Device for each repository that it has a copy of, and one for each push under way.
+//! The public face of the git server on the wire: Edge Node `<ORG>-Central/Git`. It has a Device for each repository that it has a copy of, and one for each push under way.
 //!
 //! ```text
 //!  cluster manager                                                     git server
@@ -8,8 +8,8 @@
 //!    | DCMD  Answer/...: how much has arrived; accepted, or why not       -> |
 //! ```
 //!
-//! Packs travel in parts of at most [`pack::PART_BYTES_MAX`], one at a time: the receiver says how many bytes it has, the sender sends the part that begins there, and repeats it until that
-//! moves. A part that is lost, repeated or changed does no harm: the digest of the whole decides.
+//! Packs travel in parts of at most [`pack::PART_BYTES_MAX`], one at a time. The receiver says how many bytes it has. The sender sends the part that begins there, and repeats it
+//! until that number changes. A part that is lost, repeated or changed does no harm: the digest of the whole decides.
 //!
 //! | module | knows |
 //! |---|---|

@@ -38,7 +38,7 @@ pub struct RepositoryCopy {
     pub pack: Option<String>,
     /// Bytes of it that have arrived.
     pub received: u64,
-    /// UTC ms at which the cluster asked for a repository last, at most once a minute; None: it has not, as far as is known, or it is not a cluster's.
+    /// UTC ms at which the cluster asked for a repository last, at most once a minute. None: it has not, as far as is known, or the repository is not a cluster's.
     pub polled: Option<u64>,
 }
 

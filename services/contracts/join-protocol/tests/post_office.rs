@@ -1,5 +1,5 @@
-//! The post office is a man in the middle. In virtual time and from a seed it drops, delays, duplicates, reorders, replays, misdirects, changes and invents messages between many hosts
-//! and several replicas of the join service, which crash between claim and ticket. After each event the invariants must hold; once the faults end, every honest host gets in.
+//! The post office is a man in the middle. In virtual time and from a seed it drops, delays, duplicates, reorders, replays, misdirects, changes and invents messages. It does so
+//! between many hosts and several replicas of the join service, which crash between claim and ticket. After each event the invariants must hold; once the faults end, every honest host gets in.
 //!
 //! `SPARKFLEET_SEEDS=<n>` runs more seeds; a failure names its seed.
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]

@@ -1,5 +1,6 @@
-//! Whether what a release has made runs, and when to look: whenever the release, a workload of it or, while it does not run, the hosts have changed, at one release once at a time. What Flux says of a release counts only together
-//! with a look that began after it, because two watches do not report in the order of what happened.
+//! Whether what a release has made runs, and when to look. A look is due when the release or a workload of it has changed. While the release does not run, a change of the hosts
+//! makes one due, too. A release has one look at a time. What Flux says of a release counts only together with a look that began after it, because two watches do not report in the
+//! order of what happened.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Pushes under way: each is a Device that holds its sealed credential and a part of its pack, until the cluster manager has decided and the copy is as it says.
+//! Pushes under way. Each is a Device that holds its sealed credential and a part of its pack. It stays until the cluster manager has decided and the copy is as the decision says.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The policy in force: the last one that an authorised operator signed, whether it can be used or not. Without one, or with a bad one, every host is refused.
 //!
 //! The signature is judged first. Of two signed policies the one with the greater serial number counts, from wherever it comes. What is not signed does not decide which hosts are
-//! admitted: version, revision and origin are judged only where the signed content stays the same, or where there is no signed policy yet.
+//! admitted. Version, revision and origin are judged only where the signed content stays the same, or where there is no signed policy yet.
 
 use configdb_schema::document::AttestationPolicy;
 use join_attestation::signed::{self, SignatureError};
@@ -448,7 +448,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Invariant `signed-or-nothing`: whatever is sent in whatever order, the policy in force is the signed one with the highest serial number that was taken over, and the next is never kept out.
+        /// Invariant `signed-or-nothing`, whatever is sent in whatever order. The policy in force is the signed one with the highest serial number that was taken over. The next
+        /// serial number is always accepted.
         #[test]
         fn the_highest_serial_number_is_in_force(commands in proptest::collection::vec((0_u64..6, any::<u64>(), any::<bool>(), 0_usize..4), 0..24)) {
             let mut keeper = keeper();

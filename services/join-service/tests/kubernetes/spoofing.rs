@@ -1,4 +1,4 @@
-//! An attacker with the credentials that all hosts of a cluster share speaks in the name of a host that waits, over a real Mosquitto, and as many others as there is room for.
+//! An attacker has the credentials that all hosts of a cluster share. Over a real Mosquitto it speaks in the name of a host that waits, and in the names of as many others as there is room for.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The accounts that resources want: published as Devices, answered by commands.
 //!
-//! What is published of a resource is what is recorded on it, so a restart publishes the same, and a resource that is suspended or full of mistakes keeps what it had. The answer is kept in memory
-//! until it is recorded.
+//! What is published of a resource is what is recorded on it. So a restart publishes the same, and a resource that is suspended or full of mistakes keeps what it had. The answer
+//! is kept in memory until it is recorded.
 
 use std::collections::BTreeMap;
 

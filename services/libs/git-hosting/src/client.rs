@@ -1,7 +1,7 @@
 //! The program git as a client of other git servers, and of the repositories on the disk.
 //!
-//! A child gets an environment of its own: no configuration of this host, no prompts, HTTP only. Credentials are in its environment, which no other process reads, and are given out by git
-//! for the server alone that they are for; they are in no argument, no file and no error. A child that takes too long ends with everything that it started.
+//! A child gets an environment of its own: no configuration of this host, no prompts, HTTP only. Credentials are in its environment, which no other process reads. Git gives them
+//! out only to the server that they are for. They are in no argument, no file and no error. A child that takes too long ends with everything that it started.
 
 use std::fs::File;
 use std::io;

@@ -1,7 +1,7 @@
 //! The git server of the site, where clusters follow their repositories instead of ours (Gitea, GitLab, or any other that speaks smart HTTP).
 //!
-//! Our repositories are where content is made. Before a piece of work branch `main` is brought to where it is there, so that what people have pushed is kept; after it the branch is pushed,
-//! never by force. What cannot be pushed is taken back here: a commit counts only if the site's server has it. So the two are never apart, whatever is killed.
+//! Our repositories are where content is made. Before a piece of work, branch `main` is brought to where it is there, so that what people have pushed is kept. After the work the
+//! branch is pushed, never by force. What cannot be pushed is taken back here: a commit counts only if the site's server has it. So the two are never apart, whatever is killed.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -148,8 +148,8 @@ async fn write_pack(directory: &Path, wanted: &str, into: &Path) -> Result<Packe
     Ok(packed)
 }
 
-/// Takes a push over that was received at a copy; `pack` is empty where no object is new. That is done by the same receiver as one that comes over HTTP: the pack goes into a quarantine, the same hook judges it, and all refs move or none does.
-/// One whose refs are there already was taken over before.
+/// Takes a push over that was received at a copy; `pack` is empty where no object is new. The receiver is the same as for a push that comes over HTTP. The pack goes into a
+/// quarantine, the same hook judges it, and all refs move or none does. One whose refs are there already was taken over before.
 ///
 /// # Errors
 /// Git does not work here; for the log.

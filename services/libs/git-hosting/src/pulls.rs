@@ -1,6 +1,6 @@
 //! Brings branches of shared repositories to where they are on other git servers. Runs beside everything else, and bounded: a remote that hangs does not delay the others.
 //!
-//! What is fetched lies at a ref of its own until all branches that change move together: whatever is killed, a branch is where it was, or where the remote is.
+//! What is fetched lies at a ref of its own until all branches that change move together. Whatever is killed, a branch is where it was, or where the remote is.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

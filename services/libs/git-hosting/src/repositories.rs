@@ -5,8 +5,8 @@
 //! <state_dir>/git/<uuid>.json   its path and kind, only while it is open
 //! ```
 //!
-//! Everything here is idempotent and may be killed anywhere: a repository is made aside and renamed, objects come before the reference, the reference
-//! changes by compare-and-set, the `.json` is written last. This module must not know what the files in a repository mean, nor HTTP.
+//! Everything here is idempotent and may be killed anywhere. A repository is made aside and renamed. Objects come before the reference, the reference
+//! changes by compare-and-set, and the `.json` is written last. This module must not know what the files in a repository mean, nor HTTP.
 
 mod edit;
 

@@ -1,4 +1,4 @@
-//! The authorization code flow (OpenID Connect Core 1.0, 3.1) with PKCE (RFC 7636): a user is sent to the provider, and comes back with a code that is worth an identity once, here alone.
+//! The authorization code flow (OpenID Connect Core 1.0, 3.1) with PKCE (RFC 7636). A user is sent to the provider, and comes back with a code. The code is worth an identity once, and only here.
 
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};

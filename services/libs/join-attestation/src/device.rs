@@ -7,8 +7,8 @@
 //! | attestation key, IAK | `TPM2B_PUBLIC` each |
 //! | statement of the IAK about the attestation key | `TPM2B_ATTEST`, `TPMT_SIGNATURE` |
 //!
-//! The statement is true for as long as the TPM is not cleared, so it need not be fresh: an old one about the same attestation key says the same, and the quote is about this request.
-//! The IDevID, which the same makers certify, signs whatever it is given. It proves nothing about a TPM, and its certificate is refused here.
+//! The statement is true for as long as the TPM is not cleared, so it need not be fresh. An old one about the same attestation key says the same. It is the quote that is about
+//! this request. The IDevID, which the same makers certify, signs whatever it is given. It proves nothing about a TPM, and its certificate is refused here.
 
 use std::time::Duration;
 

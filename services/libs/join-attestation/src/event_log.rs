@@ -1,7 +1,7 @@
 //! The event log that firmware and boot loader write while they measure: what was extended into each register, in order, and what it was about.
 //!
-//! The format is the crypto-agile log of the TCG PC Client Platform Firmware Profile (section 10). A log proves nothing by itself. It counts only where its replay gives the registers of
-//! a quote, and then only for digests and their order: a type is not measured, and data counts only where its digest is that of the event.
+//! The format is the crypto-agile log of the TCG PC Client Platform Firmware Profile (section 10). A log proves nothing by itself. It counts only where its replay gives the
+//! registers of a quote, and then only for digests and their order. The type of an event is not measured. Data counts only where its digest is that of the event.
 
 use std::collections::BTreeMap;
 

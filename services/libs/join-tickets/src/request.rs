@@ -1,6 +1,6 @@
 //! Certificate signing requests of kubelets (PKCS#10): what a request must be before a certificate is issued for it.
 //!
-//! A host asks for itself only. The name is the one that its attested identity may have, the key has an accepted kind and size, and the addresses are those that the join service
+//! A host asks for itself only. The name is the one that its attested identity may have, and the key has an accepted kind and size. The addresses are those that the join service
 //! knows to be the host's. Nothing else is asked for and nothing is copied unseen.
 
 use std::collections::BTreeSet;

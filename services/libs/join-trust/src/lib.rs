@@ -6,8 +6,8 @@
 //! | [`keys`] | the keys of a cluster, derived from its master secret |
 //! | [`replica`] | the files that a join service begins with |
 //!
-//! The side that makes the files (command line, `up`) and the side that reads them (join service, the administrator who sets the first host up) share this package, so that both derive the same keys.
-//! It must not know which hosts join, nor how.
+//! The side that makes the files is the command line or `up`. The side that reads them is the join service, or the administrator who sets the first host up. Both share this
+//! package, so that they derive the same keys. It must not know which hosts join, nor how.
 #![warn(unreachable_pub)]
 
 pub mod files;

@@ -118,7 +118,7 @@ impl Trust {
     }
 }
 
-/// The keys of a cluster from `master.key` and, if it is there, `master.salt` alone: for the administrator who sets the first host up, so that the join service opens the same disk later.
+/// The keys of a cluster from `master.key` and, if it is there, `master.salt` alone. They are for the administrator who sets the first host up, so that the join service opens the same disk later.
 ///
 /// # Errors
 /// One of the two is missing or wrong.

@@ -1,8 +1,8 @@
 //! How a service keeps principals in a Kerberos KDC: the `[kerberos]` table of its configuration, names of principals, and a client of the administration server made of them.
 //! Knows neither whose principals they are nor where keys are kept.
 //!
-//! The client runs the programs of MIT Kerberos (`kadmin`, `kinit`): nothing of libkrb5 is linked, a call that hangs is killed, and an error of the library cannot take the
-//! service with it. Passwords go in by standard input, keys come out by a file of mode 0600 in a directory of the service's own; neither is in an argument, an error or a log.
+//! The client runs the programs of MIT Kerberos (`kadmin`, `kinit`), so nothing of libkrb5 is linked. A call that hangs is killed. An error of the library cannot take the
+//! service with it. Passwords go in by standard input. Keys come out by a file of mode 0600 in a directory of the service's own. Neither is in an argument, an error or a log.
 #![warn(missing_docs, unreachable_pub)]
 
 mod answer;

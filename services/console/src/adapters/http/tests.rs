@@ -1,4 +1,5 @@
-//! The server over real sockets, with tables of the test's own in place of the state: how many streams, how much waits for a slow client, what a client that comes again gets.
+//! The server over real sockets, with tables of the test's own in place of the state. The tests check how many streams there may be, how much waits for a slow client, and
+//! what a client that comes again gets.
 
 mod limited;
 

@@ -1,5 +1,5 @@
-//! Whatever comes in whatever order, with crashes at any point: nothing that is listed or not owned is deleted, versions never fall, and
-//! when the faults end the cluster becomes what the last index says.
+//! Three things hold, whatever comes in whatever order, with crashes at any point. Nothing that is listed or not owned is deleted.
+//! Versions never fall. When the faults end, the cluster becomes what the last index says.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Table `hosts`: Kubernetes Nodes and hosts on their way in, joined by name; with the join as a ladder, the last refusal and what to do about it, and the PCRs against the policy.
+//! Table `hosts`: Kubernetes Nodes and hosts on their way in, joined by name. A row has the join as a ladder, the last refusal and what to do about it, and the PCRs against the policy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -105,7 +105,7 @@ fn standing_at_join(row: &JoiningHostRow) -> Value {
         "first_seen": row.first_seen, "last_seen": row.last_seen })
 }
 
-/// The host that a row of table `hosts` was made of, as its join service knows it; None: no join service knows it, or the row is of another table or version.
+/// The host that a row of table `hosts` was made of, as its join service knows it. None: no join service knows it, or the row is of another table or version.
 #[must_use]
 pub fn joining_host_row(row: &Value) -> Option<JoiningHostRow> {
     let mut fields = row.get("joining")?.as_object()?.clone();
