@@ -12,9 +12,8 @@
 //! `upgrade.strategy` of the release say; without them never, until it changes. Helm waits until the Deployments of the release are available, for which their pods need hosts
 //! that match, unless `disableWait` says that it does not.
 //!
-//! What it does not do: OCI and Helm repositories, buckets, kustomize overlays and substitutions, health checks, decryption, dependencies, chart templates, rollback, and the
-//! seconds that Helm takes between two looks at what it waits for.
-//! Repositories are fetched one after another.
+//! What it does not do: OCI and Helm repositories, buckets, kustomize overlays and substitutions, health checks, decryption, dependencies, chart templates and rollback. It
+//! also leaves out the seconds that Helm takes between two looks at what it waits for. Repositories are fetched one after another.
 
 pub mod chart;
 pub mod condition;

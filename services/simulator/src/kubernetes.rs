@@ -7,8 +7,8 @@
 //!                                 admission.rs, schema.rs, apply.rs + fields.rs, merge.rs, selector.rs: pure rules
 //! ```
 //!
-//! It says of itself that it is simulated (`/version`), and has no authentication, no TLS, no admission webhooks and no protobuf: it must never listen on anything but the loopback
-//! interface, and [`Kubernetes::serve`] does not. A client that reaches it may do everything, except on an address that it is served on to one account ([`Kubernetes::serve_as`]).
+//! It says of itself that it is simulated (`/version`), and has no authentication, no TLS, no admission webhooks and no protobuf. So it must never listen on anything but the
+//! loopback interface, and [`Kubernetes::serve`] does not. A client that reaches it may do everything, except on an address that it is served on to one account ([`Kubernetes::serve_as`]).
 
 pub mod access;
 pub mod admission;

@@ -1,5 +1,5 @@
-//! A simulated Sealed Secrets controller. It has the same cryptography as the real one (RSA-OAEP with SHA-256 for a session key, AES-256-GCM for the value, the scope as
-//! label), and a key pair that is public, because it is part of this package. What is sealed for a simulated cluster is secret from no one who has the source.
+//! A simulated Sealed Secrets controller. It has the same cryptography as the real one: RSA-OAEP with SHA-256 for a session key, AES-256-GCM for the value, and the
+//! scope as label. Its key pair is public, because it is part of this package. What is sealed for a simulated cluster is secret from no one who has the source.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::rsa::{OAEP_SHA256_MGF1SHA256, OaepPrivateDecryptingKey, PrivateDecryptingKey};

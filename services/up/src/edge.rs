@@ -1,5 +1,5 @@
-//! One simulated edge cluster: hosts and a Kubernetes API by the simulator, and on it the real edge sync, edge monitor and join service, started when the simulated
-//! Flux installs the chart `edge-cluster` from the cluster's repository. Everything that the edge knows it has read from there.
+//! One simulated edge cluster, with hosts and a Kubernetes API by the simulator. On it run the real edge sync, edge monitor and join service. They start when the
+//! simulated Flux installs the chart `edge-cluster` from the cluster's repository. Everything that the edge knows it has read from there.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! Access control of the embedded broker. Each service of the factory logs in as who it is and is held to the table of [`broker_acl`], as on a broker of a site.
 //!
-//! Who shows no name, or one that the gate did not give out, comes from this machine and may do everything: the command line, and whatever someone wants to try the factory with.
-//! Many tools insist on a name.
+//! A client that shows no name, or one that the gate did not give out, comes from this machine and may do everything. This is the command line, and whatever someone wants to try
+//! the factory with. Many tools insist on a name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{PoisonError, RwLock};

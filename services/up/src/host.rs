@@ -41,7 +41,8 @@ const BOOT: Duration = Duration::from_secs(3);
 /// How often a member looks after its certificates: as the timer of a machine does.
 const LOOK: Duration = Duration::from_secs(24 * 3600);
 
-/// How long a machine that renews again and again continues answering in between, ms: an acknowledgement that was missed is repeated for as long, and who is not known as a member renews nothing.
+/// How long a machine that renews again and again continues answering in between, ms. For so long an acknowledgement that was missed is repeated. A host that is not known as a
+/// member cannot renew.
 const RENEW_LINGER_MS: u64 = 10_000;
 
 /// Where the public SSH host key of a machine stands.

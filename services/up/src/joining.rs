@@ -1,5 +1,5 @@
-//! What a simulated edge cluster needs so that hosts join it: keys that they believe, a join service, a policy that names simulated evidence explicitly, and machines that are switched on
-//! when the join service judges. Keys are made at the first start of a cluster and kept in the data directory.
+//! What a simulated edge cluster needs so that hosts join it. These are keys that the hosts believe, a join service, and a policy that names simulated evidence explicitly. The
+//! machines are switched on when the join service judges. Keys are made at the first start of a cluster and kept in the data directory.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

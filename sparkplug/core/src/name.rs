@@ -1,8 +1,7 @@
 //! Ids of groups, edge nodes, devices and hosts, validated when made.
 //!
-//! Rules: any UTF-8 without `+`, `/`, `#` (tck-id-topic-structure-namespace-valid-group-id and its siblings for edge node and
-//! device ids); in addition not empty, no U+0000 and no other control character, at most [`NAME_BYTES_MAX`] bytes; a group is not called `STATE`, which
-//! would make `spBv1.0/STATE/...` ambiguous.
+//! Rules: any UTF-8 without `+`, `/`, `#` (tck-id-topic-structure-namespace-valid-group-id and its siblings for edge node and device ids). In addition:
+//! not empty, no U+0000 and no other control character, at most [`NAME_BYTES_MAX`] bytes. A group is not called `STATE`, which would make `spBv1.0/STATE/...` ambiguous.
 
 use std::borrow::Borrow;
 use std::fmt;

@@ -39,7 +39,7 @@ impl Principal {
         self.0.rsplit_once('@').map_or("", |(_, realm)| realm)
     }
 
-    /// Whether it stands for the trust between two realms: with the key of `krbtgt/B@A` the KDC of A makes tickets that the KDC of B takes, and both know it (RFC 4120, 1.2).
+    /// Whether it stands for the trust between two realms (RFC 4120, 1.2). With the key of `krbtgt/B@A` the KDC of A makes tickets that the KDC of B takes. Both know the key.
     #[must_use]
     pub fn is_trust(&self) -> bool {
         self.0.starts_with(TRUST)

@@ -1,6 +1,6 @@
 //! The bearer token of a file that someone else renews, such as the kubelet that of a pod.
 //!
-//! It is read again once a minute, and at once when the API server does not take it: then the request is sent a second time, if the file has another one meanwhile.
+//! It is read again once a minute, and at once when the API server does not take it. In that case the request is sent a second time, if the file has another token meanwhile.
 
 use std::future::{Ready, ready};
 use std::path::PathBuf;

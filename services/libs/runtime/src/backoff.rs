@@ -1,7 +1,7 @@
 //! Pure, jittered exponential back-off: no clock, no source of randomness of its own.
 //!
-//! The delays double from `first` to `max`; each is then shortened by a random part of at most half, so that many clients
-//! that lost the same broker do not return in one moment. The seed is an argument; the same seed gives the same delays.
+//! The delays double from `first` to `max`. Each is then shortened by a random part of at most half. So many clients that
+//! lost the same broker do not return in one moment. The seed is an argument; the same seed gives the same delays.
 
 use std::time::Duration;
 

@@ -56,8 +56,8 @@ pub struct Effects<S, E> {
     stage: PhantomData<S>,
 }
 
-/// A finished commit: what the store answered together with the executable effects, or the store's error together with
-/// the effects that are still waiting, so that the turn can be tried again.
+/// A finished commit. On success it is what the store answered together with the executable effects. On failure it is
+/// the store's error together with the effects that are still waiting, so that the turn can be tried again.
 pub type Committed<T, Err, E> = Result<(T, Effects<Saved, E>), (Err, Effects<Unsaved, E>)>;
 
 impl<S, E> Effects<S, E> {

@@ -21,8 +21,8 @@ use crate::exit;
 use crate::health::{self, Health, HttpConfig};
 use crate::shutdown::Shutdown;
 
-/// Events that are taken although a deadline has passed. Whatever was received before it is received first, so that a process that was paused does not take others for silent; a flood
-/// does not hold a deadline up for ever.
+/// Events that are taken although a deadline has passed. What was received before the deadline is taken first, so that a process that was paused does not take others for silent.
+/// With this limit, a flood does not hold a deadline up for ever.
 pub const EVENTS_BEFORE_DEADLINE_MAX: usize = 256;
 
 /// The core of a service: decides, and does nothing itself.

@@ -1,5 +1,5 @@
-//! A cable between one simulated agent and its MQTT server that can be muted or pulled: a TCP relay on the loopback interface that knows where an MQTT packet ends,
-//! and which are PUBLISH. Plain TCP only.
+//! A cable between one simulated agent and its MQTT server that can be muted or pulled. It is a TCP relay on the loopback interface. It knows where an MQTT packet
+//! ends, and which packets are PUBLISH. Plain TCP only.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,6 +1,6 @@
 //! Charts that simulated clusters can install: the extension point, the registry, and the chart that stands for those that no one wrote code for.
 //!
-//! A chart is code, not a directory of templates: what `helm install` would create in a real cluster, it creates through the API, and what the
+//! A chart is code, not a directory of templates. What `helm install` would create in a real cluster, it creates through the API. What the
 //! created pods would do, it starts in this process.
 
 use std::collections::BTreeMap;

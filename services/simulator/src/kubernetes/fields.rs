@@ -1,5 +1,5 @@
-//! Field paths and sets of them: who owns what in an object. Knows how lists are merged (as one value, as a set, by key) from a custom resource's
-//! schema or, for built-in kinds, from the names of their fields; converts sets to and from the `fieldsV1` of `metadata.managedFields`.
+//! Field paths and sets of them: who owns what in an object. Knows how lists are merged: as one value, as a set, or by key. It knows this from a
+//! custom resource's schema or, for built-in kinds, from the names of their fields. Converts sets to and from the `fieldsV1` of `metadata.managedFields`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,7 @@
-//! What an account of the simulated API may do, by the rules of roles (RBAC). The API itself grants everything; [`super::Kubernetes::serve_as`] serves it to one account, and what no
-//! rule allows is refused with 403. Which rights were used, and what was refused, can be asked afterwards, so that a test shows that the roles of a chart are what a program needs and
-//! no more.
+//! What an account of the simulated API may do, by the rules of roles (RBAC). The API itself grants everything; [`super::Kubernetes::serve_as`] serves it to one account, and what
+//! no rule allows is refused with 403. Which rights were used, and what was refused, can be asked afterwards. So a test shows that the roles of a chart are what a program needs and no more.
 //!
-//! As in the real thing: rules only add up, a list or watch with `metadata.name` in its field selector is about that name, and a server-side apply that makes an object needs `create`
+//! As in the real thing, rules only add up. A list or watch with `metadata.name` in its field selector is about that name. A server-side apply that makes an object needs `create`
 //! beside `patch`. There are no rules for paths, no groups, no aggregation.
 
 pub mod chart;

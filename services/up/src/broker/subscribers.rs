@@ -1,8 +1,8 @@
-//! Subscribers by topic levels. The router of `mqtt5` compares each message with every filter that holds a wildcard, but finds filters without one by their hash. So filters with wildcards
-//! are kept here, in a tree of levels, and the router knows the topics that someone publishes to at the moment, as filters without wildcards of their subscribers.
+//! Subscribers by topic levels. The router of `mqtt5` compares each message with every filter that holds a wildcard, but finds filters without one by their hash. So filters with
+//! wildcards are kept here, in a tree of levels. The router gets the topics that someone publishes to at the moment, as filters without wildcards of their subscribers.
 //!
-//! Only plain filters of sessions that end with their connection are kept here: filters with options of MQTT 5, shared ones, and those of sessions that outlive their connection stay in the
-//! router. A client that has several filters for a topic receives the message once, at the highest of their QoS.
+//! Only plain filters of sessions that end with their connection are kept here. Filters with options of MQTT 5, shared ones, and those of sessions that outlive their connection
+//! stay in the router. A client that has several filters for a topic receives the message once, at the highest of their QoS.
 //!
 //! Pure: what the router has to do is returned as [`RouterChange`].
 
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use mqtt5::QoS;
 use mqtt5::validation::topic_matches_filter;
 
-/// A topic stays in the router for so long after a client has begun to publish to it, also when that client turns to another topic: of a client that takes its own session over two
-/// connections may publish.
+/// A topic stays in the router for so long after a client has begun to publish to it, also when that client turns to another topic. When a client takes its own session over, both
+/// of its connections may publish.
 const KEPT_MIN: Duration = Duration::from_secs(1);
 
 /// Messages of QoS 2 that one client may have begun and not released. They are routed when they are released.

@@ -162,8 +162,8 @@ impl Entity {
         Ok(change)
     }
 
-    /// Values that a data message cannot publish, because no birth of this session holds their names: those that the change replaces and that were never published, and those that
-    /// it brings. The next birth publishes what it adds.
+    /// Values that a data message cannot publish, because no birth of this session holds their names. The first are those that the change replaces and that were never published.
+    /// The second are those that it brings. The next birth publishes what it adds.
     pub(super) fn unsayable(&self, change: &Change) -> [Vec<Metric>; 2] {
         let slots = || change.changed.iter().map(|(index, metric, ..)| (&self.slots[*index], metric));
         let unannounced = || slots().filter(|(slot, _)| !slot.announced);

@@ -37,8 +37,8 @@ pub struct StoreConfig {
     pub when_full: WhenFull,
     /// Yield [`StoreAction`]s, for a driver that mirrors the store on disk.
     pub mirrored: bool,
-    /// With a Primary Host: what was sent so shortly before it was known to be offline is sent again, because a host is gone for a while before the server publishes its will. At
-    /// least one and a half times the keep-alive time of the host.
+    /// With a Primary Host: what was sent so shortly before it was known to be offline is sent again. A host is gone for a while before the server publishes its will. The
+    /// value should be at least one and a half times the keep-alive time of the host.
     pub hindsight: Duration,
 }
 

@@ -176,8 +176,8 @@ impl OutputQueue {
     }
 }
 
-/// An NBIRTH is stamped later than every message before it and not later than those after it, even within one millisecond, so that a host knows on which side of the
-/// birth a message lies that was reordered. A clock that was set back is followed.
+/// An NBIRTH is stamped later than every message before it and not later than those after it, even within one millisecond. So a host knows on which side of the
+/// birth a reordered message lies. A clock that was set back is followed.
 const fn not_before(floor: u64, wall: u64) -> u64 {
     if wall < floor && floor - wall <= 1000 { floor } else { wall }
 }

@@ -112,11 +112,10 @@ impl HostApplication {
         let answer = own.and_then(|own| own.received(state));
         self.heed_host(&host, state, now);
         self.event(HostEvent::HostState { host, state });
-        // tck-id-message-flow-hid-sparkplug-state-message-delivered. Before the own birth that is the end of the last session,
-        // during a stop the own death. Most servers deliver the retained end of the last session behind their SUBACK, when the own birth is on its way already: it is answered
-        // with the same birth once more. The standard exempts no delivery after the birth, and the retain flag does not distinguish an old offline from a present one: a will that
-        // a bridge or another server of a cluster passes on may come with it. A birth too many changes nothing, one too few leaves the host offline for everyone: only while an answer
-        // is on its way is there no other.
+        // tck-id-message-flow-hid-sparkplug-state-message-delivered. Before the own birth that is the end of the last session, during a stop the own death. Most servers deliver
+        // the retained end of the last session behind their SUBACK, when the own birth is on its way already. It is answered with the same birth once more. The standard exempts no
+        // delivery after the birth. The retain flag does not distinguish an old offline from a present one: a will that a bridge or another server of a cluster passes on may come
+        // with it. A birth too many changes nothing, one too few leaves the host offline for everyone: only while an answer is on its way is there no other.
         if let Some(birth) = answer {
             self.publish(birth);
         }

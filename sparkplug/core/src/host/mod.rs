@@ -61,7 +61,7 @@ pub struct HostConfig {
     pub host_id: Option<HostId>,
     /// Number of servers in the driver's list; at least 1. One machine speaks to one server at a time; [`HostMerge`] joins the machines of several.
     pub servers: usize,
-    /// Subscriptions of data; own STATE comes on top. Default `spBv1.0/#` at QoS 1: births and data are published at QoS 0 and arrive so, but the will, that
+    /// Subscriptions of data; own STATE comes on top. Default `spBv1.0/#` at QoS 1. Births and data are published at QoS 0 and arrive so. But the will, that
     /// is, the death, is published at QoS 1, and at QoS 0 a server may drop it.
     pub filters: Vec<(String, QoS)>,
     /// How long a gap in `seq` may stay open (tck-id-operational-behavior-host-reordering-param). Default 2 s; 0 is allowed.
@@ -99,8 +99,8 @@ pub struct HostConfig {
     /// refused with [`HostEvent::Rejected`]. One that gives a metric of the birth another datatype is refused either way; one to a node that is not alive is sent as it is.
     pub commands_beyond_births: bool,
     /// Names of metrics that are messages, each of which vouches for itself, by a signature for instance. What an NBIRTH or NDATA has of them is reported as it arrives
-    /// ([`HostEvent::NodeMessages`]), in whatever condition the node is: births and deaths that another client sends in its name keep none back. They carry their names, and are Bytes
-    /// where the message has no datatype. With such metrics no birth decides which commands are sent.
+    /// ([`HostEvent::NodeMessages`]), in whatever condition the node is. Births and deaths that another client sends in its name keep none back. They carry their names, and are
+    /// Bytes where the message has no datatype. With such metrics no birth decides which commands are sent.
     pub messages: BTreeSet<&'static str>,
     /// Report the aliases of births ([`HostEvent::Aliases`]), for tools that show them. Values have their names either way.
     pub report_aliases: bool,

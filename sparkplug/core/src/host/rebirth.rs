@@ -1,5 +1,5 @@
-//! When which edge node is asked for rebirth: one request at a time to a node, after a jitter, with growing intervals while it does not answer, and so many a second
-//! over all nodes. Groups take turns: however many nodes of one group are due, another group that has one waits for no more than one request to each other group.
+//! When which edge node is asked for rebirth. A node gets one request at a time, after a jitter, with growing intervals while it does not answer. Over all nodes
+//! there are only so many requests a second. Groups take turns: however many nodes of one group are due, another group that has one waits for no more than one request to each other group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

@@ -1,5 +1,5 @@
-//! What births have in common: names, aliases and types. Nodes of one kind are born with the same ones, so they share one [`Shape`]; a replica of its own
-//! holds values. Names that occur in several shapes are shared, too, from the second on: a table of names that occur once would be of no use and cost as much as the names.
+//! What births have in common: names, aliases and types. Nodes of one kind are born with the same ones, so they share one [`Shape`]; a replica of its own holds values.
+//! Names that occur in several shapes are shared, too, from the second on. A table of names that occur once would be of no use and cost as much as the names.
 //!
 //! Both tables forget what is not used any more, at the latest when they have doubled since they last did.
 

@@ -40,8 +40,8 @@ impl OwnState {
         self.publish(true, self.timestamps[self.server])
     }
 
-    /// An own STATE arrived; yields the birth if it asks for an answer. A server delivers what is published on a topic in its order: whatever arrives before an answer has come back,
-    /// came to the server before that answer, which so stands for it, too. A server that delivers once for each filter that fits has one answer.
+    /// An own STATE arrived; yields the birth if it asks for an answer. A server delivers what is published on a topic in its order. So what arrives before an answer has come back
+    /// came to the server before that answer. The answer is therefore for it, too. A server that delivers once for each filter that fits has one answer.
     pub(super) fn received(&mut self, state: HostState) -> Option<Publish> {
         if state.online {
             self.is_answering &= state.timestamp != self.timestamps[self.server];

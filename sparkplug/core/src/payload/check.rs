@@ -1,6 +1,6 @@
-//! Walks over the parts of a metric that are decoded only on request: properties, tables, descriptions. Templates, which hold metrics, are walked over by [`super::read`]. Everything that would make
-//! them no protobuf is found here, and everything that will cost memory is counted: two bytes on the wire can ask for a hundred in memory, and nesting for stack.
-//! Allocates nothing.
+//! Walks over the parts of a metric that are decoded only on request: properties, tables, descriptions. Templates, which hold metrics, are walked over by [`super::read`].
+//! Everything that would make them invalid protobuf is found here. Everything that will cost memory is counted: two bytes on the wire can ask for a hundred in memory, and nesting
+//! for stack. Allocates nothing.
 
 use super::limits::Limits;
 use super::wire::{FIXED32, FIXED64, Fault, Fields, SLICE, VARINT, Wanted, key};

@@ -9,9 +9,9 @@ pub enum Dialect {
     /// As the standard says.
     #[default]
     Strict,
-    /// As every client reads it that follows Eclipse Tahu, also one that keeps no births: in data a metric has its name and its datatype
-    /// (beside its alias, if it has one). UInt32 is written in `long_value`. Int8 and Int16 are written as Int32, because clients do not agree on how
-    /// wide a negative one is. Only the datatype in data is against the standard, which says that it should not be there; with aliases the name in data is, too.
+    /// As every client reads it that follows Eclipse Tahu, also one that keeps no births. In data a metric has its name and its datatype (beside its alias, if
+    /// it has one). UInt32 is written in `long_value`. Int8 and Int16 are written as Int32, because clients do not agree on how wide a negative one is. Only the
+    /// datatype in data is against the standard, which says that it should not be there; with aliases the name in data is, too.
     Tahu,
 }
 

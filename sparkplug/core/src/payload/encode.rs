@@ -160,7 +160,7 @@ pub fn frame_bytes(timestamp: Option<u64>, seq: Option<u64>, uuid: Option<&str>,
 const FEW: usize = 3;
 
 /// Memory for a payload of these metrics with their aliases, for [`Encoder::with_capacity`]; `frame` is what [`frame_bytes`] yields. Of few metrics it is what the payload
-/// takes, because memory that stays over costs more than counting; of many it is what the payload takes at most, which is known faster.
+/// takes, because memory that stays over costs more than counting. Of many it is what the payload takes at most, which is known faster.
 #[must_use]
 pub fn payload_room<'m>(
     frame: usize,

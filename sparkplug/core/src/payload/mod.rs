@@ -1,5 +1,5 @@
-//! Bytes <-> payloads: the only module that knows protobuf (Sparkplug 3.0, chapter 6). Read and written by hand: a reader that counts before it
-//! allocates cannot be made to spend a hundred bytes for two, and a writer that knows its metrics needs no messages of another kind between them and the bytes.
+//! Bytes <-> payloads: the only module that knows protobuf (Sparkplug 3.0, chapter 6). Read and written by hand. A reader that counts before it allocates
+//! cannot be made to spend a hundred bytes for two. A writer that knows its metrics needs no messages of another kind between them and the bytes.
 //!
 //! Writing goes from [`Metric`]s, whose names and types are known, through [`encode()`] or piece by piece through an [`Encoder`]. [`payload_room`]
 //! says how much memory to take for it at once.

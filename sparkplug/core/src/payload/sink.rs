@@ -1,5 +1,5 @@
-//! Protobuf's encoding, as far as writing Sparkplug takes. What writes a message writes it into a [`Sink`]: into bytes, or into a count of bytes, so that the size of a message is known
-//! before memory is taken for it, by the same code that writes it.
+//! Protobuf's encoding, as far as writing Sparkplug takes. What writes a message writes it into a [`Sink`]: into bytes, or into a count of bytes. So the code that writes a message
+//! also gives its size, before memory is taken for it.
 
 use super::wire::{FIXED32, FIXED64, SLICE, VARINT, key};
 

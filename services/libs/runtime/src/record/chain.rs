@@ -26,7 +26,7 @@ pub struct Verified {
     pub unchained: usize,
     /// Chained records.
     pub records: usize,
-    /// What the first chained record says of the line before it: zeros if the chain begins in this file, otherwise the head of the file that was rotated away before it.
+    /// What the first chained record says of the line before it. It is zeros if the chain begins in this file, otherwise the head of the file that was rotated away before it.
     pub begins_after: String,
     /// Where the chain is at the end.
     pub end: Chain,

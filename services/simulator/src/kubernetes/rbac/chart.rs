@@ -1,5 +1,5 @@
-//! The rules of a chart: reads Roles, ClusterRoles and their bindings out of Helm templates. It is not a renderer: in these objects it knows the namespace of the release, values (also
-//! with `quote`) and conditions, which it takes for true; anything else in them is an error. Other objects of a template are not looked at.
+//! The rules of a chart: reads Roles, ClusterRoles and their bindings out of Helm templates. It is not a renderer. In these objects it knows the namespace of the release, values
+//! (also with `quote`) and conditions, which it takes for true. Anything else in them is an error. Other objects of a template are not looked at.
 
 use serde_json::Value;
 

@@ -1,5 +1,5 @@
-//! Random lives of one node against a reference that keeps plain lists of values and writes down what a server should see: every message with its `seq`, its metrics and their order, every
-//! event, and nothing else. It shares no code with the machine. `PROPTEST_RNG_SEED` repeats a run.
+//! Random lives of one node against a reference that keeps plain lists of values and writes down what a server should see. This is every message with its `seq`, its metrics and
+//! their order, every event, and nothing else. It shares no code with the machine. `PROPTEST_RNG_SEED` repeats a run.
 
 use std::collections::BTreeMap;
 
