@@ -72,7 +72,7 @@ pub enum TransportEvent {
         retain: bool,
     },
     /// Messages arrived and were dropped unread, because the application did not keep up. A Host Application treats the edge node of the topic
-    /// as after an unreadable message (stale, rebirth request); an Edge Node has nothing to do, because commands are repeated by who wants them.
+    /// as after an unreadable message (stale, rebirth request). An Edge Node has nothing to do, because the sender of a command repeats it.
     Lost {
         /// Topic of one of the messages; one such event a node.
         topic: String,

@@ -1,6 +1,6 @@
 //! MQTT client ids. A server ends the earlier session with a client id, so an id that others can guess lets them end the session: each ends with 128 random bits.
 //!
-//! An Edge Node has the same id after a restart, so that a half-open old session of it is taken over and its will comes before the next birth: the bits are kept beside the bdSeq,
+//! An Edge Node has the same id after a restart. So a half-open old session of it is taken over, and its will comes before the next birth. The bits are kept beside the bdSeq,
 //! mode 0600. A Host Application has the same id as long as its process lives. Ids are harmless everywhere: some servers refuse `/` and other characters of paths.
 //!
 //! A copy of a state directory has the same bits. The processes of both would end each other's sessions before either receives the birth of the other, and so for ever. So an Edge Node

@@ -20,7 +20,7 @@ pub struct MqttConfig {
     /// Servers, tried in turn: `mqtt://host:1883` (plain TCP), `mqtts://host:8883` (TLS), and with the crate's feature `websocket` `ws://host:80/path` or
     /// `wss://host:443/path`. The port may be left out. Default `mqtt://127.0.0.1:1883`.
     pub servers: Vec<String>,
-    /// Host Applications: a session on every server of the list at once, for servers that know nothing of each other; off: one session, on one server after the other, for
+    /// Host Applications: a session on every server of the list at once, for servers that know nothing of each other. Off: one session, on one server after the other, for
     /// several addresses of one server or cluster. Edge Nodes always have one session. Default off.
     pub all_servers: bool,
     /// Version of MQTT. Default `auto`.
@@ -41,8 +41,8 @@ pub struct MqttConfig {
     pub keep_alive_s: u64,
     /// Seconds that opening a connection may take, name resolution and TLS included; also the longest time a write may be stuck. Default 5.
     pub connect_timeout_s: u64,
-    /// Largest MQTT packet that is sent or taken. In MQTT 5 the server knows it; in 3.1.1 a larger message is read and dropped up to four times that size, beyond which the session
-    /// ends: give the server a limit below it. Default 16 MiB.
+    /// Largest MQTT packet that is sent or taken. In MQTT 5 the server knows it. In 3.1.1 a larger message is read and dropped up to four times that size. Beyond that the session
+    /// ends, so give the server a limit below it. Default 16 MiB.
     pub packet_bytes_max: usize,
     /// Events that may wait for the application before the socket is read more slowly; see the crate's section on back-pressure. Default 10,000.
     pub waiting_events_max: usize,

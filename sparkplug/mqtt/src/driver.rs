@@ -7,8 +7,8 @@
 //! A turn waits for one of: an order of the application, something from the session, room for events, a deadline. Then the machine's outputs are carried
 //! out in their order. No branch waits for the application: events it does not take wait in the [`Backlog`].
 //!
-//! What costs more than a message does is done once a turn, not once a message: a turn takes all messages that are there, reads the clock once, and hands over the events of all of them
-//! as one batch.
+//! What costs more than a message does is done once a turn, not once a message. A turn takes all messages that are there and reads the clock once. It hands over the events of all
+//! of them as one batch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -166,8 +166,8 @@ impl<M: Machine> Driver<M> {
         let now = self.clock.now().mono;
         let congested = self.session.as_ref().is_some_and(Session::is_congested);
         let paused_until = match (self.backlog.reading(now), &self.session) {
-            // What is to be sent is sent, and what comes in meanwhile is taken: an application that waits for its update to be taken would
-            // otherwise wait for itself to take events.
+            // What is to be sent is sent, and what comes in meanwhile is taken. Otherwise an application that waits for its update to be
+            // taken would wait for itself to take events.
             (Reading::PausedUntil(until), Some(session)) if session.is_connected() && !session.is_sending() => {
                 Some(until)
             }

@@ -149,9 +149,9 @@ pub fn spawn_edge_node(
 
 /// Starts a Host Application; without a host id in `config`, a listener.
 ///
-/// With `mqtt.all_servers` it has a session on each of the servers, with a STATE and a will of its own, and one replica of all; the limits in `config` and `mqtt` then count for
-/// each session. The number of servers in `config` is taken from `mqtt`, and the dialect if it is set there; a seed of 0 is replaced by a random one. To be called inside a tokio runtime. Reads the certificate
-/// files, so it may block on the disk for a moment.
+/// With `mqtt.all_servers` it has a session on each of the servers, with a STATE and a will of its own, and one replica of all. The limits in `config` and `mqtt` then count for
+/// each session. The number of servers in `config` is taken from `mqtt`, and the dialect if it is set there; a seed of 0 is replaced by a random one. To be called inside a tokio
+/// runtime. Reads the certificate files, so it may block on the disk for a moment.
 ///
 /// # Errors
 /// [`MqttConfigError`]; nothing runs then.

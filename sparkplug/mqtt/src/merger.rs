@@ -1,7 +1,7 @@
 //! A Host Application with a session on every server of the list: a driver for each, and this task between them and the application.
 //!
-//! A server that is slow, or gone, delays no other: requests to it wait beside those to the others, and its session ends by itself when it takes nothing for too long. An
-//! application that takes no events holds up all sessions alike; each then does what the crate's section on back-pressure says.
+//! A server that is slow, or gone, does not delay the others. Requests to it wait beside those to the others, and its session ends by itself when it takes nothing for
+//! too long. An application that takes no events holds up all sessions alike; each then does what the crate's section on back-pressure says.
 
 use std::collections::VecDeque;
 use std::pin::Pin;

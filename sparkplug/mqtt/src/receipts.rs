@@ -1,5 +1,5 @@
-//! Which publishes the server has for certain. MQTT acknowledges nothing of QoS 0, but a server takes packets in their order: a server that answers a PINGREQ, or acknowledges a
-//! message of QoS 1, has everything that was written before it.
+//! Which publishes the server has for certain. MQTT acknowledges nothing of QoS 0, but a server takes packets in their order. So a server that answers a PINGREQ, or
+//! acknowledges a message of QoS 1, has everything that was written before it.
 
 use std::collections::VecDeque;
 

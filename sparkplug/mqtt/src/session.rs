@@ -1,7 +1,7 @@
 //! One MQTT session, from CONNECT to the end of its socket.
 //!
 //! Everything of a session lives and dies with it: will, outbox, packet ids. A reconnecting client would send what was queued for the old session before the birth of
-//! the new one, with the old will; so each session has its own client and event loop, and nothing is carried over.
+//! the new one, with the old will. So each session has its own client and event loop, and nothing is carried over.
 //!
 //! [`Session::next`] can be cancelled at any time.
 
@@ -215,8 +215,8 @@ impl Session {
         })
     }
 
-    /// With what to connect again at once in MQTT 3.1.1. None: the session did not end for its version, or not for certain, and the server may hold a will of it that would
-    /// end the next session of the same bdSeq.
+    /// With what to connect again at once in MQTT 3.1.1. None: the session did not end for its version, or not for certain. If it is not certain, the server may hold a
+    /// will of the session that would end the next session of the same bdSeq.
     pub(crate) fn older_connect(&mut self) -> Option<Connect> {
         let connect = self.may_be_older.take().filter(|_| !self.is_connected())?;
         let is_safe = match self.doubt {

@@ -1,6 +1,6 @@
 //! The TLS side of the connection: rustls with the aws-lc-rs provider, named here so that no other part of the process can change or miss it.
 //!
-//! The certificate files are read again for every session, and looked at again while it lasts: what they hold when they have changed is taken up by another session, without a restart.
+//! The certificate files are read again for every session, and looked at again while it lasts. When they have changed, another session takes up what they hold, without a restart.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::PathBuf;

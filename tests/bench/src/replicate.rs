@@ -1,4 +1,4 @@
-//! How long a fresh replica of a whole ConfigDB takes: from the request for its births until the replica is complete, next to a subscriber that only counts the same bytes.
+//! How long a fresh replica of a whole ConfigDB takes, from the request for its births until the replica is complete. It is measured next to a subscriber that only counts the same bytes.
 
 use std::time::{Duration, Instant};
 

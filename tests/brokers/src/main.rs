@@ -1,4 +1,4 @@
-//! Which MQTT servers carry Sparkfleet: starts each of them, opens Sparkplug sessions of the library on it, runs a whole factory on it, and prints a table as
+//! Which MQTT servers carry Sparkfleet. Starts each of them, opens Sparkplug sessions of the library on it, and runs a whole factory on it. Prints a table as
 //! Markdown, with one line for whatever failed. Exit code 1 if a server that is said to work does not.
 
 mod factory;

@@ -1,5 +1,5 @@
 //! A simulated edge cluster in the test's process: Kubernetes API, Flux, hosts, edge agents. Its Flux starts edge sync and edge monitor as processes of their own when it installs
-//! the chart `edge-cluster`, configured from the release's values; so they can be killed while their Kubernetes lives on.
+//! the chart `edge-cluster`, configured from the release's values. So they can be killed while their Kubernetes lives on.
 
 use std::fs;
 use std::net::SocketAddr;

@@ -11,8 +11,8 @@ use sparkplug::DataType;
 use crate::cli::Cli;
 use crate::wire::Reader;
 
-/// Metrics that hold a time, a revision or a version, the digest of an index, which is made over versions, a commit, which is made over times, or is drawn at random,
-/// as keys and seals are. What the index holds is compared.
+/// Metrics that hold a time, a revision or a version, or that are drawn at random, as keys and seals are. Also the digest of an index, which is made over versions,
+/// and a commit, which is made over times. What the index holds is compared.
 const METRICS_LEFT_OUT: [&str; 26] = [
     "bdSeq",
     "Disk/Available",

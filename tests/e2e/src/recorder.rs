@@ -1,6 +1,5 @@
-//! Every message of a run, in order, as it was on the wire. Connects with a client of its own, subscribes to everything, and comes back as fast as it can when the
-//! server was away: it has a thread to itself, so that a busy test does not hold it up. A node that was born again before it was back is asked for its rebirth, as by any
-//! host.
+//! Every message of a run, in order, as it was on the wire. Connects with a client of its own, subscribes to everything, and comes back as fast as it can when the server
+//! was away. It has a thread to itself, so that a busy test does not hold it up. A node that was born again before it was back is asked for its rebirth, as by any host.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -14,7 +14,7 @@ pub enum Fault {
     RevisionIgnored,
     /// A revision alone says which state of the store is meant.
     TimelineIgnored,
-    /// A store that is set back writes on in the timeline that it was in: its machine was set back with the memory of the process, and the next session begins no other one.
+    /// A store that is set back writes on in the timeline that it was in. Its machine was set back with the memory of the process, and the next session does not begin another timeline.
     TimelineKept,
     /// The sender says epoch 0, whatever an operator decided.
     EpochIgnored,
@@ -26,7 +26,7 @@ pub enum Fault {
     IncompleteSender,
     /// The sender numbers its messages without regard to what the receiver reports.
     ReportIgnored,
-    /// An operator's decision counts for whatever the receiver has accepted when it arrives: commands from before may still be on their way, and the sender may not know the store yet.
+    /// An operator's decision counts for whatever the receiver has accepted when it arrives. Commands from before may still be on their way, and the sender may not know the store yet.
     HastyDecision,
     /// An operator does not look again at what the store has after what runs at the edge was written back.
     BlindWriteBack,

@@ -1,10 +1,10 @@
 //! A model of the protocol of desired states, checked by trying everything.
 //!
-//! What is real: the judgement of origins and the timelines (`sparkplug::replication`), edge sync's keeper of the accepted index with its record, the index on the wire, and the
-//! cluster manager's plan. What is modelled: ConfigDB's [`store`], an operator, disks, crashes, and a channel that loses, repeats and reorders.
+//! What is real: the judgement of origins and the timelines (`sparkplug::replication`), and edge sync's keeper of the accepted index with its record. The index on the wire and
+//! the cluster manager's plan are real, too. What is modelled: ConfigDB's [`store`], an operator, disks, crashes, and a channel that loses, repeats and reorders.
 //!
-//! Safety is checked in every state that can be reached; that edge and store come to agree, or that the edge holds for a reason and says so, by the fair continuation of every
-//! such state (`settle.rs`). Each [`fault`] that is seeded must be found.
+//! Safety is checked in every state that can be reached. The fair continuation of every such state (`settle.rs`) shows that edge and store come to agree, or that the edge
+//! holds for a reason and says so. Each [`fault`] that is seeded must be found.
 //!
 //! `make prove` runs the long one; `cargo run -p model -- --help` says what can be chosen.
 

@@ -4,7 +4,7 @@
 //! runs, hosts and replicas. Where nothing derives a secret, or no conclusion lacks its beginning, the claim is proven, as far as the model says what the protocol does. Clauses
 //! forget how often a role ran, so an attack that is found can be one that no execution has; a proof is a proof.
 //!
-//! `cargo run -p prove` judges the model as it is, then with each setting, limit and seeded fault that it lists; `cargo run -p prove -- NAME` shows how one of them is attacked.
+//! `cargo run -p prove` judges the model as it is, then with each setting, limit and seeded fault that it lists. `cargo run -p prove -- NAME` shows how one of them is attacked.
 
 pub mod clause;
 pub mod model;

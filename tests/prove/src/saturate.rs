@@ -1,5 +1,5 @@
-//! Everything that follows from a set of clauses, by resolution with free selection (Blanchet 2001): when nothing new follows, the clauses without a selected hypothesis are a
-//! complete description of what the attacker can reach, in any number of runs.
+//! Everything that follows from a set of clauses, by resolution with free selection (Blanchet 2001). When nothing new follows, the clauses without a selected hypothesis
+//! describe completely what the attacker can reach, in any number of runs.
 
 use std::collections::{BinaryHeap, HashSet};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! A site where hosts join, as the tests of the join service make it: keys, signed policies, machines with TPMs in software, a Kubernetes API in memory, and a search for secrets.
+//! A site where hosts join, as the tests of the join service make it. It has keys, signed policies, machines with TPMs in software, a Kubernetes API in memory, and a search for secrets.
 #![allow(dead_code, unreachable_pub, reason = "the simulation uses a part of it")]
 #![allow(missing_debug_implementations, clippy::unwrap_used, reason = "they belong to tests")]
 

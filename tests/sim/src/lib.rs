@@ -8,8 +8,8 @@
 //! [`steps::transition`], [`steps::recovery`]), and what breaks ([`steps::fault`]).
 //! Of people over HTTP ([`steps::people`], [`steps::pushes`]) only the questions and answers are here.
 //!
-//! A run ([`run`]) lives through a list of [transitions](model::transition) that the seed chooses; the checks of [`invariants`] are made after every step. Then everything is mended and no one wants
-//! anything new: within bounded virtual time every replica must equal its source and everything that people wanted must be applied or visibly refused.
+//! A run ([`run`]) lives through a list of [transitions](model::transition) that the seed chooses; the checks of [`invariants`] are made after every step. Then everything is
+//! mended and no one wants anything new. Within bounded virtual time every replica must equal its source, and everything that people wanted must be applied or visibly refused.
 //!
 //! `cargo run -p sim -- --seed N` runs one seed; `--trace` prints what happened. A failing seed is reported with exactly that command. [`model::mutation`] breaks one thing for each check and
 //! so shows that it can fail.

@@ -1,7 +1,7 @@
 //! Requirements of the Sparkplug specification -> the code that obeys them and the tests that prove it.
 //!
-//! The specification gives each requirement an id. Code that obeys one and tests that check it cite the id in a comment; this package reads the sources of the
-//! whole repository, refuses ids that do not exist and says how many are covered. It trusts that a citation is meant: whether the test under it is any good is for its
+//! The specification gives each requirement an id. Code that obeys one and tests that check it cite the id in a comment. This package reads the sources of the whole
+//! repository, refuses ids that do not exist and says how many are covered. It trusts that a citation is meant: whether the test under it is any good is for its
 //! reader to judge.
 //!
 //! Beside it are the devices under test for the official compliance kit: the programs `tck-node` and `tck-host`, which are driven by lines of text.

@@ -1,5 +1,5 @@
-//! A relay between a program and its MQTT server. It passes everything on, but can keep the program's DISCONNECT back and close the connection instead: a farewell without that packet, which
-//! the standard allows and no client of ours would send.
+//! A relay between a program and its MQTT server. It passes everything on, but can keep the program's DISCONNECT back and close the connection instead. This is a farewell without
+//! that packet. The standard allows it, and no client of ours would send it.
 
 use std::io;
 use std::net::SocketAddr;

@@ -154,7 +154,8 @@ impl<D> Default for DesiredSender<D> {
 }
 
 impl<D: PartialEq + Clone> DesiredSender<D> {
-    /// Compares. The version is that of the report if it reports the same, the one that was given to it already, or one that the receiver has not seen: versions never fall.
+    /// Compares. The version is that of the report if it reports the same. Otherwise it is the one that was given to the state already, or one that the receiver has not
+    /// seen. So versions never fall.
     pub fn compare(&mut self, desired: &Desired<D>, report: &Report<D>) -> Comparison<D> {
         let has_it = report.digest.as_ref() == Some(&desired.digest) && !desired.is_ageing;
         let version = match &self.assigned {

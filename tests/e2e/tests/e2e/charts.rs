@@ -125,7 +125,7 @@ impl Rendered {
         self.of_kind("ClusterRoleBinding").for_each(|object| drop(typed::<ClusterRoleBinding>(object)));
     }
 
-    /// Every object lies in the namespace of the release, in one that the chart makes, or in one that every cluster has; and what lies in none is named for the release.
+    /// Every object lies in the namespace of the release, in one that the chart makes, or in one that every cluster has. What lies in none is named for the release.
     fn needs_no_other_namespace(&self) {
         let made = self.names("Namespace");
         for object in &self.objects {

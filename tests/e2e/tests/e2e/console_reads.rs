@@ -1,4 +1,4 @@
-//! The command line at a real console that shows nothing without a token: what it reads there is what it reads from the broker, and what it says where a credential does not do.
+//! The command line at a real console that shows nothing without a token. What it reads there is what it reads from the broker. The tests also check what it says where a credential is not enough.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
-//! Other implementations: `sparkplug-payload` and `sparkplug-client` of npm, `pysparkplug` and `mqtt-spb-wrapper` of PyPI. They read what a whole factory publishes, their Edge Nodes are
-//! replicated and commanded by our Host Application, and they command our Edge Node; on Mosquitto and on the embedded broker. What a client cannot do is named where it is passed over, and in
-//! docs/sparkplug.md. They are installed by name into the target directory; a test that cannot have them fails and says so.
+//! Other implementations: `sparkplug-payload` and `sparkplug-client` of npm, `pysparkplug` and `mqtt-spb-wrapper` of PyPI. They read what a whole factory publishes. Our Host
+//! Application replicates and commands their Edge Nodes, and they command our Edge Node. All this is tested on Mosquitto and on the embedded broker. What a client cannot do is
+//! named where it is passed over, and in docs/sparkplug.md. They are installed by name into the target directory; a test that cannot have them fails and says so.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -1,8 +1,8 @@
 //! `resume-anywhere`: whatever is killed, at whichever step, and started again, the end is that of an undisturbed run.
 //!
 //! A run goes through a cluster's life: created, bootstrapped, deployed to, deleted. In each phase one victim is killed with SIGKILL at the moment a step is seen on the wire, and
-//! started again. After each phase ConfigDB's content, the git trees, the objects in Kubernetes and all that is reported must become equal to what they were at that point of
-//! an undisturbed run. The n-th run takes the n-th step of every phase.
+//! started again. After each phase ConfigDB's content, the git trees, the objects in Kubernetes and all that is reported are compared with an undisturbed run. They must become
+//! equal to what they were at that point of it. The n-th run takes the n-th step of every phase.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

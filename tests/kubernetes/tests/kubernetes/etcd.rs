@@ -1,4 +1,4 @@
-//! A host that was a member of a real etcd and lost its disk: the bootstrapper takes it out before kubeadm joins it again. kubeadm itself is a recording program here.
+//! A host that was a member of a real etcd and lost its disk: the bootstrapper takes it out before kubeadm joins it again. Here a recording program replaces kubeadm.
 
 use std::fs;
 use std::path::Path;

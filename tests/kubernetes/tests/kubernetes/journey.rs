@@ -1,5 +1,5 @@
-//! A cluster's life on real parts, behind an MQTT server that asks for certificates: created, bootstrapped by the line in a real shell, enrolled by the Job, installed by Flux' controllers,
-//! deployed to, and taken down. What runs in its pods are the programs that are shipped.
+//! A cluster's life on real parts, behind an MQTT server that asks for certificates. It is created, bootstrapped by the bootstrap command in a real shell, and enrolled by the Job.
+//! It is installed by Flux' controllers, deployed to, and taken down. What runs in its pods are the programs that are shipped.
 
 mod factory;
 #[path = "../../../../services/cluster-manager/tests/support/there.rs"]
@@ -37,8 +37,8 @@ const LIMIT_S: &str = "60";
 
 const RELEASES: (&str, &str) = ("helm.toolkit.fluxcd.io/v2", "HelmRelease");
 
-/// Rights of the edge's services that a life of a few minutes does not use: those to renew the certificate, and those over kinds that the shipped chart of an agent does not bring, but a
-/// site's own templates may.
+/// Rights of the edge's services that a life of a few minutes does not use. Some are to renew the certificate. Others are over kinds that the shipped chart of an agent does not
+/// bring, but a site's own templates may.
 const UNUSED: [&str; 9] = [
     "create secrets sparkfleet-enrolment-keys",
     "create gitrepositories",

@@ -1,4 +1,4 @@
-//! What the bootstrapper writes for kubeadm, read by the real one: the control plane that it makes of it runs, and a second one and a worker find it by their tickets.
+//! What the bootstrapper writes for kubeadm, read by the real one. The control plane that kubeadm makes of it runs. A second control plane and a worker find it by their tickets.
 //!
 //! There is no kubelet: the phases of kubeadm that wait for one are left out, and static pods are programs that see the host's root as theirs. Hosts share a network namespace.
 

@@ -1,8 +1,8 @@
 //! Our Host Application beside its peers, on the same prepared stream of MQTT packets: `cargo run --release --manifest-path tests/peers/Cargo.toml -p ingest`.
 //!
-//! A plain TCP server replaces the MQTT server, so that nothing of a real one is measured: it sends births, waits until the contender says that it has them, and
-//! then sends data as fast as the contender reads. Each contender is a process of its own with one thread; what counts is that process' CPU time, because the machine is shared.
-//! Contenders take turns over several rounds; ratios are made within a round, and their median is what to trust.
+//! A plain TCP server replaces the MQTT server, so that nothing of a real one is measured. It sends births and waits until the contender says that it has them. Then it sends
+//! data as fast as the contender reads. Each contender is a process of its own with one thread; what counts is that process' CPU time, because the machine is shared. Contenders
+//! take turns over several rounds; ratios are made within a round, and their median is what to trust.
 //!
 //! | contender | does |
 //! |---|---|

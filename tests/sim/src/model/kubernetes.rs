@@ -1,4 +1,4 @@
-//! The API server of each cluster, at the level at which the adapters of edge sync and edge monitor speak to it; and what lives in a cluster: Flux, and the pods of edge agents.
+//! The API server of each cluster, at the level at which the adapters of edge sync and edge monitor speak to it. Also what lives in a cluster: Flux, and the pods of edge agents.
 //!
 //! An object is JSON, as Sync applies it; what Sync sees of it is read by Sync's own reader. Flux looks at a HelmRelease after a while and gives its verdict; a release
 //! that is there runs an edge agent of the deployment's name, with a SparkplugNode resource.

@@ -260,7 +260,7 @@ proptest! {
         prop_assert_eq!(format!("{ours:?}"), format!("{:?}", prost_reader::decode(&bytes).expect("readable")));
     }
 
-    /// Damaged bytes that we take are read as generated code reads them, with one exception: of a message that occurs twice where the schema has it once, protobuf merges
+    /// Damaged bytes that we take are read as generated code reads them, with one exception. Of a message that occurs twice where the schema has it once, protobuf merges
     /// the two and we take the last. (It also skips groups, which we refuse.)
     #[test]
     fn the_reader_agrees_with_generated_code_on_damaged_bytes(payload in payload(), damage in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..3)) {

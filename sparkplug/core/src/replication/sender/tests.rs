@@ -219,8 +219,8 @@ fn taken<T: Clone>(queue: &mut VecDeque<T>, at: u8, fate: Fate) -> Option<T> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Whatever is lost, repeated, overtaken, restarted or restored: versions never fall at the receiver (`deliver`), the pauses keep the number of commands small,
-    /// and as soon as messages arrive again both agree, or the receiver holds.
+    /// Whatever is lost, repeated, overtaken, restarted or restored, versions never fall at the receiver (`deliver`). The pauses keep the number of commands small.
+    /// As soon as messages arrive again both agree, or the receiver holds.
     #[test]
     // long: an arm for each thing that can happen to the two sides
     fn both_agree_or_the_receiver_holds(steps in steps()) {

@@ -1,4 +1,4 @@
-//! The least that taking in a stream of messages can cost: packets are read off a plain socket, every field of a payload is walked over, and nothing is built or kept.
+//! The least that taking in a stream of messages can cost. Packets are read off a plain socket, and every field of a payload is walked over. Nothing is built or kept.
 
 use std::hint::black_box;
 use std::io::{Read, Write};
