@@ -29,16 +29,19 @@ fn commands_are_subscribed_and_acknowledged_before_birth() {
 
 /// tck-id-principles-birth-certificates-order, tck-id-topics-nbirth-topic, tck-id-topics-nbirth-mqtt, tck-id-topics-nbirth-seq-num,
 /// tck-id-topics-nbirth-timestamp, tck-id-topics-nbirth-metrics, tck-id-topics-nbirth-bdseq-included, tck-id-topics-nbirth-bdseq-matching,
-/// tck-id-topics-nbirth-rebirth-metric, tck-id-message-flow-edge-node-birth-publish-nbirth-topic,
-/// tck-id-message-flow-edge-node-birth-publish-nbirth-payload, tck-id-message-flow-edge-node-birth-publish-nbirth-payload-bdSeq,
-/// tck-id-message-flow-edge-node-birth-publish-nbirth-qos, tck-id-message-flow-edge-node-birth-publish-nbirth-retained,
-/// tck-id-message-flow-edge-node-birth-publish-nbirth-payload-seq, tck-id-payloads-nbirth-timestamp, tck-id-payloads-nbirth-seq,
-/// tck-id-payloads-nbirth-bdseq, tck-id-payloads-nbirth-rebirth-req, tck-id-payloads-nbirth-qos, tck-id-payloads-nbirth-retain,
-/// tck-id-payloads-sequence-num-req-nbirth, tck-id-operational-behavior-data-commands-rebirth-name,
-/// tck-id-operational-behavior-data-commands-rebirth-datatype, tck-id-operational-behavior-data-commands-rebirth-value,
-/// tck-id-operational-behavior-data-publish-nbirth, tck-id-operational-behavior-data-publish-nbirth-values,
-/// tck-id-payloads-timestamp-in-UTC, tck-id-payloads-name-birth-data-requirement, tck-id-payloads-metric-datatype-req,
-/// tck-id-payloads-metric-timestamp-in-UTC
+/// tck-id-topics-nbirth-rebirth-metric
+///
+/// tck-id-message-flow-edge-node-birth-publish-nbirth-topic, tck-id-message-flow-edge-node-birth-publish-nbirth-payload,
+/// tck-id-message-flow-edge-node-birth-publish-nbirth-payload-bdSeq, tck-id-message-flow-edge-node-birth-publish-nbirth-qos,
+/// tck-id-message-flow-edge-node-birth-publish-nbirth-retained, tck-id-message-flow-edge-node-birth-publish-nbirth-payload-seq
+///
+/// tck-id-operational-behavior-data-commands-rebirth-name, tck-id-operational-behavior-data-commands-rebirth-datatype,
+/// tck-id-operational-behavior-data-commands-rebirth-value, tck-id-operational-behavior-data-publish-nbirth,
+/// tck-id-operational-behavior-data-publish-nbirth-values
+///
+/// tck-id-payloads-nbirth-timestamp, tck-id-payloads-nbirth-seq, tck-id-payloads-nbirth-bdseq, tck-id-payloads-nbirth-rebirth-req,
+/// tck-id-payloads-nbirth-qos, tck-id-payloads-nbirth-retain, tck-id-payloads-sequence-num-req-nbirth, tck-id-payloads-timestamp-in-UTC,
+/// tck-id-payloads-name-birth-data-requirement, tck-id-payloads-metric-datatype-req, tck-id-payloads-metric-timestamp-in-UTC
 #[test]
 fn nbirth_comes_first_and_holds_everything() {
     let mut bench = Bench::new(config(), node_metrics());

@@ -6,22 +6,25 @@ const WILL: &str = r#"spBv1.0/STATE/H qos1 retained {"online":false,"timestamp":
 const BIRTH: &str = r#"spBv1.0/STATE/H qos1 retained {"online":true,"timestamp":1700000000000}"#;
 
 /// tck-id-intro-sparkplug-host-state, tck-id-components-ph-state, tck-id-principles-birth-certificates-order,
-/// tck-id-host-topic-phid-death-qos, tck-id-host-topic-phid-death-retain, tck-id-host-topic-phid-death-topic, tck-id-host-topic-phid-death-required,
-/// tck-id-host-topic-phid-death-payload, tck-id-host-topic-phid-death-payload-timestamp-connect, tck-id-host-topic-phid-birth-message,
-/// tck-id-host-topic-phid-birth-qos, tck-id-host-topic-phid-birth-retain, tck-id-host-topic-phid-birth-topic,
-/// tck-id-host-topic-phid-birth-sub-required, tck-id-host-topic-phid-birth-required, tck-id-host-topic-phid-birth-payload,
-/// tck-id-host-topic-phid-birth-payload-timestamp, tck-id-message-flow-phid-sparkplug-subscription,
-/// tck-id-message-flow-phid-sparkplug-state-publish, tck-id-message-flow-phid-sparkplug-state-publish-payload,
-/// tck-id-message-flow-phid-sparkplug-state-publish-payload-timestamp,
+/// tck-id-host-topic-phid-death-qos, tck-id-host-topic-phid-death-retain, tck-id-host-topic-phid-death-topic,
+/// tck-id-host-topic-phid-death-required, tck-id-host-topic-phid-death-payload, tck-id-host-topic-phid-death-payload-timestamp-connect,
+/// tck-id-host-topic-phid-birth-message, tck-id-host-topic-phid-birth-qos, tck-id-host-topic-phid-birth-retain,
+/// tck-id-host-topic-phid-birth-topic, tck-id-host-topic-phid-birth-sub-required, tck-id-host-topic-phid-birth-required,
+/// tck-id-host-topic-phid-birth-payload, tck-id-host-topic-phid-birth-payload-timestamp, tck-id-conformance-primary-host
+///
+/// tck-id-message-flow-phid-sparkplug-subscription, tck-id-message-flow-phid-sparkplug-state-publish,
+/// tck-id-message-flow-phid-sparkplug-state-publish-payload, tck-id-message-flow-phid-sparkplug-state-publish-payload-timestamp
+///
 /// tck-id-operational-behavior-primary-application-state-with-multiple-servers-state,
 /// tck-id-operational-behavior-host-application-connect-will, tck-id-operational-behavior-host-application-connect-will-topic,
 /// tck-id-operational-behavior-host-application-connect-will-payload, tck-id-operational-behavior-host-application-connect-will-qos,
 /// tck-id-operational-behavior-host-application-connect-will-retained, tck-id-operational-behavior-host-application-connect-birth,
 /// tck-id-operational-behavior-host-application-connect-birth-topic, tck-id-operational-behavior-host-application-connect-birth-payload,
-/// tck-id-operational-behavior-host-application-connect-birth-qos, tck-id-operational-behavior-host-application-connect-birth-retained,
+/// tck-id-operational-behavior-host-application-connect-birth-qos, tck-id-operational-behavior-host-application-connect-birth-retained
+///
 /// tck-id-payloads-state-will-message, tck-id-payloads-state-will-message-qos, tck-id-payloads-state-will-message-retain,
-/// tck-id-payloads-state-will-message-payload, tck-id-payloads-state-subscribe, tck-id-payloads-state-birth, tck-id-payloads-state-birth-payload,
-/// tck-id-conformance-primary-host
+/// tck-id-payloads-state-will-message-payload, tck-id-payloads-state-subscribe, tck-id-payloads-state-birth,
+/// tck-id-payloads-state-birth-payload
 #[test]
 fn a_session_begins_with_will_subscriptions_and_birth_of_one_timestamp() {
     let mut bench = Bench::new(config());
