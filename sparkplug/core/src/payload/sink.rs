@@ -86,8 +86,8 @@ const fn spread(value: u64) -> (u64, usize) {
     (x | 0x8080_8080_8080_8080 & !(u64::MAX << (8 * (length - 1))), length)
 }
 
-/// The lowest `length` bytes of `word`. Eight are written at once, of which some are taken back.
-/// Words that go straight into the message are faster than pieces that are put together elsewhere, because a processor waits when it reads what it has just written in smaller parts.
+/// The lowest `length` bytes of `word`. Eight are written at once, of which some are taken back. Words that go straight into the message are faster than pieces that are put
+/// together elsewhere. A processor waits when it reads what it has just written in smaller parts.
 #[inline]
 fn put_word(out: &mut Vec<u8>, word: u64, length: usize) {
     let end = out.len() + length;
