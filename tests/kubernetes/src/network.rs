@@ -1,7 +1,7 @@
 //! Addresses of one control plane: a /24 of its own, so that every program has its usual port and no two tests meet.
 //!
-//! Loopback serves all of it but one thing: Kubernetes takes no loopback address for the endpoint of a Service. 198.18.0.0/15 (addresses for benchmarks, RFC 2544) is
-//! local in the network namespace that `make kubernetes` makes where it may. Where it is local, addresses come from there, and the API server's service proxy reaches pods.
+//! Loopback serves all of it but one thing: Kubernetes takes no loopback address for the endpoint of a Service. The network 198.18.0.0/15 (addresses for benchmarks, RFC
+//! 2544) is local in the network namespace that `make kubernetes` makes where it may. Where it is local, addresses come from there, and the API server's service proxy reaches pods.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 

@@ -1,4 +1,4 @@
-//! Tests that the documentation names: in every table whose last column is headed `Test`, a name in code is that of a test, and a Rust file in code after it has that test.
+//! Tests that the documentation names. In every table whose last column is headed `Test`, a name in code is that of a test. A Rust file in code after it has that test.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -10,12 +10,12 @@
 //! | [`device`] | the metrics of a host and of a deployment |
 //! | [`replica`] | a typed copy of one Sync node, kept by its consumers |
 //!
-//! How the desired state travels. The *index* (NCMD) is the complete set of deployments: for each its version and the
-//! digest of its manifests. It alone decides what exists; a deployment that a complete index does not list is removed. The
-//! *manifests* of one deployment (DCMD to its device) are taken only when the accepted index lists exactly their digest; those that
-//! come before their index wait for it. Versions only grow, of the index and of each deployment: an older one is ignored,
-//! an equal one with the same digest is a repeat, an equal one with another digest is refused. A sender that finds a
-//! reported version at or above its own with another digest has lost its memory and continues above the reported one.
+//! How the desired state travels. The *index* (NCMD) is the complete set of deployments: for each its version and the digest of its
+//! manifests. It alone decides what exists; a deployment that a complete index does not list is removed. The *manifests* of one
+//! deployment (DCMD to its device) are taken only when the accepted index lists exactly their digest; those that come before their
+//! index wait for it. The versions of the index and of each deployment only grow. An older version is ignored. An equal one with
+//! the same digest is a repeat, and an equal one with another digest is refused. A sender that finds a reported version at or above
+//! its own with another digest has lost its memory and continues above the reported one.
 //!
 //! This package must not know Kubernetes, MQTT or the clock.
 #![warn(missing_docs, unreachable_pub)]
