@@ -1,5 +1,6 @@
 //! Principals of a cluster's accounts: made with it, disabled with it, and what an outage of the KDC holds up.
 
+use super::tear_down::{death, life};
 use super::*;
 
 const FLUX: &str = "op1flux/Paint_Shop@ACME.EXAMPLE";
