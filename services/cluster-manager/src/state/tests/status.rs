@@ -1,4 +1,5 @@
-//! What is reported and repeated, and neighbours that fail: the status of a cluster, commands without an answer, a broken disk, a ConfigDB that is unknown, refuses or is another one.
+//! What is reported and repeated, and neighbours that fail. The tests cover the status of a cluster, commands without an answer, a broken disk, and a ConfigDB that is unknown,
+//! refuses or is another one.
 
 use super::*;
 
