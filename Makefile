@@ -37,7 +37,7 @@ LAB_TOOLS := qemu-system-x86_64 ovmf swtpm swtpm_setup openssl mosquitto ssh ssh
 TEST_TOOLS := cargo cc git dpkg-shlibdeps mosquitto mosquitto_pub cryptsetup go kubectl curl shellcheck $(TPM_TOOLS) $(KERBEROS_TOOLS) $(KUBERNETES_TOOLS) $(if $(PYTHON_TESTS),python3 pip) $(if $(NODE_TESTS),node npm)
 
 .DEFAULT_GOAL := help
-.PHONY: help up test brokers kubernetes cluster lab packages check fmt locks clippy tidy doc package semver shellcheck deny bench soak mutants prove tck fuzz
+.PHONY: help up test brokers kubernetes cluster lab packages check fmt locks clippy tidy doc package semver msrv shellcheck deny bench soak mutants prove tck fuzz
 
 help: ## say what each target does
 	@echo "Sparkfleet: make <target>"
@@ -81,7 +81,7 @@ packages: ## Debian package of the bootstrapper into target/packages (ARCH=arm64
 	$(CROSS_$(ARCH)) $(CARGO) build --locked --profile edge -p bootstrapper --features bootstrapper/tpm $(if $(ARCH),--target $(TRIPLE_$(ARCH)))
 	@.ci/packages --binary "$${CARGO_TARGET_DIR:-target}/$(if $(ARCH),$(TRIPLE_$(ARCH))/)edge/sparkfleet-bootstrapper" --architecture $(or $(ARCH),$$(dpkg --print-architecture))
 
-check: fmt locks clippy tidy doc package semver shellcheck deny ## format, lock files, lints, rules of the repository, documentation, packages, scripts, dependencies
+check: fmt locks clippy tidy doc package semver msrv shellcheck deny ## format, lock files, lints, rules of the repository, documentation, packages, oldest Rust, scripts, dependencies
 
 fmt: ## is everything formatted?
 	$(CARGO) fmt --all -- --check
@@ -112,6 +112,12 @@ semver: ## the library's API fits the version that its last release leaves, if t
 	if [ -z "$$release" ]; then echo "make semver: no release is tagged, so there is no API to compare with"; \
 	elif command -v cargo-semver-checks >/dev/null; then cargo semver-checks -p sparkplug -p sparkplug-mqtt --baseline-rev "$$release"; \
 	else echo "cargo-semver-checks is not installed: the library's API is not compared with $$release (cargo install cargo-semver-checks --locked)"; fi
+
+msrv: ## the Sparkplug library builds with the oldest Rust that its packages name, if rustup has that
+	@version="$$(sed -n 's/^rust-version = "\(.*\)"/\1/p' sparkplug/core/Cargo.toml)"; \
+	toolchain="$$(rustup toolchain list 2>/dev/null | sed -n "s/^\($$version\(\.[0-9]*\)\{0,1\}-[^ ]*\).*/\1/p" | head -n 1)"; \
+	if [ -n "$$toolchain" ]; then rustup run "$$toolchain" cargo check --locked -p sparkplug -p sparkplug-mqtt; \
+	else echo "make msrv: Rust $$version is not installed, so clippy alone holds it (rustup toolchain install $$version)"; fi
 
 shellcheck: ## scripts have no known traps
 	@.ci/tools shellcheck git

@@ -530,6 +530,75 @@ impl DataSet {
 }
 
 impl Template {
+    /// A definition (a user-defined type) with these members, whose values are those that instances start with. It is a metric of the node, never of a device.
+    ///
+    /// ```
+    /// use sparkplug::metric::Template;
+    /// use sparkplug::{DataType, Metric};
+    ///
+    /// let motor = Template::definition([Metric::new("Speed", 0.0), Metric::null("Fault", DataType::String)])
+    ///     .with_version("1.2")
+    ///     .with_parameter("Rated_Power", 5.5);
+    /// let drive = motor.instance_of("Types/Motor").with_value("Speed", 1_480.0).with_parameter("Rated_Power", 7.5);
+    /// let metrics = [Metric::new("Types/Motor", motor), Metric::new("Drive", drive)];
+    /// assert!(metrics.iter().all(|metric| metric.check().is_ok()));
+    /// ```
+    #[must_use]
+    pub fn definition(members: impl IntoIterator<Item = Metric>) -> Self {
+        Self { is_definition: true, metrics: members.into_iter().collect(), ..Self::default() }
+    }
+
+    /// An instance of this definition, which the metric `definition` of the node carries: all members with the values of the definition, its version, and no parameters, so that the
+    /// defaults of the definition hold.
+    #[must_use]
+    pub fn instance_of(&self, definition: impl Into<Arc<str>>) -> Self {
+        Self { template_ref: Some(definition.into()), is_definition: false, parameters: Vec::new(), ..self.clone() }
+    }
+
+    /// The same with this version.
+    #[must_use]
+    pub fn with_version(mut self, version: impl Into<Arc<str>>) -> Self {
+        self.version = Some(version.into());
+        self
+    }
+
+    /// The same with this value of a member; its properties stay. A member that is not there yet is added. An Edge Node refuses an instance with members or datatypes that its definition
+    /// does not have.
+    #[must_use]
+    pub fn with_value(self, member: impl Into<Arc<str>>, value: impl Into<Value>) -> Self {
+        let set = Metric::new(member, value);
+        let properties = self.member(&set.name).map(|known| known.properties.clone()).unwrap_or_default();
+        self.with_member(set.with_properties(properties))
+    }
+
+    /// The same with this member in place of the one of its name; one that is not there yet is added.
+    #[must_use]
+    pub fn with_member(mut self, member: Metric) -> Self {
+        match self.metrics.iter_mut().find(|known| known.name == member.name) {
+            Some(known) => *known = member,
+            None => self.metrics.push(member),
+        }
+        self
+    }
+
+    /// The same with this value of a parameter: of a definition the default, of an instance its own.
+    #[must_use]
+    pub fn with_parameter(mut self, name: impl Into<Arc<str>>, value: impl Into<Value>) -> Self {
+        let (name, value) = (name.into(), value.into());
+        let parameter = (name, value.datatype(), Some(value));
+        match self.parameters.iter_mut().find(|(known, ..)| *known == parameter.0) {
+            Some(known) => *known = parameter,
+            None => self.parameters.push(parameter),
+        }
+        self
+    }
+
+    /// The member of that name.
+    #[must_use]
+    pub fn member(&self, name: &str) -> Option<&Metric> {
+        self.metrics.iter().find(|member| &*member.name == name)
+    }
+
     fn check(&self) -> Result<(), &'static str> {
         // tck-id-payloads-template-definition-ref, tck-id-payloads-template-instance-ref
         if self.is_definition == self.template_ref.is_some() {

@@ -83,6 +83,8 @@ pub enum TransportEvent {
         topic: String,
         /// Of its payload.
         bytes: usize,
+        /// The driver's limit, of a whole packet.
+        max: usize,
         /// Retain flag as received.
         retain: bool,
     },
@@ -101,4 +103,9 @@ pub enum TransportEvent {
         /// The CONNECT reached the server's MQTT layer (CONNACK, even a refusing one): the bdSeq counts as used.
         reached: bool,
     },
+}
+
+/// Why a message was skipped, for people.
+pub(crate) fn oversized(bytes: usize, max: usize) -> String {
+    format!("its payload of {bytes} bytes is too large: packets of at most {max} bytes are taken")
 }

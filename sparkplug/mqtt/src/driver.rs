@@ -274,9 +274,15 @@ impl<M: Machine> Driver<M> {
                 0
             }
             SessionEvent::Message { .. } | SessionEvent::Oversized { .. } if self.closing_until.is_some() => 0,
-            SessionEvent::Oversized { topic, bytes, retain } => {
-                tracing::warn!(topic, bytes, retain, "a message is larger than mqtt.packet_bytes_max and was skipped");
-                self.machine.on_transport(TransportEvent::Oversized { topic, bytes, retain }, now);
+            SessionEvent::Oversized { topic, bytes, max, retain } => {
+                tracing::warn!(
+                    topic,
+                    bytes,
+                    max,
+                    retain,
+                    "a message is larger than mqtt.packet_bytes_max and was skipped"
+                );
+                self.machine.on_transport(TransportEvent::Oversized { topic, bytes, max, retain }, now);
                 0
             }
             SessionEvent::Message { topic, payload, retain } => match self.backlog.admit(&topic) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sparkplug::edge_node::{NodeEvent, NodeUpdate, UpdateError};
+use sparkplug::edge_node::{CommandCallbacks, NodeEvent, NodeUpdate, UpdateError};
 use sparkplug::host::{HostEvent, HostRequest};
 use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric, Value};
 use sparkplug::{edge_node::EdgeNode, host::HostApplication};
@@ -154,6 +154,24 @@ impl EdgeNodeHandle {
     /// The next event; None after [`NodeEvent::Stopped`]. Cancel-safe.
     pub async fn recv(&mut self) -> Option<NodeEvent> {
         self.outlet.events.recv().await
+    }
+
+    /// The next event that `callbacks` leave: commands go to their functions, and what these report is published. Not cancel-safe: what a function reports may be lost if this is dropped
+    /// while the connection is congested.
+    ///
+    /// # Errors
+    /// The machine refuses what a function reports, as [`NodeUpdates::update`] does. The function has been called; the next event can be asked for.
+    pub async fn recv_with(&mut self, callbacks: &mut CommandCallbacks) -> Result<Option<NodeEvent>, UpdateError> {
+        while let Some(event) = self.recv().await {
+            let taken = callbacks.take(event);
+            if let Some(update) = taken.update {
+                self.update(update).await?;
+            }
+            if taken.rest.is_some() {
+                return Ok(taken.rest);
+            }
+        }
+        Ok(None)
     }
 
     /// Publishes NDEATH, disconnects, and returns when the socket is closed: at once when there is no session, after 2 seconds at the latest. Events that

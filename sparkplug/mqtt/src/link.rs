@@ -37,7 +37,7 @@ pub(crate) enum Signal {
     /// PUBLISH.
     Message { topic: String, payload: Bytes, retain: bool },
     /// PUBLISH that is larger than `packet_bytes_max`; its payload is gone.
-    Oversized { topic: String, bytes: usize, retain: bool },
+    Oversized { topic: String, bytes: usize, max: usize, retain: bool },
     /// SUBACK: for each filter why it was refused.
     Subscribed(Vec<Option<String>>),
     /// PUBACK, with the reason if the server did not take the message.

@@ -44,7 +44,7 @@ pub(crate) enum SessionEvent {
     /// PUBLISH.
     Message { topic: String, payload: Bytes, retain: bool },
     /// PUBLISH whose payload was skipped, because it is larger than what is taken.
-    Oversized { topic: String, bytes: usize, retain: bool },
+    Oversized { topic: String, bytes: usize, max: usize, retain: bool },
     /// The server has so many of the publishes of this session for certain.
     Received { publishes: u64 },
     /// Something went out or was acknowledged.
@@ -281,7 +281,7 @@ impl Session {
                 SessionEvent::Connected
             }
             Signal::Message { topic, payload, retain } => SessionEvent::Message { topic, payload, retain },
-            Signal::Oversized { topic, bytes, retain } => SessionEvent::Oversized { topic, bytes, retain },
+            Signal::Oversized { topic, bytes, max, retain } => SessionEvent::Oversized { topic, bytes, max, retain },
             Signal::Subscribed(refusals) => self.on_subscribed(refusals),
             Signal::Acknowledged { id, refused } => {
                 self.unacknowledged = self.unacknowledged.saturating_sub(1);

@@ -37,6 +37,10 @@ fn the_short_examples_do_what_they_say() {
     fleet.says(&["Plant/Mill is born with 5 metrics"]);
     drop(table);
     fleet.says(&["Plant/Mill is dead"]);
+    let template = short("template", &server);
+    fleet.says(&["Plant/Robot is born with 5 metrics"]);
+    drop(template);
+    fleet.says(&["Plant/Robot is dead"]);
 
     let mut obey = short("obey", &server);
     fleet.says(&["Plant/Line is born with 2 metrics"]);
@@ -46,4 +50,14 @@ fn the_short_examples_do_what_they_say() {
     assert!(write.ends());
     fleet.says(&["Setpoint = Some(UInt32(900))"]);
     obey.says(&["commanded: Setpoint = Some(UInt32(900))"]);
+    drop(obey);
+    fleet.says(&["Plant/Line is dead"]);
+
+    let mut callbacks = short("callbacks", &server);
+    fleet.says(&["Plant/Line/Motor is born"]);
+    let mut write = short("write", &server);
+    write.says(&["done"]);
+    assert!(write.ends());
+    callbacks.says(&["the motor turns with Some(UInt32(900))"]);
+    fleet.says(&["Setpoint = Some(UInt32(900))"]);
 }

@@ -5,6 +5,7 @@
 //! stale will cannot be written.
 
 mod birth;
+mod callbacks;
 mod command;
 mod flow;
 mod forward;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use birth::{Entity, Sizing};
+pub use callbacks::{CommandCallbacks, Taken};
 use history::History;
 pub use history::{StoreAction, StoreConfig, StoreStatus, WhenFull};
 use primary_host::PrimaryHost;
@@ -37,7 +39,7 @@ use crate::metric::Metric;
 use crate::name::{DeviceId, EdgeNodeDescriptor, HostId};
 use crate::payload::{Compression, Dialect};
 use crate::seq::BdSeq;
-use crate::session::{TransportAction, TransportEvent};
+use crate::session::{TransportAction, TransportEvent, oversized};
 use crate::time::Now;
 
 /// A heartbeat that suits a service: a lost last message is noticed within half a minute, at the price of some 50 bytes.
@@ -164,6 +166,11 @@ pub enum NodeUpdate {
     },
     /// The device is gone: DDEATH, and no birth of it any more.
     DeviceDeath {
+        /// Which.
+        device: DeviceId,
+    },
+    /// The values of the device again, as `Device Control/Rebirth` asks for them: at most once in the interval of rebirths. Nothing, if it is not born.
+    Resend {
         /// Which.
         device: DeviceId,
     },
@@ -421,6 +428,7 @@ impl EdgeNode {
             NodeUpdate::Replace { device, metrics } => self.replace(device, metrics, now)?,
             NodeUpdate::DeviceBirth { device, metrics } => self.device_birth(device, metrics, now)?,
             NodeUpdate::DeviceDeath { device } => self.device_death(&device, now)?,
+            NodeUpdate::Resend { device } => self.request_resend(&device, now),
             NodeUpdate::Historical { device, metrics } => self.historical(device, metrics, now)?,
             NodeUpdate::Rebirth => self.request_rebirth(),
             NodeUpdate::Stop => self.stop(now),
@@ -437,8 +445,8 @@ impl EdgeNode {
             TransportEvent::Message { topic, payload, retain } => self.message(topic, &payload, retain, now),
             // A lost command is repeated by its sender; a lost STATE is retained and comes again with the next session.
             TransportEvent::Lost { .. } => {}
-            TransportEvent::Oversized { topic, bytes, .. } => {
-                let reason = format!("its payload of {bytes} bytes is too large to be taken");
+            TransportEvent::Oversized { topic, bytes, max, .. } => {
+                let reason = oversized(bytes, max);
                 self.outputs.event(NodeEvent::Rejected { topic, reason });
             }
             TransportEvent::Received { publishes } => self.received(publishes, now),

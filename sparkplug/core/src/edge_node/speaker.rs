@@ -37,12 +37,14 @@ pub(super) const PREFIX: &str = "Speaker/";
 /// Bytes of commands that wait, as they were received.
 const HELD_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Names, types, timestamps and the values of fixed size.
-const METRICS_BYTES: usize = 280 + CONTESTED_TEXT_MAX;
+const METRICS_BYTES: usize = 320 + CONTESTED_TEXT_MAX;
 const INSTANCE: &str = "Speaker/Instance";
 const HOST: &str = "Speaker/Host";
 const SINCE: &str = "Speaker/Since";
 const ESTABLISHED: &str = "Speaker/Established";
-const TAKES_OVER: &str = "Speaker/Takes Over";
+const TAKES_OVER: &str = "Speaker/Takes_Over";
+/// The same under the only name that other versions of this library know. It is read, and written while it is true, so that a process of such a version gives way to one that takes over.
+const TAKES_OVER_OLD: &str = "Speaker/Takes Over";
 /// Metric of NBIRTH, String: another process was born under this id, and gave way or was asked to; its timestamp is the moment. There is none when no one was for [`CONTESTED_TIME`].
 pub const CONTESTED: &str = "Speaker/Contested";
 
@@ -227,8 +229,9 @@ impl OwnClaim {
             Metric::new(ESTABLISHED, claim.established),
             Metric::new(TAKES_OVER, claim.takes_over),
         ];
+        let old_name = claim.takes_over.then(|| Metric::new(TAKES_OVER_OLD, true).at(now.wall));
         let contest = self.contest.iter().map(|contest| Metric::new(CONTESTED, &*contest.text).at(contest.at));
-        metrics.map(|metric| metric.at(now.wall)).into_iter().chain(contest).collect()
+        metrics.map(|metric| metric.at(now.wall)).into_iter().chain(old_name).chain(contest).collect()
     }
 }
 
@@ -260,7 +263,7 @@ impl ReadClaim {
                 (Some(HOST), Some(ValueRef::String(text))) => claim.host = text.into(),
                 (Some(SINCE), Some(ValueRef::Long(since))) => claim.since = Some(since),
                 (Some(ESTABLISHED), Some(ValueRef::Boolean(is))) => claim.established = is,
-                (Some(TAKES_OVER), Some(ValueRef::Boolean(is))) => claim.takes_over = is,
+                (Some(TAKES_OVER | TAKES_OVER_OLD), Some(ValueRef::Boolean(is))) => claim.takes_over |= is,
                 _ => {}
             }
         }

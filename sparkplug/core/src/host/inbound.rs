@@ -129,8 +129,7 @@ impl HostApplication {
         }
     }
 
-    pub(super) fn oversized(&mut self, topic: &str, bytes: usize, retain: bool, now: Now) {
-        let reason = format!("its payload of {bytes} bytes is too large to be taken");
+    pub(super) fn oversized(&mut self, topic: &str, reason: String, retain: bool, now: Now) {
         match Topic::parse(topic) {
             // What is retained is not taken anyway.
             Ok(Topic::Node { node, .. } | Topic::Device { node, .. }) if !retain => {

@@ -51,7 +51,7 @@ use crate::metric::Metric;
 use crate::name::{DeviceId, EdgeNodeDescriptor, HostId};
 use crate::payload::{Dialect, Limits};
 use crate::seq::BdSeq;
-use crate::session::{QoS, TransportAction, TransportEvent};
+use crate::session::{QoS, TransportAction, TransportEvent, oversized};
 use crate::time::Now;
 
 /// Settings of a [`HostApplication`].
@@ -497,7 +497,9 @@ impl HostApplication {
             TransportEvent::Subscribed => self.subscribed(now),
             TransportEvent::Message { topic, payload, retain } => self.message(&topic, &payload, retain, now),
             TransportEvent::Lost { topic } => self.lost(&topic, now),
-            TransportEvent::Oversized { topic, bytes, retain } => self.oversized(&topic, bytes, retain, now),
+            TransportEvent::Oversized { topic, bytes, max, retain } => {
+                self.oversized(&topic, oversized(bytes, max), retain, now);
+            }
             TransportEvent::Received { .. } => {}
             TransportEvent::Outdated => self.outdated(now),
             TransportEvent::Disconnected { reason, .. } => self.disconnected(reason, now),

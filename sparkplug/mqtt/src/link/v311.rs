@@ -86,7 +86,7 @@ fn signal(event: &mut Event, packet_bytes_max: usize) -> Option<Signal> {
             let (topic, payload) = (mem::take(&mut publish.topic), mem::take(&mut publish.payload));
             let bytes = payload.len();
             if topic.len() + bytes > packet_bytes_max {
-                return Some(Signal::Oversized { topic, bytes, retain: publish.retain });
+                return Some(Signal::Oversized { topic, bytes, max: packet_bytes_max, retain: publish.retain });
             }
             Signal::Message { topic, payload, retain: publish.retain }
         }

@@ -173,11 +173,16 @@ fn device_rebirth_sends_the_values_of_the_device_again() {
     bench.expect(&[]);
     bench.pass(Duration::from_secs(1));
     bench.expect(&["DDATA E/D 4 x=Int32(1)"]);
+    // The application asks for the same.
+    bench.pass(Duration::from_secs(1));
+    bench.update(NodeUpdate::Resend { device: device("D") });
+    bench.update(NodeUpdate::Resend { device: device("none") });
+    bench.expect(&["DDATA E/D 5 x=Int32(1)"]);
     // An entity that has such a metric gets it as well.
     bench.command("spBv1.0/G/DCMD/E/O", rebirth());
     bench.expect(&[
         "command O Device Control/Rebirth=Boolean(true) at Some(7)",
-        "DDATA E/O 5 Device Control/Rebirth=Boolean(false)",
+        "DDATA E/O 6 Device Control/Rebirth=Boolean(false)",
     ]);
 }
 
@@ -191,4 +196,49 @@ fn commands_may_be_as_large_as_the_own_messages() {
     let mut bench = Bench::born(config());
     send(&mut bench);
     assert!(bench.lines()[0].starts_with("rejected spBv1.0/G/NCMD/E: payload has 2097"));
+}
+
+#[test]
+fn each_metric_of_a_command_goes_to_its_own_function_and_what_that_reports_becomes_data() {
+    let mut bench = Bench::born(config());
+    bench.birth("D", vec![Metric::new("Setpoint", 1u16), Metric::new("Name", "a")]);
+    bench.outputs();
+    let mut calls = 0;
+    let mut callbacks = CommandCallbacks::new()
+        .of_node("Temperature", |wanted| Some(wanted.clone()))
+        .of_node("Setpoint", |_| panic!("that of the device is meant"))
+        .of_device(device("D"), "Setpoint", |_| panic!("another function takes its place"))
+        .of_device(device("D"), "Setpoint", move |wanted| {
+            calls += 1;
+            wanted.as_u64().filter(|speed| *speed <= 9).map(|_| Metric::new("Setpoint", 100u16 + calls))
+        });
+    let mut commanded = |bench: &mut Bench, topic: &str, metrics: Vec<Metric>| {
+        bench.command(topic, metrics);
+        let mut rests = Vec::new();
+        for output in bench.outputs() {
+            let NodeOutput::Event(event) = output else { panic!("{output:?}") };
+            let Taken { update, rest } = callbacks.take(event);
+            update.into_iter().for_each(|update| bench.update(update));
+            rests.extend(rest.map(|rest| line(&NodeOutput::Event(rest))));
+        }
+        rests
+    };
+    let none: [&str; 0] = [];
+    assert_eq!(commanded(&mut bench, "spBv1.0/G/NCMD/E", vec![Metric::new("Temperature", 30.0)]), none);
+    bench.expect(&["NDATA E 2 Temperature=Double(30.0)"]);
+    let both = vec![Metric::new("Setpoint", 5u16), Metric::new("Name", "b")];
+    let rests = commanded(&mut bench, "spBv1.0/G/DCMD/E/D", both);
+    assert_eq!(rests, ["command D Name=String(\"b\") at Some(7)"]);
+    bench.expect(&["DDATA E/D 3 Setpoint=Int32(101)"]);
+    // It is refused: nothing is reported.
+    assert_eq!(commanded(&mut bench, "spBv1.0/G/DCMD/E/D", vec![Metric::new("Setpoint", 10u16)]), none);
+    bench.expect(&[]);
+    // The same metric twice in a command, in its order.
+    let twice = vec![Metric::new("Setpoint", 1u16), Metric::new("Setpoint", 2u16)];
+    let event = NodeEvent::Command { device: Some(device("D")), metrics: twice, timestamp: None };
+    let Some(NodeUpdate::Set { metrics, .. }) = callbacks.take(event).update else { panic!("no update") };
+    let values: Vec<_> = metrics.iter().map(Metric::as_u64).collect();
+    assert_eq!(values, [Some(103), Some(104)]);
+    // What is no command is left as it is.
+    assert_eq!(callbacks.take(NodeEvent::Stopped), Taken { update: None, rest: Some(NodeEvent::Stopped) });
 }

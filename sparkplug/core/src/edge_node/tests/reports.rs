@@ -455,6 +455,45 @@ fn templates_are_defined_in_the_nbirth_and_instances_are_complete() {
     assert_eq!(names(bench.lines()), ["DBIRTH E/D 1", "DDATA E/D 2", "NBIRTH E 0", "DBIRTH E/D 1", "born 0 true"]);
 }
 
+/// The builder makes what the machine takes: a definition, and instances with all its members and none of its parameters but their own.
+#[test]
+fn templates_are_built_and_reach_the_births() {
+    let speed = Metric::new("Speed", 0.0).with_properties(Properties::new().with("engUnit", "1/min"));
+    let motor = Template::definition([speed, Metric::null("Fault", DataType::String)])
+        .with_version("1.2")
+        .with_parameter("Rated_Power", 1.0)
+        .with_parameter("Rated_Power", 5.5)
+        .with_parameter("Poles", 4_u8);
+    let drive = motor.instance_of("Types/Motor").with_value("Speed", 1_480.0).with_parameter("Rated_Power", 7.5);
+    assert_eq!((drive.is_definition, drive.template_ref.as_deref()), (false, Some("Types/Motor")));
+    assert_eq!(drive.version.as_deref(), Some("1.2"));
+    assert_eq!(drive.parameters, [(Arc::from("Rated_Power"), DataType::Double, Some(Value::Double(7.5)))]);
+    let names: Vec<_> = drive.metrics.iter().map(|member| &*member.name).collect();
+    assert_eq!(names, ["Speed", "Fault"], "a value takes the place of the member's");
+    let set = drive.member("Speed").unwrap();
+    assert_eq!((set.value.clone(), set.properties.iter().count()), (Some(Value::Double(1_480.0)), 1), "its unit stays");
+    assert_eq!(motor.parameters[0].2, Some(Value::Double(5.5)), "the last one counts");
+    assert_eq!(motor.parameters.len(), 2);
+    let faulty = drive.clone().with_member(Metric::new("Fault", "F3"));
+    assert_eq!(faulty.member("Fault").and_then(Metric::as_str), Some("F3"));
+
+    let metrics =
+        |instance: &Template| vec![Metric::new("Types/Motor", motor.clone()), Metric::new("Drive", instance.clone())];
+    let mut bench = Bench::new(config(), metrics(&drive));
+    bench.go_online();
+    let published = |output| match output {
+        NodeOutput::Transport(TransportAction::Publish(publish)) => Some(read(&publish)),
+        _ => None,
+    };
+    let births: Vec<_> = bench.outputs().into_iter().filter_map(published).collect();
+    let read: Vec<_> = births[0].metrics.iter().filter_map(|metric| metric.value.clone()).collect();
+    assert!(read.contains(&motor.clone().into()) && read.contains(&drive.clone().into()), "{read:?}");
+    for wrong in [drive.clone().with_value("Torque", 1.0), drive.with_value("Speed", 1_u8)] {
+        let refused = EdgeNode::new(config(), metrics(&wrong), Now::default());
+        assert!(matches!(refused, Err(UpdateError::Name { .. })), "{refused:?}");
+    }
+}
+
 /// tck-id-payloads-template-definition-parameters
 #[test]
 fn template_instances_have_no_parameters_beyond_the_defined() {

@@ -135,7 +135,7 @@ fn a_birth_names_the_process_and_the_own_one_disturbs_no_process() {
             "subscribe spBv1.0/G/NCMD/E 1, spBv1.0/G/DCMD/E/+ 1, spBv1.0/G/NBIRTH/E 1, spBv1.0/G/NDEATH/E 1",
             "NBIRTH E 0 bdSeq=Int64(0) Node Control/Rebirth=Boolean(false) Speaker/Instance=String(\"a\") \
              Speaker/Host=String(\"plant-1\") Speaker/Since=DateTime(1700000000000) Speaker/Established=Boolean(false) \
-             Speaker/Takes Over=Boolean(false) Temperature=Double(20.0)",
+             Speaker/Takes_Over=Boolean(false) Temperature=Double(20.0)",
             "born 0 false",
         ]
     );
@@ -200,6 +200,28 @@ fn who_takes_over_displaces_the_first_and_is_then_as_any_other() {
     let fourth = server.start(speaker("d", true));
     server.pass(OBJECTION_TIME);
     assert_eq!(server.born(), [fourth]);
+}
+
+/// Other versions know the claim under a name with a space: each side takes over from the other.
+#[test]
+fn a_claim_to_take_over_is_read_and_written_under_both_names() {
+    let mut bench = Bench::new(speaker("a", true), node_metrics());
+    bench.go_online();
+    let lines = bench.lines();
+    let birth = lines.iter().find(|line| line.starts_with("NBIRTH")).unwrap();
+    let both = "Speaker/Takes_Over=Boolean(true) Speaker/Takes Over=Boolean(true)";
+    assert!(birth.contains(both), "{birth}");
+    bench.pass(OBJECTION_TIME);
+    for name in ["Speaker/Takes_Over", "Speaker/Takes Over"] {
+        let mut bench = Bench::new(speaker("b", false), node_metrics());
+        bench.go_online();
+        bench.pass(2 * OBJECTION_TIME);
+        bench.outputs();
+        let claims = [Metric::new("Speaker/Instance", "z"), Metric::new(name, true)];
+        let metrics = [Metric::new("bdSeq", 0_i64)].into_iter().chain(claims).collect();
+        bench.receive(BIRTH, encode(&Payload { metrics, ..Payload::default() }, &EncodeOptions::new(Form::Birth)));
+        assert_eq!(bench.lines()[0], "displaced: another E of G is on this MQTT server: instance z", "{name}");
+    }
 }
 
 #[test]
@@ -270,7 +292,7 @@ fn what_is_retained_displaces_no_process_and_is_not_answered() {
     let mut bench = Bench::new(speaker("a", false), node_metrics());
     bench.go_online();
     bench.outputs();
-    let claims = [Metric::new("Speaker/Instance", "b"), Metric::new("Speaker/Takes Over", true)];
+    let claims = [Metric::new("Speaker/Instance", "b"), Metric::new("Speaker/Takes_Over", true)];
     let metrics = [Metric::new("bdSeq", 0_i64)].into_iter().chain(claims).collect();
     let payload = encode(&Payload { metrics, ..Payload::default() }, &EncodeOptions::new(Form::Birth));
     for topic in [BIRTH, DEATH] {

@@ -47,13 +47,20 @@ fn a_node_whose_births_are_too_large_is_asked_so_often_and_no_more() {
     let mut bench = Bench::online(config());
     let skipped = |bench: &mut Bench| {
         let topic = "spBv1.0/G/NBIRTH/E".to_owned();
-        bench.on(TransportEvent::Oversized { topic, bytes: 20_000_000, retain: false });
+        bench.on(TransportEvent::Oversized { topic, bytes: 20_000_000, max: 4_194_304, retain: false });
     };
     assert_eq!(answer(&mut bench, &skipped), 2);
     // Of what a server kept, no node becomes known.
     for topic in ["spBv1.0/x", "spBv1.0/G/NBIRTH/F"] {
-        bench.on(TransportEvent::Oversized { topic: topic.to_owned(), bytes: 20_000_000, retain: true });
-        bench.expect(&[&format!("rejected {topic}: its payload of 20000000 bytes is too large to be taken")]);
+        bench.on(TransportEvent::Oversized {
+            topic: topic.to_owned(),
+            bytes: 20_000_000,
+            max: 4_194_304,
+            retain: true,
+        });
+        bench.expect(&[&format!(
+            "rejected {topic}: its payload of 20000000 bytes is too large: packets of at most 4194304 bytes are taken"
+        )]);
     }
 }
 
