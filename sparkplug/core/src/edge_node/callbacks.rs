@@ -12,8 +12,8 @@ type Callback = Box<dyn FnMut(&Metric) -> Option<Metric> + Send>;
 
 /// What is done with the metrics of commands, one function for each metric of the node or of a device.
 ///
-/// A function gets what a host wants, with the name and datatype of the birth, and does it. It returns the metric that is true then, mostly the same, which becomes data; None: there is
-/// nothing to report, because it was refused, or because it takes time and is reported by [`NodeUpdate::Set`] when it is done.
+/// A function gets what a host wants, with the name and datatype of the birth, and does it. It returns the metric that is true then, mostly the same, which becomes data. None:
+/// there is nothing to report, because the command was refused or takes time. What takes time is reported by [`NodeUpdate::Set`] when it is done.
 ///
 /// ```
 /// use sparkplug::edge_node::{CommandCallbacks, NodeEvent};
