@@ -5,7 +5,7 @@
 //! birth of another process compares the claims of both, which both sides see alike. The lower one says NDEATH and ends ([`NodeEvent::Displaced`]). The higher one is born again, so
 //! that the other one learns of it and every host is left with the births of the one that continues.
 //!
-//! No clock decides between a process that has spoken for a while and one that has just come: a process is established when [`OBJECTION_TIME`] has passed since its first births of
+//! No clock decides between a process that has spoken for a while and one that has just come. A process is established when [`OBJECTION_TIME`] has passed since its first births of
 //! a session and no process objected. A process that lost its session, for however long it was paused, begins again as one that has just come.
 
 use std::cmp::Reverse;
