@@ -548,8 +548,8 @@ impl Template {
         Self { is_definition: true, metrics: members.into_iter().collect(), ..Self::default() }
     }
 
-    /// An instance of this definition, which the metric `definition` of the node carries: all members with the values of the definition, its version, and no parameters, so that the
-    /// defaults of the definition hold.
+    /// An instance of this definition, which the metric `definition` of the node carries. It has all members with the values of the definition, and its version. It has no
+    /// parameters, so that the defaults of the definition hold.
     #[must_use]
     pub fn instance_of(&self, definition: impl Into<Arc<str>>) -> Self {
         Self { template_ref: Some(definition.into()), is_definition: false, parameters: Vec::new(), ..self.clone() }
