@@ -79,8 +79,8 @@ pub struct EdgeNodeConfig {
     /// Births carry the property `documentation` that metrics have ([`crate::Properties::described`]). Off: it is left out, for brokers and networks that the births of many devices are a burden
     /// to. Units and `readOnly` stay.
     pub descriptions: bool,
-    /// After so long without a message ([`HEARTBEAT`]), say `Node Control/Rebirth` = false again. A gap in `seq` shows only with the message after it: without this, a host that missed
-    /// the last message before a quiet time is wrong for as long as that lasts. None: say nothing.
+    /// After so long without a message ([`HEARTBEAT`]), say `Node Control/Rebirth` = false again. A gap in `seq` shows only with the message after it. Without this, a host that
+    /// missed the last message before a quiet time is wrong for as long as that lasts. None: say nothing.
     pub heartbeat: Option<Duration>,
     /// Compress births and data. None, because it is a convention beside the standard: its readers must know it.
     pub compression: Option<Compression>,
