@@ -18,7 +18,8 @@ for overlay in "$here/files" "$@"; do
 done
 # The lists of units stand beside the program in the sources; a package has them elsewhere.
 units=${SPARKFLEET_UNITS:-$here/../../services/bootstrapper/systemd}
-install -m 644 "$units"/* "$root/etc/systemd/system/"
+# With the drop-ins by which nothing of Kubernetes starts before the host is attested.
+cp -rL --no-preserve=mode,ownership "$units/." "$root/etc/systemd/system/"
 install -m 755 "$bootstrapper" "$root/usr/local/bin/sparkfleet-bootstrapper"
 # Kubernetes' directories are mounted from the state disk; an image that cannot be written to must have them.
 mkdir -p "$root"/etc/{kubernetes,rancher,cni} "$root"/var/lib/{etcd,kubelet,rancher,containerd,cni,sparkfleet} "$root"/var/log/{kubernetes,pods}

@@ -100,8 +100,15 @@ impl Bench {
         self.text("commands").lines().map(line).collect()
     }
 
+    /// No configuration with a token is left.
     fn is_clean(&self) -> bool {
-        fs::read_dir(self.at("run/sparkfleet")).map_or(true, |mut entries| entries.next().is_none())
+        let is_attested = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name() == "attested";
+        fs::read_dir(self.at("run/sparkfleet")).map_or(true, |mut entries| entries.all(is_attested))
+    }
+
+    /// systemd may start Kubernetes.
+    fn is_released(&self) -> bool {
+        self.at("run/sparkfleet/attested").exists()
     }
 }
 
@@ -368,6 +375,55 @@ async fn before_the_attestation_nothing_of_kubernetes_runs_and_nothing_starts_it
     }
     let failed = Bench::new("exit 1", "[ $1 != show ] || echo failed").k3s(Role::Worker).stop().await;
     assert_eq!(failed, Ok(()));
+}
+
+/// How a systemctl answers that has these properties of each unit.
+fn systemd_with(load: &str, drop_ins: &str) -> String {
+    format!(
+        "case \"$*\" in *ActiveState*) echo inactive ;; show*) printf 'DropInPaths={drop_ins}\\nUnitFileState=enabled\\nLoadState={load}\\n' ;; esac"
+    )
+}
+
+#[tokio::test]
+async fn a_unit_that_systemd_could_start_before_the_attestation_is_refused_by_its_name() {
+    const HELD: &str = "/usr/lib/systemd/system/kubelet.service.d/50-attested.conf";
+    let stop = async |load: &str, drop_ins: &str| {
+        Bench::new("exit 1", &systemd_with(load, drop_ins)).kubeadm().stop().await.map_err(|error| error.0)
+    };
+    for others in ["", "/etc/systemd/system/kubelet.service.d/10-kubeadm.conf", "/x/150-attested.conf"] {
+        let error = stop("loaded", others).await.unwrap_err();
+        assert!(error.starts_with("kubelet.service has no drop-in 50-attested.conf"), "{error}");
+        assert!(
+            error.contains("/etc/systemd/system/kubelet.service.d") && error.ends_with("or mask the unit"),
+            "{error}"
+        );
+        assert_eq!(stop("loaded", &format!("{HELD} {others}")).await, Ok(()));
+        // What is not there, or masked, is never started.
+        for state in ["not-found", "masked"] {
+            assert_eq!(stop(state, others).await, Ok(()), "{state}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn systemd_may_start_kubernetes_once_the_host_is_attested_and_not_after_the_next_look_before_it() {
+    // systemd, with the drop-ins of the package.
+    let holds = "case $1 in restart | start) [ -e $ROOT/run/sparkfleet/attested ] || exit 1 ;; esac";
+    let systemctl = format!("{holds}\n[ $1 != show ] || echo inactive");
+    let bench = Bench::new("exit 0", &systemctl);
+    bench.kubeadm().join(&plan(Role::Worker), bench.activity.clone()).await.unwrap();
+    assert!(bench.is_released());
+    bench.kubeadm().stop().await.unwrap();
+    assert!(!bench.is_released());
+    bench.write_program("systemctl", &format!("{holds}\n{ACCEPTED}"));
+    bench.k3s(Role::Worker).join(&plan(Role::Worker), bench.activity.clone()).await.unwrap();
+    assert!(bench.is_released());
+    bench.write_program("systemctl", &systemctl);
+    bench.k3s(Role::Worker).stop().await.unwrap();
+    assert!(!bench.is_released());
+    bench.write_program("systemctl", &format!("{holds}\n{ACCEPTED}"));
+    bench.k3s(Role::Worker).resume(bench.activity.clone()).await.unwrap();
+    assert!(bench.is_released());
 }
 
 const ACCEPTED: &str = "case \"$*\" in show*) echo active ;; *restart*) mkdir -p $ROOT/var/lib/rancher/k3s/agent; touch $ROOT/var/lib/rancher/k3s/agent/kubelet.kubeconfig; echo 'server: https://127.0.0.1:6443' > $ROOT/etc/rancher/k3s/k3s.yaml ;; esac";

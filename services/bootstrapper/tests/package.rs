@@ -43,6 +43,10 @@ fn the_package_brings_the_program_its_units_and_what_they_need() {
     for (directory, setting) in settings {
         assert!(file(&format!("{directory}/sparkfleet-bootstrapper.conf")).contains(setting), "{directory}");
     }
+    // systemd holds back what makes a host a member, and what runs below it, until the host is attested.
+    for held in ["kubelet", "k3s", "k3s-agent", "containerd", "crio"] {
+        assert_holds_until_attested(&file(&format!("usr/lib/systemd/system/{held}.service.d/50-attested.conf")));
+    }
     // The network of pods that the documentation names.
     let network = file("usr/share/sparkfleet/network/flannel.yaml");
     let images: Vec<&str> = network.lines().filter_map(|line| line.trim().strip_prefix("image: ")).collect();
@@ -52,4 +56,31 @@ fn the_package_brings_the_program_its_units_and_what_they_need() {
     let scripts = [file("DEBIAN/postinst"), file("DEBIAN/prerm")].concat();
     assert!(!scripts.contains("enable ") && !scripts.contains("systemctl start"), "{scripts}");
     assert!(!unpacked.join("etc").exists(), "the configuration is the site's");
+}
+
+/// By the words of the real systemd, on a host where the paths of the drop-in lie below another directory.
+fn assert_holds_until_attested(drop_in: &str) {
+    let host = tempfile::tempdir().unwrap();
+    let [configuration, attested] = ["/etc/sparkfleet/bootstrapper.toml", "/run/sparkfleet/attested"].map(|path| {
+        let below = host.path().join(path.trim_start_matches('/'));
+        std::fs::create_dir_all(below.parent().unwrap()).unwrap();
+        (path, below)
+    });
+    let here = [&configuration, &attested].iter().fold(drop_in.to_owned(), |text, (path, below)| {
+        assert!(text.contains(path), "{text}");
+        text.replace(path, &below.display().to_string())
+    });
+    let asserts: Vec<&str> = here.lines().filter(|line| line.starts_with("Assert")).collect();
+    let starts = || {
+        let output = Command::new("systemd-analyze").arg("condition").args(&asserts).output();
+        let output = output.unwrap_or_else(|error| panic!("systemd-analyze (Debian package systemd): {error}"));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("Asserts succeeded") || said.contains("Asserts failed"), "{said}");
+        output.status.success()
+    };
+    assert!(starts(), "a host without the bootstrapper is not held back");
+    std::fs::write(&configuration.1, "").unwrap();
+    assert!(!starts(), "a host that is not attested is");
+    std::fs::write(&attested.1, "").unwrap();
+    assert!(starts(), "until it is attested");
 }

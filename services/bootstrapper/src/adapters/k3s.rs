@@ -63,7 +63,7 @@ impl K3s {
         let kubernetes = &config.kubernetes;
         Self {
             root: root.to_owned(),
-            systemctl: Systemctl::new(kubernetes, Duration::from_millis(config.timeouts.member_ms)),
+            systemctl: Systemctl::new(kubernetes, root, Duration::from_millis(config.timeouts.member_ms)),
             timeout: Duration::from_millis(config.timeouts.member_ms),
             components: Components::new(root.to_owned(), kubernetes.component_bytes_max, kubernetes.ca_file.clone()),
             address: addresses.first().copied(),
@@ -82,6 +82,7 @@ impl K3s {
 
     /// Starts a service; it may do so for ever, which is bounded by the waiting that follows. It is not enabled: after a reboot the host is attested first.
     async fn start(&self, service: &str) -> Outcome<()> {
+        self.systemctl.release()?;
         self.systemctl.run(&["restart", "--no-block", service]).await
     }
 
@@ -161,6 +162,7 @@ impl K3s {
         let is_server = config["cluster-init"] == true || is_control_plane(self.role);
         let service = if is_server { SERVER } else { AGENT };
         activity.say(format!("starting {service}"));
+        self.systemctl.release()?;
         self.systemctl.run(&["start", "--no-block", service]).await?;
         self.fault = self.hindrance(service).await;
         if let Some(fault) = &self.fault {

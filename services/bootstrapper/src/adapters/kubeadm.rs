@@ -88,7 +88,7 @@ impl Kubeadm {
             run: below(root, &config.paths.run),
             program: kubernetes.program.clone().unwrap_or_else(|| PROGRAM.into()),
             kubectl: kubernetes.kubectl.clone(),
-            systemctl: Systemctl::new(kubernetes, Duration::from_millis(config.timeouts.member_ms)),
+            systemctl: Systemctl::new(kubernetes, root, Duration::from_millis(config.timeouts.member_ms)),
             runtime: Some(kubernetes.container_runtime_unit.clone()).filter(|unit| !unit.is_empty()),
             socket: kubernetes.container_runtime.clone(),
             attempts_max: kubernetes.attempts_max,
@@ -158,6 +158,7 @@ impl Kubeadm {
     /// Everything that runs below a kubelet.
     async fn prepare_host(&self, activity: &Activity) -> Outcome<()> {
         self.set_kernel_parameters()?;
+        self.systemctl.release()?;
         if let Some(runtime) = &self.runtime {
             activity.say(format!("starting {runtime}"));
             // One that was running has the directory that is covered now.
