@@ -85,9 +85,19 @@ impl Site {
 
     /// Starts the join service again; it takes its keys from that Secret of its cluster.
     pub fn start_join_with_secret(&mut self, distribution: &str, secret: &str) {
+        self.start_join(distribution, &format!("secret = \"{secret}\""));
+    }
+
+    /// Starts the join service again; it takes its keys from the directory of the cluster.
+    pub fn start_join_with_directory(&mut self, distribution: &str) {
+        let directory = self.trust().join(self.uuid.to_string());
+        self.start_join(distribution, &format!("directory = \"{}\"", directory.display()));
+    }
+
+    fn start_join(&mut self, distribution: &str, keys: &str) {
         self.join.kill();
-        let (keys, broker) = (format!("secret = \"{secret}\""), self.broker.address());
-        self.join = join_service(distribution, self.uuid, &self.cluster, &keys, broker, self.directory.path());
+        let broker = self.broker.address();
+        self.join = join_service(distribution, self.uuid, &self.cluster, keys, broker, self.directory.path());
     }
 
     /// The directory of trust, as `sparkfleet trust` makes it.

@@ -106,6 +106,9 @@ pub enum IssuedPurpose {
     PolicySigner,
 }
 
+/// Days that a join service takes a signed policy over, unless something else is said.
+pub const POLICY_DAYS: u32 = 366;
+
 /// With which key a policy is signed.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Signing")]
@@ -114,7 +117,7 @@ pub struct SignerArguments {
     #[arg(long, env = "SPARKFLEET_TRUST")]
     pub trust_root: Option<PathBuf>,
     /// Days from now that a join service takes the policy over; one that has it keeps it
-    #[arg(long, default_value_t = 366, value_parser = clap::value_parser!(u32).range(1..=3660))]
+    #[arg(long, default_value_t = POLICY_DAYS, value_parser = clap::value_parser!(u32).range(1..=3660))]
     pub valid_days: u32,
     /// Serial number of the policy; by default one more than that of the policy in ConfigDB
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
@@ -257,7 +260,7 @@ pub struct InitArguments {
     /// Cluster name or UUID
     #[arg(long)]
     pub cluster: String,
-    /// Directory with admin.key, admin.certificates and master.key; by default that of the cluster below `trust`
+    /// Directory with admin.key, admin.certificates, master.key, and policy-signer.key for the enrolment of the host; by default that of the cluster below `trust`
     #[arg(long)]
     pub trust: Option<PathBuf>,
     /// File that the administrator's kubeconfig is written to, mode 0600

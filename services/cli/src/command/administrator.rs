@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use bootstrapper_contract::InitParameters;
-use configdb_schema::document::AttestationPolicy;
+use configdb_schema::document::{AttestationPolicy, EnrolledHost};
 use join_attestation::policy::Policy;
 use join_attestation::signed;
-use join_attestation::{HostVerifier, check_clock};
+use join_attestation::{HostVerifier, check_clock, ek_hash};
 use join_protocol::issuer::{EvidenceAnswer, HelloAnswer, Issuer, IssuerKeys, IssuerPolicy, Phase, Record};
 use join_protocol::message::challenge::{Challenge, ChallengeBody};
 use join_protocol::message::evidence::Evidence;
@@ -30,8 +30,9 @@ use sparkplug_mqtt::{Clock, HostHandle};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
+use super::signer::Signer;
 use super::{attestation_policy, signer, waiting};
-use crate::arguments::joining::{InitArguments, RecoverArguments};
+use crate::arguments::joining::{InitArguments, POLICY_DAYS, RecoverArguments};
 use crate::client::{self, Client, Scope, mqtt_config};
 use crate::look_up;
 use crate::options::Options;
@@ -54,19 +55,67 @@ pub async fn init(arguments: InitArguments) -> anyhow::Result<()> {
     let place = Place::find(host.as_deref(), &[Kind::Join, Kind::Init], &wanted, trust, &options).await?;
     let (cluster, host) = (place.cluster.clone(), place.host);
     let parameters = init_parameters(parameters.as_deref(), name, &cluster, host)?;
+    let node_name = parameters.node_name.clone();
     let result_key = ResultKey::generate(Suite::XWing, entropy()?);
     let task = Task::Init { parameters: Box::new(parameters), result_key: Box::new(result_key) };
-    let opened = speak(Administrator::new(&place, task)?, &options).await?;
+    let mut administrator = Administrator::new(&place, task)?;
+    let opened = speak(&mut administrator, &options).await?;
     write_kubeconfig(&kubeconfig, &opened, force)?;
-    let value = json!({ "cluster": cluster, "disk": host, "kubeconfig": kubeconfig });
+    let ek = administrator.ek.context("a host that is a member has proven its endorsement key")?;
+    let member = EnrolledHost { ek, host: Some(node_name), disk: Some(host), iak: None, control_plane: true };
+    // The cluster is made, whatever becomes of this.
+    let adopted = adopt(&place, member.clone(), &options).await;
+    let missing = adopted.as_ref().err().map(|error| format!("{error:#}"));
+    let value = json!({ "cluster": cluster, "disk": host, "kubeconfig": kubeconfig, "enrolment": member,
+        "revision": adopted.as_ref().ok().copied().flatten(), "not_enrolled": missing });
     let lines = || {
+        let enrolled = match &missing {
+            None => "  it is enrolled with its name, its disk and as a control plane, so the join service will know it"
+                .to_owned(),
+            Some(reason) => not_adopted(&cluster, &member, reason),
+        };
         vec![
             format!("{host} is the first member of {cluster}"),
+            enrolled,
             format!("  {}  its kubeconfig: who has it is the cluster's administrator", kubeconfig.display()),
             "Next: bootstrap the edge services there, start the join service, and let the other hosts join.".to_owned(),
         ]
     };
     output::print(options.presentation.output, lines, &value)
+}
+
+/// Enrols the first member as what it is: with its name, its disk and as a control plane. By that the join service, which has no record of its join, gives it the key of its disk at
+/// its next boot. The revision of the policy; None: it is enrolled so already.
+///
+/// # Errors
+/// With [`exit::CONFIG`] if the signer's key is not in the directory of the cluster; as documented for the exit codes.
+async fn adopt(place: &Place, member: EnrolledHost, options: &Options) -> anyhow::Result<Option<u64>> {
+    let mut client = Client::open(options, Scope::Config).await?;
+    let adopted = async {
+        let Some((stands, entry)) = attestation_policy::current(&client.fleet, place.uuid)? else {
+            return Err(exit::with_code(exit::REFUSED, anyhow!("its attestation policy is gone")));
+        };
+        let mut policy = stands.clone();
+        if !attestation_policy::enrol(&mut policy, member) {
+            return Ok(None);
+        }
+        let signer = Signer::of_directory(&place.trust, place.uuid, POLICY_DAYS, None)?;
+        signer.checked(stands)?;
+        let written = attestation_policy::write(&mut client, place.uuid, &policy, Some(entry.etag), &signer).await?;
+        Ok(Some(written.revision))
+    }
+    .await;
+    client.close().await;
+    adopted
+}
+
+/// What an operator does for a first member that could not be enrolled.
+fn not_adopted(cluster: &str, member: &EnrolledHost, reason: &str) -> String {
+    let EnrolledHost { ek, host, disk, .. } = member;
+    let (name, disk) = (host.as_deref().unwrap_or_default(), disk.map(|disk| disk.to_string()).unwrap_or_default());
+    format!(
+        "  WARNING: it is not enrolled as what it is ({reason}), and stays locked at its next boot: write the line `{ek},{name},{disk},control-plane` to a file, then `sparkfleet host enrol {cluster} FILE` where the signer's key is"
+    )
 }
 
 /// Gives a member the key of its disk when no join service can.
@@ -77,7 +126,7 @@ pub async fn recover(arguments: RecoverArguments) -> anyhow::Result<()> {
     let RecoverArguments { host, cluster: wanted, trust, options } = arguments;
     let place = Place::find(host.as_deref(), &[Kind::Rejoin, Kind::Recover], &wanted, trust, &options).await?;
     let (cluster, host) = (place.cluster.clone(), place.host);
-    speak(Administrator::new(&place, Task::Recover)?, &options).await?;
+    speak(&mut Administrator::new(&place, Task::Recover)?, &options).await?;
     let value = json!({ "cluster": cluster, "disk": host });
     let lines = || {
         vec![
@@ -195,6 +244,8 @@ struct Administrator {
     keys: DerivedKeys,
     task: Task,
     record: Option<Record>,
+    /// Endorsement key that the host has proven, as a policy names it.
+    ek: Option<String>,
 }
 
 /// What a message of the host leads to.
@@ -237,6 +288,7 @@ impl Administrator {
             keys,
             task,
             record: None,
+            ek: None,
         })
     }
 
@@ -292,6 +344,8 @@ impl Administrator {
             let answer = self.issuer.refuse(verified.recipient(), refusal.clone())?;
             return Ok(Step::Refused(refusal, IssuerMessage::Ticket(answer.message)));
         }
+        let ek = ek_hash(&verified.recipient().keys()).map_err(|refusal| anyhow!("{refusal}"))?;
+        self.ek = Some(hex::encode(ek));
         let setup = match &mut self.task {
             Task::Init { parameters, result_key } => {
                 // The host seals the result with the suite of the challenge that it answered.
@@ -333,7 +387,7 @@ fn entropy() -> anyhow::Result<Entropy> {
 }
 
 /// Speaks with the host until it is a member, or the time of the command is over.
-async fn speak(mut administrator: Administrator, options: &Options) -> anyhow::Result<Zeroizing<Vec<u8>>> {
+async fn speak(administrator: &mut Administrator, options: &Options) -> anyhow::Result<Zeroizing<Vec<u8>>> {
     let node = EdgeNodeDescriptor::parse(&administrator.address.group, &administrator.address.node)?;
     let topic = format!("spBv1.0/{}/+/{}", node.group, node.edge_node);
     let config = HostConfig {
@@ -406,4 +460,25 @@ fn not_reached(node: &EdgeNodeDescriptor, wish: &str, is_received: bool, options
         anyhow!("waited {timeout} for {node}; it was never received: is the host on, and does it know this broker?")
     };
     exit::with_code(exit::TIMEOUT, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::enrol;
+
+    #[test]
+    fn what_an_operator_is_told_to_enrol_is_the_first_member() {
+        let member = EnrolledHost {
+            ek: "ab".repeat(32),
+            host: Some("press-1".to_owned()),
+            disk: Some(Uuid::from_u128(7)),
+            iak: None,
+            control_plane: true,
+        };
+        let text = not_adopted("Paint_Shop", &member, "policy-signer.key is missing");
+        assert!(text.contains("(policy-signer.key is missing)") && text.contains("host enrol Paint_Shop"), "{text}");
+        let line = text.split('`').nth(1).unwrap();
+        assert_eq!(enrol::parse(line).unwrap(), [member]);
+    }
 }

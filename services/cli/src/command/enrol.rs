@@ -57,7 +57,7 @@ pub async fn run(wanted: &str, file: &Path, signer: &SignerArguments, options: &
 ///
 /// # Errors
 /// Line and rule.
-fn parse(text: &str) -> anyhow::Result<Vec<EnrolledHost>> {
+pub(super) fn parse(text: &str) -> anyhow::Result<Vec<EnrolledHost>> {
     let mut lines_of: BTreeMap<String, usize> = BTreeMap::new();
     let mut hosts = Vec::new();
     let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim).enumerate();

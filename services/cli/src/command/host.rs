@@ -257,9 +257,13 @@ async fn revoke(wanted: &str, wait: bool, signer: &SignerArguments, options: &Op
 /// What is left to do at a cluster whose host was revoked. A host chooses its own name, which may read as an option.
 fn after_revocation(row: &JoiningHostRow) -> String {
     let node = output::shell_argument(&row.title());
-    format!(
+    let mut text = format!(
         "It cannot join or open its disk again. A member still runs: drain it and delete its Node (`kubectl delete node -- {node}`)."
-    )
+    );
+    if row.role == "control-plane" {
+        text.push_str(" It was a control plane, so it had the keys of the cluster: take it out of etcd, and change the cluster's authorities (kubeadm) or the server token (`k3s token rotate`).");
+    }
+    text
 }
 
 #[cfg(test)]

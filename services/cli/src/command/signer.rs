@@ -32,8 +32,16 @@ impl Signer {
     /// # Errors
     /// With [`exit::CONFIG`] if a file is missing or wrong, or the key is not certified for this cluster at present.
     pub fn open(arguments: &SignerArguments, cluster: Uuid) -> anyhow::Result<Self> {
-        let wrong = |error: anyhow::Error| exit::with_code(exit::CONFIG, error);
         let directory = directory(arguments.trust_root.as_deref(), cluster);
+        Self::of_directory(&directory, cluster, arguments.valid_days, arguments.serial)
+    }
+
+    /// The same with the files of a directory of the cluster; `serial`: of what is signed, the next one by default.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn of_directory(directory: &Path, cluster: Uuid, valid_days: u32, serial: Option<u64>) -> anyhow::Result<Self> {
+        let wrong = |error: anyhow::Error| exit::with_code(exit::CONFIG, error);
         let file = directory.join(trust::SIGNER_KEY);
         let key = trust::signing_key(&file).with_context(|| {
             format!(
@@ -43,15 +51,15 @@ impl Signer {
         });
         let key = key.map_err(wrong)?;
         let certificates = trust::certificates(&directory.join(trust::SIGNER_CERTIFICATES))?;
-        let anchor = anchor(&directory, cluster, &certificates)?;
+        let anchor = anchor(directory, cluster, &certificates)?;
         let now_ms = trust::now_ms();
         let certified = anchor.check(&certificates, Purpose::PolicySigner, HostClock::Trusted(now_ms));
         let certified = certified.with_context(|| directory.display().to_string()).map_err(wrong)?;
         if certified != key.public_key() {
             return Err(wrong(anyhow!("{} is not the key that is certified", file.display())));
         }
-        let not_after_ms = now_ms.saturating_add(u64::from(arguments.valid_days) * DAY_MS);
-        Ok(Self { key, certificates, anchor, not_after_ms, serial: arguments.serial })
+        let not_after_ms = now_ms.saturating_add(u64::from(valid_days) * DAY_MS);
+        Ok(Self { key, certificates, anchor, not_after_ms, serial })
     }
 
     /// The policy, if this cluster's signer signed it: what is changed and signed again must have been.

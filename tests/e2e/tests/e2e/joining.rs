@@ -294,7 +294,12 @@ async fn an_administrator_makes_the_first_member_and_recovers_it_where_no_join_s
     cli.json_with(&["policy", "set", CLUSTER, "-"], &policy(&found)).await;
     // A host that was refused waits for a minute.
     machine.reboot().await;
-    cli.json(&init).await;
+    // The policy enrols it without its disk. By the enrolment that is completed the join service knows the host at its next boot.
+    let made = cli.json(&init).await;
+    let shown = cli.json(&["policy", "show", CLUSTER]).await;
+    let member = serde_json::json!({ "ek": key, "host": NAME, "disk": disk, "controlPlane": true });
+    assert_eq!(shown["policy"]["endorsement"]["enrolled"], serde_json::json!([member]), "{shown:#}");
+    assert_eq!((&made["revision"], &made["not_enrolled"]), (&shown["revision"], &serde_json::Value::Null), "{made:#}");
     let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&kubeconfig).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
     assert!(std::fs::read_to_string(&kubeconfig).unwrap().contains(CLUSTER));

@@ -93,4 +93,6 @@ fn the_command_that_deletes_a_node_takes_the_name_of_the_host_as_one_name() {
     assert!(hint("press-1").ends_with("(`kubectl delete node -- press-1`)."));
     assert!(hint("a; reboot").ends_with("(`kubectl delete node -- 'a; reboot'`)."));
     assert!(hint("--all").ends_with("(`kubectl delete node -- --all`)."));
+    let control_plane = after_revocation(&row(|host| "control-plane".clone_into(&mut host.role)));
+    assert!(control_plane.ends_with("or the server token (`k3s token rotate`)."), "{control_plane}");
 }
