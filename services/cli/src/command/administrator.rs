@@ -1,5 +1,5 @@
-//! `sparkfleet host init` and `host recover`: the administrator's side of the join protocol. It is for the first member of a cluster, which no join service can admit, and for members that
-//! wait for the key of their disk when no join service is left. Speaks with the host directly over the broker; the host proves the same as any other, by the same policy.
+//! `sparkfleet host init` and `host recover`: the administrator's side of the join protocol. It is for the first member of a cluster, which no join service can admit. It is also
+//! for members that wait for the key of their disk when no join service is left. Speaks with the host directly over the broker; the host proves the same as any other, by the same policy.
 
 use std::path::{Path, PathBuf};
 
