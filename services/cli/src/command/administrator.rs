@@ -468,7 +468,7 @@ mod tests {
     use crate::command::enrol;
 
     #[test]
-    fn what_an_operator_is_told_to_enrol_is_the_first_member() {
+    fn the_line_that_an_operator_enrols_is_the_first_member() {
         let member = EnrolledHost {
             ek: "ab".repeat(32),
             host: Some("press-1".to_owned()),
