@@ -13,6 +13,7 @@
 
 pub mod config;
 mod reading;
+mod status;
 
 use std::path::Path;
 use std::time::Duration;
@@ -27,7 +28,8 @@ use service_runtime::health::{self, Health};
 use service_runtime::shutdown::Shutdown;
 use sparkplug::edge_node::{EdgeNodeConfig, NodeUpdate};
 use sparkplug::{DeviceId, Metric, Value};
-use sparkplug_mqtt::{BdSeqStore, Clock};
+use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle};
+use status::Status;
 use uuid::Uuid;
 
 const MQTT: &str = "mqtt";
@@ -46,11 +48,13 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let state_dir = &config.state_dir;
     state_dir.create().with_context(|| format!("state_dir {} cannot be made", state_dir.display()))?;
     let first = read(&config).context("the host cannot be read")?;
+    let clock = Clock::new();
+    let mut status = Status::measured(clock.now().wall);
     let store = BdSeqStore::in_directory(state_dir, &node);
     let about = EdgeNodeConfig::for_any_reader(node);
-    let mut handle =
-        sparkplug_mqtt::spawn_edge_node(about, metrics_of_node(&config), &config.mqtt, store, Clock::new())?;
-    handle.update(NodeUpdate::DeviceBirth { device: device.clone(), metrics: first }).await?;
+    let mut handle = sparkplug_mqtt::spawn_edge_node(about, metrics_of_node(&config), &config.mqtt, store, clock)?;
+    let metrics = [status.metrics(), first].concat();
+    handle.update(NodeUpdate::DeviceBirth { device: device.clone(), metrics }).await?;
     let mut ticks = tokio::time::interval(Duration::from_millis(config.interval_ms));
     loop {
         tokio::select! {
@@ -58,20 +62,29 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
             event = handle.recv() => {
                 service_runtime::service::report_node(&health, MQTT, &event.context("the edge node has ended")?);
             }
-            _ = ticks.tick() => publish(&handle, &config, &device).await?,
+            _ = ticks.tick() => status = publish(&handle, &config, &device, status, clock.now().wall).await?,
         }
     }
     handle.stop().await;
     Ok(())
 }
 
-/// What has not changed is left out by the Edge Node.
-async fn publish(handle: &sparkplug_mqtt::EdgeNodeHandle, config: &Config, device: &DeviceId) -> anyhow::Result<()> {
-    match read(config) {
-        Ok(metrics) => handle.update(NodeUpdate::Set { device: Some(device.clone()), metrics }).await?,
-        Err(error) => tracing::warn!(%error, "the host cannot be read"),
+/// What has not changed is left out by the Edge Node. The status after this attempt to read the host.
+async fn publish(
+    handle: &EdgeNodeHandle,
+    config: &Config,
+    device: &DeviceId,
+    before: Status,
+    now: u64,
+) -> anyhow::Result<Status> {
+    let read = read(config);
+    let status = before.after(read.as_ref().err().map(ToString::to_string), now);
+    if let Some(reason) = status.reason().filter(|reason| Some(*reason) != before.reason()) {
+        tracing::warn!(reason, "the host cannot be read");
     }
-    Ok(())
+    let metrics = [status.metrics(), read.unwrap_or_default()].concat();
+    handle.update(NodeUpdate::Set { device: Some(device.clone()), metrics }).await?;
+    Ok(status)
 }
 
 fn read(config: &Config) -> Result<Vec<Metric>, ReadError> {
@@ -111,17 +124,25 @@ mod tests {
     use service_runtime::disk::Room;
 
     #[test]
-    fn the_page_of_metrics_has_each_metric() {
+    fn the_page_of_metrics_has_these_metrics_and_no_other() {
         let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md")).unwrap();
         let config = Config { uuid: Some(Uuid::nil()), hostname: Some("a".to_owned()), ..Config::default() };
         let mut reading = Reading::of("0.5 1.0 1.5", "MemTotal: 2 kB\nMemAvailable: 1 kB\n", "1.0").unwrap();
         reading.disk = Some(Room { total: 2, available: 1 });
         reading.temperature = Some(20.0);
-        for metric in metrics_of_node(&config).iter().chain(&reading.metrics()) {
-            let property = |key| metric.properties.get(key).and_then(Value::as_str).unwrap_or_default();
-            let (unit, meaning) = (property("engUnit"), property("documentation"));
-            let row = format!("| `{}` | {:?} | {unit} | {meaning} |", metric.name, metric.datatype);
-            assert!(!meaning.is_empty() && page.contains(&row), "docs/metrics.md lacks {row}");
+        let device = [Status::measured(0).metrics(), reading.metrics()].concat();
+        for (title, metrics) in [
+            ("`ORG-<cluster>/<deployment>`: the edge agent that", metrics_of_node(&config)),
+            ("Device `host` of that edge agent", device),
+        ] {
+            let section = page.split("\n## ").find(|section| section.starts_with(title)).unwrap();
+            let written: Vec<&str> = section.lines().filter(|line| line.starts_with("| `")).collect();
+            let row = |metric: &Metric| {
+                let property = |key| metric.properties.get(key).and_then(Value::as_str).unwrap_or_default();
+                let (unit, meaning) = (property("engUnit"), property("documentation"));
+                format!("| `{}` | {:?} | {unit} | {meaning} |", metric.name, metric.datatype)
+            };
+            assert_eq!(metrics.iter().map(row).collect::<Vec<_>>(), written, "{title}");
         }
     }
 }

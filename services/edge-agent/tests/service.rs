@@ -114,6 +114,17 @@ impl Scene {
         (bd_seq, node, device)
     }
 
+    /// The next data with another status.
+    async fn status(&mut self) -> Vec<Metric> {
+        self.until("DDATA with a status", |event| match event {
+            HostEvent::DeviceData { metrics, .. } if metrics.iter().any(|metric| &*metric.name == "Status/State") => {
+                Some(metrics.to_vec())
+            }
+            _ => None,
+        })
+        .await
+    }
+
     async fn death(&mut self) {
         self.until("NDEATH", |event| matches!(event, HostEvent::NodeDeath { .. }).then_some(())).await;
     }
@@ -163,6 +174,18 @@ async fn a_host_is_born_with_units_publishes_its_changes_and_is_born_again_when_
         .await;
     assert_eq!(changed.len(), 1, "what has not changed is published: {changed:?}");
     assert_eq!(metric(&changed, "Load/1_min").value, Some(4.5.into()));
+
+    let state = |metrics: &[Metric]| metric(metrics, "Status/State").as_str().map(str::to_owned);
+    assert_eq!(state(&device).as_deref(), Some("measured"));
+    let since = metric(&device, "Status/Since").as_u64().unwrap();
+    scene.write("meminfo", "nothing\n");
+    let failed = scene.status().await;
+    assert_eq!(state(&failed).as_deref(), Some("not-measured"));
+    assert_eq!(metric(&failed, "Status/Reason").as_str(), Some("meminfo has no MemTotal"));
+    assert!(metric(&failed, "Status/Since").as_u64().unwrap() > since);
+    scene.write("meminfo", "MemTotal: 2048 kB\nMemAvailable: 1024 kB\n");
+    let again = scene.status().await;
+    assert_eq!((state(&again).as_deref(), &metric(&again, "Status/Reason").value), (Some("measured"), &None));
 
     let node = EdgeNodeDescriptor::parse("ACME-Paint", "Oven_1").unwrap();
     assert_eq!(node.to_string(), NODE);

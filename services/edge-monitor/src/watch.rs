@@ -26,6 +26,8 @@ pub(crate) struct Watched {
     created: u64,
     /// Why its last NBIRTH could not be used; None: it could, or none was received.
     refused: Option<String>,
+    /// The last device whose DBIRTH could not be used, and why. A host follows the node no further than to there, so its next data end this.
+    device_refused: Option<(DeviceId, String)>,
 }
 
 /// What is due for one node.
@@ -44,7 +46,16 @@ impl Watched {
         };
         let liveness = Liveness::new(spec.interval, is_listening, now);
         let currency = spec.is_edge_agent.then(|| ConfigFreshness::new(policy, seed, now));
-        Self { spec, address, born_uuid: None, liveness, currency, created: now.wall, refused: None }
+        Self {
+            spec,
+            address,
+            born_uuid: None,
+            liveness,
+            currency,
+            created: now.wall,
+            refused: None,
+            device_refused: None,
+        }
     }
 
     /// What is to be watched.
@@ -97,9 +108,24 @@ impl Watched {
         }
     }
 
-    /// An NBIRTH of the node could not be used.
-    pub(crate) fn birth_refused(&mut self, reason: &str) {
-        self.refused = Some(reason.chars().take(REFUSAL_CHARACTERS_MAX).collect());
+    /// A birth of the node, or of this device of it, could not be used.
+    pub(crate) fn birth_refused(&mut self, device: Option<DeviceId>, reason: &str) {
+        let reason = reason.chars().take(REFUSAL_CHARACTERS_MAX).collect();
+        match device {
+            Some(device) => self.device_refused = Some((device, reason)),
+            None => self.refused = Some(reason),
+        }
+    }
+
+    /// A birth of this device could be used, or it is gone.
+    pub(crate) fn device_received(&mut self, device: &DeviceId) {
+        self.device_refused.take_if(|(refused, _)| refused == device);
+    }
+
+    /// Data of the node or of a device.
+    pub(crate) fn data_received(&mut self, now: Now, jitter: &mut Jitter) {
+        self.device_refused = None;
+        self.received(now, jitter);
     }
 
     /// Any other packet than birth and death of the node.
@@ -116,6 +142,7 @@ impl Watched {
 
     pub(crate) fn died(&mut self, now: Now, jitter: &mut Jitter) {
         self.liveness.died(now);
+        self.device_refused = None;
         self.set_reachable(false, now, jitter);
     }
 
@@ -168,13 +195,16 @@ impl Watched {
             NodeState::Online => None,
         };
         let is_online = self.liveness.state() == NodeState::Online;
-        let refused = self.refused.as_ref().filter(|_| !is_online);
-        let refused = refused.map_or_else(String::new, |refused| format!("; {BIRTH_REFUSED}{refused}"));
+        let refused = self.refused.as_ref().filter(|_| !is_online).map(|reason| format!("NBIRTH: {reason}"));
+        let of_device = |(device, reason): &(DeviceId, String)| format!("DBIRTH of device {device}: {reason}");
+        let refused = refused.or_else(|| self.device_refused.as_ref().map(of_device));
+        let refused = refused.map(|refused| format!("{BIRTH_REFUSED}{refused}"));
+        let reasons: Vec<String> = reason.map(str::to_owned).into_iter().chain(refused).collect();
         MonitoredNodeDevice {
             identity,
             node: self.uuid(),
             state: self.liveness.state(),
-            reason: reason.map(|reason| format!("{reason}{refused}")),
+            reason: (!reasons.is_empty()).then(|| reasons.join("; ")),
             since: self.liveness.since(),
             offline: self.liveness.alert(),
             will_not_reload: currency.map_or(never, ConfigFreshness::alert),

@@ -148,20 +148,29 @@ impl WatchedNodes {
                 let reported = metrics.iter().find(|metric| &*metric.name == names::AGENT_CONFIG_REVISION);
                 let revision = reported.map(revision_of);
                 self.at(node, |watched, jitter| {
-                    watched.received(now, jitter);
+                    watched.data_received(now, jitter);
                     if let Some(revision) = revision {
                         watched.reported(revision, now, jitter);
                     }
                 });
             }
             HostEvent::Rejected { topic, reason } => {
-                if let Ok(Topic::Node { node, kind: MessageKind::NBirth }) = Topic::parse(topic) {
-                    self.at(&node, |watched, _| watched.birth_refused(reason));
+                let refused = match Topic::parse(topic) {
+                    Ok(Topic::Node { node, kind: MessageKind::NBirth }) => Some((node, None)),
+                    Ok(Topic::Device { node, kind: MessageKind::DBirth, device }) => Some((node, Some(device))),
+                    _ => None,
+                };
+                if let Some((node, device)) = refused {
+                    self.at(&node, |watched, _| watched.birth_refused(device, reason));
                 }
             }
-            HostEvent::DeviceBirth { node, .. }
-            | HostEvent::DeviceData { node, .. }
-            | HostEvent::DeviceDeath { node, .. } => self.at(node, |watched, jitter| watched.received(now, jitter)),
+            HostEvent::DeviceBirth { node, device, .. } | HostEvent::DeviceDeath { node, device, .. } => {
+                self.at(node, |watched, jitter| {
+                    watched.device_received(device);
+                    watched.received(now, jitter);
+                })
+            }
+            HostEvent::DeviceData { node, .. } => self.at(node, |watched, jitter| watched.data_received(now, jitter)),
             _ => {}
         }
     }

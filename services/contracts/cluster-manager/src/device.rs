@@ -10,7 +10,7 @@ use sparkplug::{DataType, Value};
 use uuid::Uuid;
 
 use crate::names;
-use crate::secrets::SecretsReport;
+use crate::secrets::{SecretTable, SecretsReport};
 
 /// State of the set-up of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -430,9 +430,9 @@ sparkplug::typed_metrics! {
         /// Why the cluster's repository has not settled, so that those of later waves wait; null also in the last wave.
         #[optional]
         rollout.unsettled => names::ROLLOUT_UNSETTLED,
-        /// Names of the sealed secrets in the cluster's repository with the certificate that each key is sealed for, as JSON; null: it has none.
-        #[optional]
-        secrets.stored as form::Nullable<form::Plain> => names::SECRETS_STORED,
+        /// Keys of the sealed secrets in the cluster's repository, with the certificate that each is sealed for; absent: it has none.
+        #[omit_null]
+        secrets.stored as SecretTable => names::SECRETS_STORED,
         /// What of the secrets that ConfigDB has is not in the repository, and why; null: nothing.
         #[optional]
         secrets.reason => names::SECRETS_REASON,
@@ -553,13 +553,13 @@ mod tests {
             "Rollout/Reason String",
             "Rollout/Repository String",
             "Rollout/Unsettled String",
-            "Secrets/Stored String",
+            "Secrets/Stored DataSet",
             "Secrets/Reason String",
         ];
         for device in [device(), ClusterDevice::default()] {
             let metrics = device.to_metrics();
             let listed: Vec<String> = metrics.iter().map(|m| format!("{} {:?}", m.name, m.datatype)).collect();
-            // A birth omits a table without rows.
+            // A birth omits a table without rows: both are empty, or none.
             let is_there = |name: &&&str| !name.ends_with("DataSet") || !device.deployments_refused.0.is_empty();
             assert_eq!(listed, expected.iter().filter(is_there).copied().collect::<Vec<_>>());
         }

@@ -56,8 +56,8 @@ impl FromStr for NodeState {
     }
 }
 
-/// In [`MonitoredNodeDevice::reason`], before what was wrong with the last NBIRTH of a node that is not alive.
-pub const BIRTH_REFUSED: &str = "its last NBIRTH was refused: ";
+/// In [`MonitoredNodeDevice::reason`], before which birth of the node was refused, and why.
+pub const BIRTH_REFUSED: &str = "a birth was refused: ";
 
 /// The alerts that a monitor raises for a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -211,7 +211,7 @@ sparkplug::typed_metrics! {
         /// Condition of the node: unknown, online, offline (its death was published) or silent.
         #[at(since)]
         state as form::Parsed => names::STATUS_STATE,
-        /// Why the node is not online, or has not its configuration; null: nothing is wrong.
+        /// Why the node is not online or not as configured, or which birth was refused; null: nothing is wrong.
         #[optional]
         reason => names::STATUS_REASON,
         /// Since when the node is in that state.

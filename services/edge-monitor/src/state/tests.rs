@@ -255,12 +255,43 @@ fn the_alert_of_a_node_that_is_not_born_says_why_its_birth_was_refused() {
     monitor.host(refused(format!("spBv1.0/{}/NBIRTH/Robot", node("Robot").group)));
     monitor.until(5_000);
     assert_eq!(monitor.condition("Robot"), (NodeState::Unknown, true));
-    let refusal = "no birth was received yet; its last NBIRTH was refused: bdSeq is missing";
+    let refusal = "no birth was received yet; a birth was refused: NBIRTH: bdSeq is missing";
     assert_eq!(monitor.device("Robot").reason.as_deref(), Some(refusal));
     monitor.born(&node("Robot"), AGENT, None);
     assert_eq!(monitor.device("Robot").reason, None);
     monitor.died(&node("Robot"));
     assert_eq!(monitor.device("Robot").reason.as_deref(), Some("its death was published"));
+}
+
+#[test]
+fn a_device_whose_birth_is_too_large_is_named_with_its_size_and_the_limit_until_it_is_born() {
+    let mut monitor = Monitor::watching(&[("r", by_address("Robot"))]);
+    let group = node("Robot").group;
+    let reason = "its payload of 300000 bytes is too large: packets of at most 65536 bytes are taken";
+    let refused =
+        || HostEvent::Rejected { topic: format!("spBv1.0/{group}/DBIRTH/Robot/Arm"), reason: reason.to_owned() };
+    let shown = |monitor: &Monitor| monitor.device("Robot").reason.clone();
+    let arm = |monitor: &mut Monitor, device: &str| {
+        let (node, device) = (node("Robot"), sparkplug::DeviceId::new(device).unwrap());
+        monitor.host(HostEvent::DeviceDeath { node, device, timestamp: 0 });
+    };
+    let expected = format!("a birth was refused: DBIRTH of device Arm: {reason}");
+    monitor.born(&node("Robot"), AGENT, None);
+    monitor.host(refused());
+    assert_eq!(shown(&monitor).as_deref(), Some(&*expected));
+    assert_eq!(monitor.condition("Robot").0, NodeState::Online);
+    // Neither the next birth of the node nor one of another device ends it: the host does not say every time that it is too large.
+    monitor.born(&node("Robot"), AGENT, None);
+    arm(&mut monitor, "Gripper");
+    assert_eq!(shown(&monitor).as_deref(), Some(&*expected));
+    arm(&mut monitor, "Arm");
+    assert_eq!(shown(&monitor), None);
+    monitor.host(refused());
+    monitor.data(&node("Robot"));
+    assert_eq!(shown(&monitor), None, "data come only from a node that is followed");
+    monitor.host(refused());
+    monitor.died(&node("Robot"));
+    assert_eq!(shown(&monitor).as_deref(), Some("its death was published"));
 }
 
 #[test]

@@ -402,10 +402,10 @@ mod tests {
 
     #[test]
     fn the_reason_of_an_alert_says_why_the_birth_was_refused() {
-        let refusal = format!("no birth was received yet; {}bdSeq is missing", BIRTH_REFUSED);
+        let refusal = format!("no birth was received yet; {}NBIRTH: bdSeq is missing", BIRTH_REFUSED);
         let device = MonitoredNodeDevice { reason: Some(refusal), ..MonitoredNodeDevice::default() };
         let offline = reason(AlertKind::Offline, &device, Presence::Alive);
-        assert_eq!(offline, "it was not born in time; its last NBIRTH was refused: bdSeq is missing");
+        assert_eq!(offline, "it was not born in time; a birth was refused: NBIRTH: bdSeq is missing");
         assert!(!reason(AlertKind::WillNotReload, &device, Presence::Alive).contains("NBIRTH"));
     }
 }

@@ -1,14 +1,19 @@
 //! `docs/metrics.md` is what the contracts' births say of themselves: names, types, units and documentation. It is compared here, and written with `UPDATE_METRICS=1`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
 use bootstrapper_contract::HostNode;
-use cluster_manager_contract::{ClusterDevice, NodeMetrics, PulledBranch, RefusedDeployments, RepositoryDevice};
+use cluster_manager_contract::{
+    ClusterDevice, NodeMetrics, PulledBranch, RefusedDeployments, RepositoryDevice, SecretsReport, StoredSecret,
+    StoredSecrets,
+};
 use configdb_contract::ConfigNode;
+use configdb_schema::document::SealingScope;
 use edge_monitor_contract::{MonitorNode, MonitoredNodeDevice};
-use edge_sync_contract::{DeploymentDevice, HostDevice, Others, SyncNode};
+use edge_sync_contract::{DeploymentDevice, HostDevice, OtherCommits, SyncNode};
 use git_server_contract::push::RefChange;
 use git_server_contract::{GitNode, PushDevice, RepositoryCopy};
 use identity_contract::IdentityNode;
@@ -29,7 +34,7 @@ Data carry none of them.
 What every node has besides, and the commands, are in the [reference](reference.md).
 ";
 
-/// Of the nodes that no service replicates and that have no contract. Their own tests compare the rows with their births.
+/// Of the nodes that no service replicates and that have no contract. Tests of their packages hold each section against the births: these rows, and no other.
 const OTHERS: &str = "
 ## `ORG-Central/Console`
 
@@ -54,6 +59,9 @@ const OTHERS: &str = "
 
 | Metric | Type | Unit | Meaning |
 |---|---|---|---|
+| `Status/State` | String |  | measured or not-measured: whether the agent can read the host. |
+| `Status/Reason` | String |  | Why the host cannot be read, and its values are old; null: it can. |
+| `Status/Since` | DateTime |  | Since when it is in that state. |
 | `Load/1_min` | Double |  | Processes that ran or waited, on average over 1 minute. |
 | `Load/5_min` | Double |  | The same over 5 minutes. |
 | `Load/15_min` | Double |  | The same over 15 minutes. |
@@ -113,9 +121,17 @@ fn births() -> Vec<(&'static str, Vec<Metric>)> {
     let monitor = MonitorNode { cluster: Some(Uuid::nil()), problems: reasons(), ..MonitorNode::default() };
     let keys = KeysNode { problems: reasons(), ..KeysNode::default() };
     let deployments_refused = RefusedDeployments([(Uuid::nil(), String::new())].into());
-    let cluster = ClusterDevice { deployments_refused, ..ClusterDevice::default() };
+    let stored = Some(StoredSecrets(vec![StoredSecret {
+        namespace: String::new(),
+        name: String::new(),
+        scope: SealingScope::Strict,
+        secret_type: String::new(),
+        keys: BTreeMap::new(),
+    }]));
+    let secrets = SecretsReport { stored, ..SecretsReport::default() };
+    let cluster = ClusterDevice { deployments_refused, secrets, ..ClusterDevice::default() };
     let commit = "0123456789abcdef0123456789abcdef01234567".parse().expect("a commit");
-    let sync = SyncNode { source_others: Others([(String::new(), commit)].into()), ..SyncNode::default() };
+    let sync = SyncNode { source_others: OtherCommits([(String::new(), commit)].into()), ..SyncNode::default() };
     let unknown = [("<cluster>".to_owned(), Uuid::nil())].into();
     let not_served = [("<repository>".to_owned(), String::new())].into();
     let manager =
