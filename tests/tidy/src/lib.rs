@@ -9,6 +9,7 @@
 //! | [`manifests`] | versions and lints only in the root `Cargo.toml`; duplicate dependencies only fall |
 //! | [`purity`] | no async, clock, socket, file, thread or randomness in pure code |
 //! | [`mod@reference`] | every metric name of a contract is documented |
+//! | [`dashboard`] | every number of the Grafana example is given by a service |
 //! | [`rooms`] | every service has the same files |
 //! | [`docs`] | module docs, links and paths in Markdown, decision numbers, CHANGELOG |
 //! | [`words`] | folder names that say nothing, work marks without an owner, commented-out code |
@@ -21,6 +22,7 @@
 
 pub mod arrows;
 pub mod circles;
+pub mod dashboard;
 pub mod docs;
 pub mod functions;
 pub mod manifests;

@@ -7,7 +7,8 @@ use std::process::Command;
 use std::sync::OnceLock;
 use tidy::tree::{SourceFile, Tree, root};
 use tidy::{
-    Finding, arrows, docs, functions, manifests, named_tests, purity, ratchet, reference, requirements, rooms, words,
+    Finding, arrows, dashboard, docs, functions, manifests, named_tests, purity, ratchet, reference, requirements,
+    rooms, words,
 };
 
 /// The names of dependencies that may come in more than one version.
@@ -199,4 +200,13 @@ fn every_metric_name_is_in_the_reference() {
         .collect();
     assert!(contracts.len() >= 4, "only {} contracts were read", contracts.len());
     assert_none(contracts.into_iter().flat_map(|file| reference::check(file, &reference)));
+}
+
+#[test]
+fn the_dashboard_asks_for_numbers_that_services_give() {
+    let place = "examples/grafana/dashboard.json";
+    let text = std::fs::read_to_string(root().join(place)).unwrap();
+    assert!(dashboard::names(&text).len() > 10, "few queries were read");
+    let of_services = tree().with_extension("rs").filter(|file| file.path.starts_with("services/"));
+    assert_none(dashboard::check(place, &text, &of_services.map(|file| &*file.text).collect::<Vec<_>>()));
 }
