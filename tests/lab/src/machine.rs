@@ -43,17 +43,25 @@ pub struct Hardware {
 }
 
 impl Hardware {
-    /// One that runs little beside the bootstrapper. Its disk is small, because dm-integrity writes every sector of a new disk.
+    /// One that runs little beside the bootstrapper. Its disk is small, because dm-integrity writes every sector of a new disk. Its system wants Kubernetes at boot, as that of an image in which
+    /// the unit is enabled.
     #[must_use]
     pub const fn small(firmware: Firmware) -> Self {
-        Self { firmware, processors: 1, memory: 512, disk: 64, translations: 128, words: "" }
+        Self {
+            firmware,
+            processors: 1,
+            memory: 512,
+            disk: 64,
+            translations: 128,
+            words: "systemd.wants=k3s-agent.service",
+        }
     }
 
     /// One on which a control plane runs. The clocks of its simulated processors agree, but Linux does not believe it, and would ask a simulated device each time that a program wants to
     /// know the time.
     #[must_use]
     pub const fn large(firmware: Firmware) -> Self {
-        let words = "no_timer_check tsc=reliable mitigations=off";
+        let words = "no_timer_check tsc=reliable mitigations=off systemd.wants=containerd.service systemd.wants=kubelet.service";
         Self { firmware, processors: 2, memory: 4096, disk: 4096, translations: 512, words }
     }
 }

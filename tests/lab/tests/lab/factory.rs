@@ -91,6 +91,17 @@ impl Factory {
         Machine::new(name, self.hardware, &self.manufacturer, &self.image)
     }
 
+    /// What boots with the same image as a machine that wants to be a control plane.
+    pub fn image_of_servers(&self) -> Uki {
+        let words = format!("{} systemd.setenv=SPARKFLEET__ROLE=control-plane", self.hardware.words);
+        self.image.uki("servers", &words, self.hardware.firmware == Firmware::SecureBoot)
+    }
+
+    /// What boots with another command line, and is not signed.
+    pub fn another_image(&self) -> Uki {
+        self.image.uki("other", &format!("{} another.word=1", self.hardware.words), false)
+    }
+
     /// The predicted image is wanted; other registers are quoted and judge nothing yet.
     pub async fn set_policy(&self, enrolled: &[&Machine]) {
         self.site.set_policy(&self.policy(enrolled)).await;
@@ -144,17 +155,28 @@ impl Factory {
 
     /// Waits until a machine that was switched on again is back.
     pub async fn back(&self, machine: &Machine) {
+        self.back_as(machine, "agent").await;
+    }
+
+    /// The same of one whose k3s is an `agent` or a `server`.
+    pub async fn back_as(&self, machine: &Machine, k3s: &str) {
         // A member's row may say so before it is true again; the lock register is extended when the disk is opened.
         machine
             .until("be locked to its cluster", "tpm2_pcrread sha256:15", |text| !text.contains(&format!("0x{ZERO}")));
         self.host(machine, "a member again", |row| row["state"] == "member" && row["kind"] == "rejoin").await;
-        assert_runs_on_its_disk(machine);
+        assert_runs_on_its_disk_as(machine, k3s);
     }
 }
 
 /// Kubernetes runs, was started by the bootstrapper, and everything that it keeps is on a disk with encrypted and authenticated sectors.
 pub fn assert_runs_on_its_disk(machine: &Machine) {
-    machine.until("run k3s", "systemctl is-active k3s-agent.service || true", |state| state == "active");
+    assert_runs_on_its_disk_as(machine, "agent");
+}
+
+/// The same of k3s as an `agent` or a `server`.
+pub fn assert_runs_on_its_disk_as(machine: &Machine, k3s: &str) {
+    let unit = if k3s == "server" { "k3s.service" } else { "k3s-agent.service" };
+    machine.until("run k3s", &format!("systemctl is-active {unit} || true"), |state| state == "active");
     // Below the mapping that is mounted is another one with the tags of its sectors.
     let table = machine.ssh("dmsetup table");
     let crypt = crypt(&table);
@@ -163,7 +185,7 @@ pub fn assert_runs_on_its_disk(machine: &Machine) {
     assert_state_lies_on_its_disk(machine);
     assert_ne!(machine.register(LOCK), ZERO, "the machine is locked to its cluster");
     let calls = machine.ssh("cat /var/lib/rancher/k3s/calls");
-    assert!(calls.lines().all(|line| line == "k3s agent"), "{calls}");
+    assert!(calls.lines().all(|line| line == format!("k3s {k3s}")), "{calls}");
 }
 
 /// The line of `dmsetup table` that says how the state disk is encrypted.
@@ -195,8 +217,12 @@ pub fn assert_state_lies_on_its_disk(machine: &Machine) {
     assert!(!enabled.lines().any(|line| line == "enabled"), "systemd starts Kubernetes by itself: {enabled}");
 }
 
-/// Nothing of Kubernetes runs or lies in clear, and the machine belongs to no cluster in this boot.
+/// Nothing of Kubernetes runs or lies in clear, and the machine belongs to no cluster in this boot. Its system wanted Kubernetes at boot, and a drop-in has held it back.
 pub fn assert_outside(machine: &Machine) {
+    let tried = machine.ssh("systemctl show --property=AssertResult,AssertTimestampMonotonic k3s-agent kubelet");
+    let times = tried.lines().filter_map(|line| line.strip_prefix("AssertTimestampMonotonic="));
+    assert!(times.clone().any(|time| time != "0"), "systemd did not try to start Kubernetes: {tried}");
+    assert!(!tried.contains("AssertResult=yes"), "Kubernetes was not held back: {tried}");
     let active = machine.ssh("systemctl is-active k3s k3s-agent kubelet containerd || true");
     assert!(active.lines().all(|state| state == "inactive"), "Kubernetes runs: {active}");
     let processes = machine.ssh("ps -eo comm,args");

@@ -169,7 +169,7 @@ async fn a_control_plane_of_kubeadm_is_made_by_host_init_and_comes_back_by_its_t
 
     // Another image gets no key: nothing of the control plane runs or can be read.
     machine.power_cut();
-    let other = factory.image.uki("other", &format!("{} lab.other=1", hardware.words), false);
+    let other = factory.another_image();
     machine.power_on(&other, None);
     machine.until_journal("be given nothing", |text| text.contains("the second key is not given out"));
     assert_locked(&machine);

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::print_stdout, reason = "stories print figures")]
 
+mod cluster;
 mod factory;
 mod joining;
 mod kubeadm;

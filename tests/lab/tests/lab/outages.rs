@@ -67,7 +67,7 @@ async fn a_member_without_a_join_service_comes_back_by_its_tpm_and_with_another_
     factory.site.broker.restart();
     factory.host(&machine, "renewed again", |row| row["state"] == "member" && row["kind"] == "renew").await;
 
-    let other = factory.image.uki("other", "lab.other=1", false);
+    let other = factory.another_image();
     machine.shut_down();
     factory.site.broker.kill();
     machine.power_on(&other, None);

@@ -19,7 +19,7 @@ async fn a_member_that_boots_another_image_stays_locked_out_until_an_operator_ca
     let factory = Factory::start("another image", Firmware::Plain).await;
     let mut machine = factory.member("cell-2").await;
     machine.shut_down();
-    let other = factory.image.uki("other", "another.word=1", false);
+    let other = factory.another_image();
     machine.power_on(&other, None);
 
     let (row, detail) = refused(&factory, &machine, "measurement").await;
