@@ -69,6 +69,7 @@ pub const CENTRAL: &str = "Central";
 /// Last part of the group in which clusters enrol.
 pub const ENROL: &str = "Enrol";
 const JOIN_SUFFIX: &str = "-Join";
+const OPERATOR: &str = "Operator";
 
 /// Most characters of an organisation or cluster name.
 pub const NAME_CHARACTERS_MAX: usize = 48;
@@ -79,13 +80,13 @@ pub enum NameRule {
     /// Nothing there.
     #[error("{what} is empty; it needs 1 to {NAME_CHARACTERS_MAX} characters")]
     Empty {
-        /// `organisation` or `cluster name`.
+        /// `organisation`, `cluster name` or `name of an operator`.
         what: &'static str,
     },
     /// Too many characters.
     #[error("{what} {name:?} has {characters} characters; at most {NAME_CHARACTERS_MAX} are allowed")]
     TooLong {
-        /// `organisation` or `cluster name`.
+        /// `organisation`, `cluster name` or `name of an operator`.
         what: &'static str,
         /// The refused name.
         name: String,
@@ -95,7 +96,7 @@ pub enum NameRule {
     /// Starts with a digit or an underscore.
     #[error("{what} {name:?} starts with {first:?}; it must start with a letter A-Z or a-z")]
     FirstCharacter {
-        /// `organisation` or `cluster name`.
+        /// `organisation`, `cluster name` or `name of an operator`.
         what: &'static str,
         /// The refused name.
         name: String,
@@ -105,7 +106,7 @@ pub enum NameRule {
     /// Holds something else than letters, digits and underscores.
     #[error("{what} {name:?} contains {character:?}; only A-Z, a-z, 0-9 and _ are allowed (try {suggestion:?})")]
     Character {
-        /// `organisation` or `cluster name`.
+        /// `organisation`, `cluster name` or `name of an operator`.
         what: &'static str,
         /// The refused name.
         name: String,
@@ -189,6 +190,25 @@ impl Organisation {
         format!("{self}-{cluster}{JOIN_SUFFIX}")
     }
 
+    /// User of the MQTT server that all operators share.
+    #[must_use]
+    pub fn operators_user(&self) -> String {
+        format!("{}-{OPERATOR}", self.central_group())
+    }
+
+    /// User of the MQTT server that is one operator's alone.
+    #[must_use]
+    pub fn operator_user(&self, operator: &OperatorName) -> String {
+        format!("{}-{operator}", self.operators_user())
+    }
+
+    /// The operator whose own user that is; None: it is not an operator's own.
+    #[must_use]
+    pub fn operator_of(&self, user: &str) -> Option<OperatorName> {
+        let name = user.strip_prefix(&self.operators_user())?.strip_prefix('-')?;
+        OperatorName::new(name).ok()
+    }
+
     /// What the ids of our own Host Applications begin with: those of services (`ORG-...`) and of the command line (`sparkfleet-...`). They may command, so they ask for births themselves.
     #[must_use]
     pub fn own_host_prefixes(&self) -> Vec<String> {
@@ -229,6 +249,29 @@ impl ClusterName {
     }
 }
 
+/// Name of an operator who has a user of their own: 1 to 48 characters of `[A-Za-z0-9_]`, the first a letter.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct OperatorName(String);
+
+impl OperatorName {
+    /// Checks the name.
+    ///
+    /// # Errors
+    /// The [`NameRule`] that it breaks.
+    pub fn new(name: impl Into<String>) -> Result<Self, NameRule> {
+        let name = name.into();
+        check("name of an operator", &name)?;
+        Ok(Self(name))
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 macro_rules! text {
     ($($name:ident),*) => {$(
         impl fmt::Display for $name {
@@ -255,7 +298,7 @@ macro_rules! text {
         }
     )*};
 }
-text!(Organisation, ClusterName);
+text!(Organisation, ClusterName, OperatorName);
 
 /// The UUID derived from `parts`: version 5, namespace [`FACTORY_PLUS`], name = the parts joined with `:`. Give UUIDs in lower-case hyphenated form.
 ///
@@ -340,6 +383,17 @@ mod tests {
         assert_eq!(organisation().enrol_group(), "ACME-Enrol");
         assert_eq!(organisation().cluster_group(&cluster), "ACME-Paint_Shop");
         assert_eq!(organisation().join_group(&cluster), "ACME-Paint_Shop-Join");
+    }
+
+    #[test]
+    fn an_operators_own_user_leads_back_to_the_operator_and_the_shared_one_to_none() {
+        let ada = OperatorName::new("ada").unwrap();
+        let user = organisation().operator_user(&ada);
+        assert_eq!((&*user, organisation().operator_of(&user)), ("ACME-Central-Operator-ada", Some(ada)));
+        for user in ["ACME-Central-Operator", "ACME-Central-Operator-", "ACME-Central-Operator-a/b", "ACME-Central"] {
+            assert_eq!(organisation().operator_of(user), None, "{user}");
+        }
+        assert!(OperatorName::new("a-b").unwrap_err().to_string().starts_with("name of an operator \"a-b\" contains"));
     }
 
     #[test]

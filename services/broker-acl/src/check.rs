@@ -1,12 +1,15 @@
 //! What to try on a running server to see whether it keeps to the table. Pure: who tries it is the command line.
 
-use configdb_schema::address::SYNC_NODE;
+use configdb_schema::address::{CONFIGDB_NODE, SYNC_NODE};
 
 use crate::rules::{Action, allows, grants};
 use crate::site::{Principal, Site};
 
 /// Edge Node and device that probes name. No one is called so, so that no probe commands anything or speaks for anyone.
 pub const NODE: &str = "acl-check";
+
+/// How topics of the STATE of Host Applications begin.
+pub const STATE: &str = "spBv1.0/STATE/";
 
 /// One thing to try as a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +33,15 @@ pub fn probes(site: &Site, principal: &Principal) -> Vec<Probe> {
         levels.iter().chain(&below).map(|rest| format!("spBv1.0/{group}/{rest}")).collect()
     };
     let mut said: Vec<String> = groups.iter().flat_map(topics_of).collect();
-    said.push(format!("spBv1.0/STATE/{NODE}"));
+    said.push(format!("{STATE}{NODE}"));
+    // The STATE of its own hosts, and of one that is another user's.
+    let states = |principal: &Principal| -> Vec<String> {
+        let publishes = grants(site, principal).into_iter().filter(|grant| grant.action == Action::Publish);
+        publishes.map(|grant| grant.filter).filter(|filter| filter.starts_with(STATE)).collect()
+    };
+    let own_states = states(principal);
+    let other_state = site.principals().iter().flat_map(states).find(|topic| !own_states.contains(topic));
+    said.extend(own_states.into_iter().chain(other_state));
     // An empty command to a service that keeps a cluster does nothing, but a cluster's own certificate may not send it.
     said.extend(
         groups
@@ -38,6 +49,14 @@ pub fn probes(site: &Site, principal: &Principal) -> Vec<Probe> {
             .filter(|_| matches!(principal, Principal::Cluster(_)))
             .map(|group| format!("spBv1.0/{group}/NCMD/{SYNC_NODE}")),
     );
+    // A write that names no request: ConfigDB refuses it from everyone. An operator may send it in no other's name, nor in none.
+    if let Principal::OneOperator(_) = principal {
+        let to_configdb =
+            |device: &str| format!("spBv1.0/{}/DCMD/{CONFIGDB_NODE}/{device}", site.organisation().central_group());
+        let others = site.principals().into_iter().filter(|other| matches!(other, Principal::OneOperator(_)));
+        said.extend(others.map(|other| to_configdb(&site.user(&other))));
+        said.push(to_configdb(NODE));
+    }
     let publishes = said.into_iter().map(|topic| (Action::Publish, topic));
     // Who tries it sends commands for others to receive, and that to the groups of clusters only.
     let enrol = site.organisation().enrol_group();
@@ -67,7 +86,7 @@ fn groups(site: &Site, principal: &Principal) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use configdb_schema::address::{ClusterName, Organisation};
+    use configdb_schema::address::{ClusterName, OperatorName, Organisation};
 
     use super::*;
 
@@ -78,7 +97,9 @@ mod tests {
         let counts = |user: &str| {
             let principal = site.principals().into_iter().find(|one| site.user(one) == user).unwrap();
             let probes = probes(&site, &principal);
-            assert!(probes.iter().all(|probe| probe.topic.contains(NODE) || probe.topic.ends_with("NCMD/Sync")));
+            let is_harmless =
+                |topic: &str| topic.contains(NODE) || topic.ends_with("NCMD/Sync") || topic.starts_with(STATE);
+            assert!(probes.iter().all(|probe| is_harmless(&probe.topic)));
             let of = |action: Action, may: bool| {
                 probes.iter().filter(|probe| (probe.action, probe.may) == (action, may)).count()
             };
@@ -89,9 +110,22 @@ mod tests {
                 of(Action::Subscribe, false),
             ]
         };
-        // Its own births, data, deaths and commands but to Sync, and commands to its hosts; nothing of Paint, of the control plane, of Enrol.
-        assert_eq!(counts("ACME-Weld"), [11, 44, 2, 3]);
-        assert_eq!(counts("ACME-Weld-Join"), [3, 46, 1, 4]);
-        assert_eq!(counts("ACME-Central-Viewer"), [0, 33, 3, 0]);
+        // Its own births, data, deaths and commands but to Sync, commands to its hosts, and STATE of Monitor and Join; nothing of Paint, of the control plane, of Enrol.
+        assert_eq!(counts("ACME-Weld"), [15, 45, 2, 3]);
+        assert_eq!(counts("ACME-Weld-Join"), [3, 47, 1, 4]);
+        assert_eq!(counts("ACME-Central-Viewer"), [0, 34, 3, 0]);
+    }
+
+    #[test]
+    fn an_operator_tries_to_write_in_each_name() {
+        let [ada, bob] = ["ada", "bob"].map(|name| OperatorName::new(name).unwrap());
+        let site =
+            Site::new(Organisation::new("ACME").unwrap(), [], [], []).unwrap().with_operators([ada.clone(), bob]);
+        let probes = probes(&site, &Principal::OneOperator(ada));
+        let writes = probes
+            .iter()
+            .filter_map(|probe| Some((probe.topic.strip_prefix("spBv1.0/ACME-Central/DCMD/ConfigDB/")?, probe.may)));
+        let writes: Vec<(&str, bool)> = writes.collect();
+        assert_eq!(writes, [("ACME-Central-Operator-ada", true), ("ACME-Central-Operator-bob", false), (NODE, false)]);
     }
 }

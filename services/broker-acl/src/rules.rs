@@ -62,14 +62,18 @@ pub fn grants(site: &Site, principal: &Principal) -> Vec<Grant> {
             }
         }
         Principal::Operator => {
-            table.follows("spBv1.0/#");
             table.commands(&organisation.central_group());
-            for cluster in site.clusters() {
-                table.commands(&organisation.cluster_group(cluster));
-                // An administrator answers a host's request to be the first of its cluster, or to be recovered.
-                table.commands(&organisation.join_group(cluster));
+            table.operates(site);
+        }
+        Principal::OneOperator(_) => {
+            let central = organisation.central_group();
+            table.says(format!("spBv1.0/{central}/NCMD/+"));
+            for node in [CLUSTER_MANAGER_NODE, MONITOR_NODE, IDENTITY_NODE, GIT_NODE, CONSOLE_NODE] {
+                table.says(format!("spBv1.0/{central}/DCMD/{node}/+"));
             }
-            site.operator_hosts().for_each(|host| table.state(host));
+            // ConfigDB takes the Device for the one who writes.
+            table.says(format!("spBv1.0/{central}/DCMD/{CONFIGDB_NODE}/{own}"));
+            table.operates(site);
         }
         Principal::Console => {
             let central = organisation.central_group();
@@ -221,6 +225,17 @@ impl Table {
     fn state_beside(&mut self, group: &str, node: &str) {
         self.state(&host_id(group, node));
         self.state(&host_id_with_dot(group, node));
+    }
+
+    /// What every operator may do outside of the control plane's group.
+    fn operates(&mut self, site: &Site) {
+        self.follows("spBv1.0/#");
+        for cluster in site.clusters() {
+            self.commands(&site.organisation().cluster_group(cluster));
+            // An administrator answers a host's request to be the first of its cluster, or to be recovered.
+            self.commands(&site.organisation().join_group(cluster));
+        }
+        site.operator_hosts().for_each(|host| self.state(host));
     }
 
     /// Its own STATE as a Host Application.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use configdb_schema::address::{CONSOLE_NODE, ClusterName, GIT_NODE, IDENTITY_NODE, Organisation};
+use configdb_schema::address::{CONSOLE_NODE, ClusterName, GIT_NODE, IDENTITY_NODE, OperatorName, Organisation};
 use sparkplug::HostId;
 use uuid::Uuid;
 
@@ -13,6 +13,7 @@ pub struct Site {
     clusters: BTreeSet<ClusterName>,
     operator_hosts: BTreeSet<String>,
     viewer_hosts: BTreeSet<String>,
+    operators: BTreeSet<OperatorName>,
     has_own_hosts: bool,
     has_read_only_console: bool,
 }
@@ -24,6 +25,8 @@ pub enum Principal {
     ControlPlane,
     /// The command line, and Host Applications that may command.
     Operator,
+    /// One operator, by credentials of their own: what they write to ConfigDB is in their name.
+    OneOperator(OperatorName),
     /// The web console: it commands as the command line does, and is an Edge Node of the control plane.
     Console,
     /// Host Applications that only read: historians, dashboards.
@@ -71,9 +74,16 @@ impl Site {
             clusters: clusters.into_iter().collect(),
             operator_hosts: plain(&mut operator_hosts.into_iter())?,
             viewer_hosts: plain(&mut viewer_hosts.into_iter())?,
+            operators: BTreeSet::new(),
             has_own_hosts: false,
             has_read_only_console: false,
         })
+    }
+
+    /// The same, but each of these operators has credentials of their own. If there is any, there is no user that operators share: ConfigDB could not say who of them writes.
+    #[must_use]
+    pub fn with_operators(self, operators: impl IntoIterator<Item = OperatorName>) -> Self {
+        Self { operators: operators.into_iter().collect(), ..self }
     }
 
     /// The same, but each host has credentials of its own, and there are no users that the hosts of a cluster share. Not both at the same time: Mosquitto cannot say of a topic that one user
@@ -123,21 +133,19 @@ impl Site {
     /// Everyone who may connect, but for hosts with credentials of their own, of which there is no list: see [`crate::rules::grants_of_host`].
     #[must_use]
     pub fn principals(&self) -> Vec<Principal> {
-        let everywhere = [
-            Principal::ControlPlane,
-            Principal::Operator,
-            Principal::Console,
-            Principal::Viewer,
-            Principal::Identity,
-            Principal::Git,
-            Principal::EnrollingClusters,
-        ];
+        let operators: Vec<Principal> = match self.operators.len() {
+            0 => vec![Principal::Operator],
+            _ => self.operators.iter().cloned().map(Principal::OneOperator).collect(),
+        };
+        let others =
+            [Principal::Console, Principal::Viewer, Principal::Identity, Principal::Git, Principal::EnrollingClusters];
         let shares = !self.has_own_hosts;
         let of_cluster = |name: &ClusterName| {
             let joining = shares.then(|| Principal::JoiningHosts(name.clone()));
             std::iter::once(Principal::Cluster(name.clone())).chain(joining).collect::<Vec<_>>()
         };
-        everywhere.into_iter().chain(self.clusters.iter().flat_map(of_cluster)).collect()
+        let everywhere = std::iter::once(Principal::ControlPlane).chain(operators).chain(others);
+        everywhere.chain(self.clusters.iter().flat_map(of_cluster)).collect()
     }
 
     /// The user's name at the broker: the group, which is the common name of the certificate. People have no group; no cluster can be called like them, because its name has no hyphen. A host is its Edge Node: the UUID of its state disk.
@@ -146,7 +154,8 @@ impl Site {
         let organisation = &self.organisation;
         match principal {
             Principal::ControlPlane => organisation.central_group(),
-            Principal::Operator => format!("{}-Operator", organisation.central_group()),
+            Principal::Operator => organisation.operators_user(),
+            Principal::OneOperator(name) => organisation.operator_user(name),
             Principal::Console => format!("{}-{CONSOLE_NODE}", organisation.central_group()),
             Principal::Identity => format!("{}-{IDENTITY_NODE}", organisation.central_group()),
             Principal::Git => format!("{}-{GIT_NODE}", organisation.central_group()),

@@ -3,7 +3,7 @@
 
 use broker_acl::filter::{covers, overlap};
 use broker_acl::{Action, Principal, Site, allows, grants};
-use configdb_schema::address::{ClusterName, Organisation};
+use configdb_schema::address::{ClusterName, OperatorName, Organisation};
 use proptest::prelude::*;
 use sparkplug::HostId;
 use uuid::{Uuid, uuid};
@@ -47,6 +47,8 @@ fn topics() -> impl Strategy<Value = String> {
         "ConfigDB",
         "Press",
         "ACME-Paint",
+        "ACME-Central-Operator-ada",
+        "ACME-Central-Operator-bob",
         &HOST.to_string(),
         OTHER_HOST,
     ];
@@ -120,6 +122,11 @@ fn is_walled_off(site: &Site, principal: &Principal, action: Action, topic: &str
         (Principal::Operator, Action::Publish) => {
             topic != "spBv1.0/STATE/sparkfleet-cli" && !topic.contains("/NCMD/") && !topic.contains("/DCMD/")
         }
+        (Principal::OneOperator(_), Action::Publish) => {
+            let of_configdb = topic.strip_prefix("spBv1.0/ACME-Central/DCMD/ConfigDB/");
+            of_configdb.is_some_and(|device| device != own)
+                || topic != "spBv1.0/STATE/sparkfleet-cli" && !topic.contains("/NCMD/") && !topic.contains("/DCMD/")
+        }
         (Principal::Console, Action::Publish) => {
             let own = ["NBIRTH", "NDATA", "NDEATH"].map(|kind| format!("spBv1.0/ACME-Central/{kind}/Console"));
             topic != "spBv1.0/STATE/ACME-Central-Console"
@@ -174,9 +181,14 @@ fn is_walled_off(site: &Site, principal: &Principal, action: Action, topic: &str
             let certificates = filters.clone().map(|filter| format!("$sparkplug/certificates/{filter}"));
             !touches_only(&[&filters[..], &certificates, &["spBv1.0/STATE/+".to_owned()]].concat())
         }
-        (Principal::ControlPlane | Principal::Operator | Principal::Console | Principal::Viewer, Action::Subscribe) => {
-            !covers("spBv1.0/#", topic) && !covers("$sparkplug/certificates/spBv1.0/#", topic)
-        }
+        (
+            Principal::ControlPlane
+            | Principal::Operator
+            | Principal::OneOperator(_)
+            | Principal::Console
+            | Principal::Viewer,
+            Action::Subscribe,
+        ) => !covers("spBv1.0/#", topic) && !covers("$sparkplug/certificates/spBv1.0/#", topic),
     }
 }
 
@@ -193,10 +205,12 @@ proptest! {
             !(is_walled_off(&own, &Principal::JoiningHost(HOST), action, &topic) && allows(&own, &HOST.to_string(), action, &topic)),
             "a host may {action:?} {topic}"
         );
-        for principal in site.principals() {
-            let user = site.user(&principal);
-            let walled_off = is_walled_off(&site, &principal, action, &topic);
-            prop_assert!(!(walled_off && allows(&site, &user, action, &topic)), "{user} may {action:?} {topic}");
+        for site in [site.clone(), site.with_operators(["ada", "bob"].map(|name| OperatorName::new(name).unwrap()))] {
+            for principal in site.principals() {
+                let user = site.user(&principal);
+                let walled_off = is_walled_off(&site, &principal, action, &topic);
+                prop_assert!(!(walled_off && allows(&site, &user, action, &topic)), "{user} may {action:?} {topic}");
+            }
         }
     }
 
@@ -336,6 +350,28 @@ fn a_host_id_that_means_something_in_a_file_is_refused_by_name() {
         error.to_string(),
         "host id \"Ignition 1\" contains ' '; with access control only A-Z, a-z, 0-9, `_`, `-` and `.` are allowed in a host id"
     );
+}
+
+#[test]
+fn an_operator_with_a_user_of_their_own_writes_in_that_name_alone_and_does_all_else_that_operators_do() {
+    let [shared, site] = [site(), site().with_operators(["ada", "bob"].map(|name| OperatorName::new(name).unwrap()))];
+    let may = |topic: &str| allows(&site, "ACME-Central-Operator-ada", Action::Publish, topic);
+    assert!(may("spBv1.0/ACME-Central/DCMD/ConfigDB/ACME-Central-Operator-ada"));
+    for device in ["ACME-Central-Operator-bob", "ACME-Central-Operator", OTHER_HOST] {
+        assert!(!may(&format!("spBv1.0/ACME-Central/DCMD/ConfigDB/{device}")), "{device}");
+    }
+    for topic in [
+        "spBv1.0/ACME-Central/NCMD/ConfigDB",
+        "spBv1.0/ACME-Central/DCMD/Cluster-Manager/Paint",
+        "spBv1.0/ACME-Central/DCMD/Monitor/x",
+        "spBv1.0/ACME-Paint/DCMD/Sync/x",
+        "spBv1.0/ACME-Paint-Join/NCMD/x",
+        "spBv1.0/STATE/sparkfleet-cli",
+    ] {
+        assert!(may(topic) && allows(&shared, "ACME-Central-Operator", Action::Publish, topic), "{topic}");
+    }
+    let none = |topic| allows(&site, "ACME-Central-Operator", Action::Publish, topic);
+    assert!(!none("spBv1.0/ACME-Central/NCMD/ConfigDB"), "the shared user is refused");
 }
 
 #[test]

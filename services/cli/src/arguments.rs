@@ -692,8 +692,32 @@ pub enum AclCommand {
     Generate(AclGenerateArguments),
     /// Try on a running server what each user may and may not do: exit code 1 if it does not keep to what `generate` writes
     Check(Box<AclCheckArguments>),
+    /// Make the key and the certificate of an operator's own user
+    Operator(AclOperatorArguments),
     /// Put the revocation lists of all authorities into one file for the server; one that would lock out a client is refused
     Crl(AclCrlArguments),
+}
+
+/// `sparkfleet acl operator`.
+#[derive(Debug, Clone, Args)]
+pub struct AclOperatorArguments {
+    /// Name of the operator: letters, digits and _
+    pub name: String,
+    /// Organisation: the first part of every Sparkplug group
+    #[arg(long, env = "SPARKFLEET_ORGANISATION", default_value = "ACME")]
+    pub organisation: String,
+    /// PEM file of the authority that signs client certificates for the server
+    #[arg(long)]
+    pub ca: PathBuf,
+    /// PEM file of its private key
+    #[arg(long)]
+    pub ca_key: PathBuf,
+    /// Days for which the certificate counts
+    #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u16).range(1..=3650))]
+    pub days: u16,
+    /// Directory for USER.pem and USER.key; files that are there are not overwritten
+    #[arg(long)]
+    pub directory: PathBuf,
 }
 
 /// `sparkfleet acl crl`.
@@ -719,6 +743,9 @@ pub struct AclSite {
     /// File with what `sparkfleet cluster list -o json` prints; - for standard input
     #[arg(long)]
     pub clusters_from: Option<PathBuf>,
+    /// Name of an operator with a user of their own (`sparkfleet acl operator`), in whose name they write to ConfigDB; once for each. With any, there is no user that operators share
+    #[arg(long)]
+    pub operator: Vec<String>,
     /// Host Application id that an operator publishes STATE under; once for each
     #[arg(long, default_value = "sparkfleet-cli")]
     pub operator_host: Vec<String>,

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use configdb_contract::command::Sender;
 use configdb_contract::{
     CommitRequest, GaveUpReason, PartRequest, RequestResult, WriteRequest, Writer, WriterConfig, WriterOutput,
 };
@@ -21,6 +22,7 @@ use sparkplug_mqtt::{Clock, HostHandle, MqttConfig};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::certificate::subject;
 use crate::options::{Connection, Options};
 use crate::output::{progress, remark};
 use fleet_view::Fleet;
@@ -65,6 +67,8 @@ pub struct Client {
     deadline: Instant,
     timeout: Duration,
     writer: Writer,
+    /// In whose name commands go to ConfigDB.
+    sender: Sender,
     expected: BTreeSet<EdgeNodeDescriptor>,
     rejected: Option<String>,
     scope: Scope,
@@ -113,6 +117,17 @@ pub fn mqtt_config(connection: &Connection) -> anyhow::Result<MqttConfig> {
         client_id_prefix: format!("sparkfleet-cli-{}", Uuid::new_v4().simple()),
         ..MqttConfig::default()
     })
+}
+
+/// The user that the MQTT server takes a connection for: the name in its certificate, else the user's name. Empty: it has neither.
+///
+/// # Errors
+/// With [`exit::CONFIG`] if the certificate cannot be read.
+pub fn user(connection: &Connection) -> anyhow::Result<String> {
+    match &connection.cert_file {
+        Some(file) => subject(file),
+        None => Ok(connection.username.clone().unwrap_or_default()),
+    }
 }
 
 /// Subscriptions for a scope: no command receives more than it needs. QoS 1, so that a server may not drop a death; births and data stay at the QoS 0 of their sender.
@@ -188,6 +203,7 @@ impl Client {
         let config = HostConfig { filters, ..HostConfig::of_contracts(Some(host_id)) };
         let host = sparkplug_mqtt::spawn_host(config, &mqtt_config(connection)?, clock)
             .map_err(|error| wrong(anyhow::Error::new(error).context("connection options")))?;
+        let sender = Sender::new(&organisation, &user(connection)?);
         let fleet = Fleet::new(organisation)?;
         let writer_config =
             WriterConfig { deadline: options.presentation.timeout, ..WriterConfig::new(fleet.config.node().clone()) };
@@ -200,6 +216,7 @@ impl Client {
             deadline: Instant::now() + options.presentation.timeout,
             timeout: options.presentation.timeout,
             writer,
+            sender,
             expected: BTreeSet::new(),
             rejected: None,
             scope,
@@ -515,7 +532,9 @@ impl Client {
         loop {
             while let Some(output) = self.writer.poll_output() {
                 match output {
-                    WriterOutput::Send(request) => self.host.request(request).await?,
+                    WriterOutput::Send(request) => {
+                        self.host.request(self.sender.send(request, self.fleet.config.node())).await?;
+                    }
                     WriterOutput::Answered(result) => {
                         answers.push(result);
                         progress(answers.len());

@@ -18,6 +18,7 @@
 
 pub mod arguments;
 pub mod bearer;
+pub mod certificate;
 pub mod client;
 pub mod command;
 pub mod completion;

@@ -353,3 +353,36 @@ async fn a_secret_with_a_bad_name_is_refused_before_anything_is_read_or_asked() 
     let (code, error) = ended("secret put Paint press password --file @/value --broker mqtt://127.0.0.1:1", dir).await;
     assert!(code == exit::UNAVAILABLE && !error.contains("correct horse"), "{code}: {error}");
 }
+
+#[tokio::test]
+async fn an_operator_gets_a_key_and_a_certificate_once_and_only_of_an_authority_whose_key_is_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path();
+    let pair = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::default();
+    let leaf = params.self_signed(&pair).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    write(dir, "ca.pem", params.self_signed(&pair).unwrap().pem());
+    write(dir, "leaf.pem", leaf.pem());
+    write(dir, "ca.key", pair.serialize_pem());
+    write(dir, "other.key", rcgen::KeyPair::generate().unwrap().serialize_pem());
+    let make =
+        |name: &str, ca: &str, key: &str| format!("acl operator {name} --ca @/{ca} --ca-key @/{key} --directory @/pki");
+    for (line, code, part) in [
+        (make("a-b", "ca.pem", "ca.key"), exit::USAGE, "name of an operator"),
+        (make("ada", "none", "ca.key"), exit::CONFIG, "cannot read"),
+        (make("ada", "leaf.pem", "ca.key"), exit::CONFIG, "must be the certificate of an authority"),
+        (make("ada", "ca.pem", "other.key"), exit::CONFIG, "must be the certificate of the key in --ca-key"),
+        (make("ada", "ca.pem", "ca.key"), 0, ""),
+        (make("ada", "ca.pem", "ca.key"), exit::REFUSED, "ACME-Central-Operator-ada.pem is there"),
+    ] {
+        let (ended, error) = ended(&line, dir).await;
+        assert_eq!(ended, code, "{line}: {error}");
+        assert!(error.contains(part), "{line}: {error}");
+    }
+    let [certificate, key] = ["pem", "key"].map(|kind| dir.join(format!("pki/ACME-Central-Operator-ada.{kind}")));
+    assert_eq!(
+        (mode(&key), crate::certificate::subject(&certificate).unwrap()),
+        (0o600, "ACME-Central-Operator-ada".to_owned())
+    );
+}

@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use configdb_contract::command::device_id;
+use configdb_contract::command::{Sender, device_id};
 use configdb_contract::{HistoryEntry, ObjectReplica, ReplayRequest, RequestResult, configdb_node, entry, names};
 use configdb_schema::APPLICATIONS;
 use configdb_schema::address::Organisation;
 use service_runtime::exit;
 use sparkplug::payload::{EncodeOptions, Form, Limits, Payload, decode, encode};
 use sparkplug::session::QoS;
-use sparkplug::{DataType, DeviceId, EdgeNodeDescriptor, MessageKind, Metric, Topic};
+use sparkplug::{DataType, EdgeNodeDescriptor, MessageKind, Metric, Topic};
 use sparkplug_mqtt::{Clock, ListenerEvent, ListenerHandle, spawn_listener};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::client::{mqtt_config, not_reached, refusal, request_id, unreachable};
+use crate::client::{mqtt_config, not_reached, refusal, request_id, unreachable, user};
 use crate::options::Options;
 
 /// Commands are QoS 0: how long an answer is waited for before the question is repeated.
@@ -40,7 +40,7 @@ pub struct OneObject {
     listener: ListenerHandle,
     node: EdgeNodeDescriptor,
     object: Uuid,
-    device: DeviceId,
+    sender: Sender,
     clock: Clock,
     deadline: Instant,
     timeout: Duration,
@@ -66,11 +66,12 @@ impl OneObject {
         let organisation =
             Organisation::new(connection.organisation.clone()).context("--organisation").map_err(wrong)?;
         let (node, device) = (configdb_node(&organisation), device_id(object));
+        let sender = Sender::new(&organisation, &user(connection)?);
         let topic = |kind, device| Topic::of(node.clone(), kind, device).to_string();
         let filters = [
             topic(MessageKind::NData, None),
             topic(MessageKind::DData, Some(device.clone())),
-            topic(MessageKind::DBirth, Some(device.clone())),
+            topic(MessageKind::DBirth, Some(device)),
         ];
         let filters = filters.into_iter().map(|filter| (filter, QoS::AtLeastOnce)).collect();
         let clock = Clock::new();
@@ -78,7 +79,7 @@ impl OneObject {
             .map_err(|error| wrong(anyhow::Error::new(error).context("connection options")))?;
         let timeout = options.presentation.timeout;
         let (deadline, broker) = (Instant::now() + timeout, connection.broker.clone());
-        Ok(Self { listener, node, object, device, clock, deadline, timeout, broker })
+        Ok(Self { listener, node, object, sender, clock, deadline, timeout, broker })
     }
 
     /// The object as it is; None: there is none.
@@ -87,7 +88,9 @@ impl OneObject {
     /// With [`exit::UNAVAILABLE`] if the broker is not reached, [`exit::TIMEOUT`] if ConfigDB does not answer.
     pub async fn read(&mut self) -> anyhow::Result<Option<Values>> {
         // The answer to a question about no change says whether there is an object at all.
-        let nothing = ReplayRequest { limit: 1, ..ReplayRequest::new(request_id(), self.object, u64::MAX) };
+        let all = ReplayRequest::new(request_id(), self.object, u64::MAX);
+        // Only the Device of the object itself has a rebirth; ConfigDB takes the other for both.
+        let nothing = ReplayRequest { limit: 1, values: self.sender.is_user(), ..all };
         let mut metrics = nothing.to_metrics();
         metrics.push(Metric::new("Device Control/Rebirth", true));
         let received = self.ask(&nothing.id, metrics, true).await?;
@@ -163,9 +166,9 @@ impl OneObject {
 
     /// What is sent before there is a session is dropped.
     async fn send(&self, metrics: &[Metric]) -> anyhow::Result<()> {
-        let payload =
-            Payload { timestamp: Some(self.clock.now().wall), metrics: metrics.to_vec(), ..Payload::default() };
-        let topic = Topic::of(self.node.clone(), MessageKind::DCmd, Some(self.device.clone()));
+        let (device, metrics) = self.sender.address(self.object, metrics.to_vec());
+        let payload = Payload { timestamp: Some(self.clock.now().wall), metrics, ..Payload::default() };
+        let topic = Topic::of(self.node.clone(), MessageKind::DCmd, Some(device));
         let payload = encode(&payload, &EncodeOptions::for_any_reader(Form::Command));
         Ok(self.listener.publish(topic.to_string(), payload).await?)
     }

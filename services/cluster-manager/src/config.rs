@@ -19,7 +19,7 @@ config_table! {
     pub struct Config {
         /// Prefix of every group id.
         organisation: String = "ACME".to_owned();
-        /// Directory of repositories, their passwords, the bdSeq and the record of writes (audit.jsonl); it is made if it does not exist.
+        /// Directory of repositories, their passwords, the bdSeq and the record of pushes (audit.jsonl); it is made if it does not exist.
         state_dir: StateDir = StateDir::from("/var/lib/sparkfleet/cluster-manager");
     }
     tables {

@@ -34,28 +34,12 @@ pub mod shared_repositories;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use access::Operation;
-use access::audit::{AuditRecord, AuditResult};
 use service_runtime::backoff::Backoff;
 use sparkplug::Now;
 use sparkplug::replication::Pace;
 use uuid::Uuid;
 
 use crate::event::Effect;
-
-/// Records what came over the broker, where the name of a writer is only a claim.
-pub fn broker_record(who: String, operation: Operation, target: String, now: Now) -> Effect {
-    Effect::Record(Box::new(AuditRecord {
-        at: now.wall,
-        who,
-        from: "broker".to_owned(),
-        operation,
-        cluster: None,
-        target,
-        request: None,
-        result: AuditResult::Done { commit: None },
-    }))
-}
 
 /// When each cluster or repository is looked at without an event, `Now::mono`.
 #[derive(Debug, Clone, Default)]

@@ -16,7 +16,6 @@ use crate::bootstrap::BootstrapGrant;
 use crate::bootstrap::site::SiteScript;
 use crate::git_users::{Answer, Asked};
 use crate::wanted_by::WantedBy;
-use access::audit::AuditRecord;
 use git_hosting::pulls::Pull;
 use git_hosting::repositories::{Kind, RepositoryFiles};
 
@@ -56,8 +55,6 @@ pub enum Effect {
     Git(GitWork),
     /// To a user over git.
     Answer(Box<Answer>),
-    /// On the disk: the record of a write that came another way than over git.
-    Record(Box<AuditRecord>),
     /// On the disk, or with another git server; each is answered by one [`Event::Shared`].
     Shared(SharedWork),
     /// At the KDC; each is answered by one [`Event::Principals`].

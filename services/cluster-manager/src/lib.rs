@@ -405,7 +405,6 @@ impl ServiceIo for Io {
             Effect::Shared(shared) => self.waiting.push_back(git_work::Work::Shared(shared)),
             Effect::Principals(work) => drop(self.calls.spawn(self.realm.clone().carry_out(work))),
             Effect::Answer(answer) => self.desk.answer(*answer),
-            Effect::Record(record) => self.desk.record(*record),
             Effect::BootstrapGrant { cluster, offer } => self.board.set(cluster, offer),
             Effect::Script(script) => self.board.set_script(script),
             Effect::Copy(CopyWork { repository, action }) => self.work_on_copy(repository, action).await?,

@@ -304,7 +304,7 @@ impl ClusterManager {
         self.fleet.on_host_event(event, now);
         while let Some(change) = self.fleet.poll_change() {
             self.requests.on_change(&change, now);
-            self.on_change(change, now);
+            self.on_change(change);
         }
         self.take_writer_outputs(now);
         if self.fleet.on_identity_event(event) {

@@ -16,7 +16,7 @@ config_table! {
     pub struct Config {
         /// Prefix of every group id.
         organisation: String = "ACME".to_owned();
-        /// Directory of the database and of the bdSeq; it is made if it does not exist.
+        /// Directory of the database, the record of writes (audit.jsonl) and the bdSeq; it is made if it does not exist.
         state_dir: StateDir = StateDir::from("/var/lib/sparkfleet/configdb");
         /// Size of the largest MQTT message in bytes; what an object holds must fit into one.
         message_bytes_max: usize = Limits::default().message_bytes_max, in 16 * 1024..=16 * 1024 * 1024;
@@ -26,6 +26,8 @@ config_table! {
         history_days: usize = Retention::DAYS, in 1..=36_500;
         /// Bytes of history that are kept; the oldest goes first.
         history_bytes_max: usize = Retention::BYTES, in 1024 * 1024..=usize::MAX;
+        /// The MQTT server lets each operator write in their own name alone, as the access rules of `sparkfleet acl generate --operator` do: the history and the record of writes then name who wrote. Without it every name is a claim.
+        operators_named: bool = false;
     }
     tables {
         /// Where health and metrics are served.

@@ -4,21 +4,21 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use configdb_contract::{RequestResult, configdb_node};
-use configdb_schema::Organisation;
 use service_runtime::exit;
 use service_runtime::health::Health;
 use service_runtime::service;
 use service_runtime::sessions;
 use service_runtime::shutdown::Shutdown;
 use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, UpdateError};
-use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, MqttConfig};
+use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle};
 use uuid::Uuid;
 
 use crate::config::Config;
 use crate::event::{Effect, Event};
-use crate::model::Limits;
+use crate::model::{Inconsistent, Limits};
+use crate::record::{Recorder, Stored};
 use crate::state::{State, Turn};
-use crate::store::{STORE_FILE, SqliteStore, Store, StoreError};
+use crate::store::{STORE_FILE, Snapshot, SqliteStore, Store, StoreError};
 
 /// Commands taken into one turn: few enough that an answer is not held up by many others, many enough that a burst of writes shares one sync of the disk.
 const TURN_EVENTS_MAX: usize = 64;
@@ -38,7 +38,7 @@ const PRUNE_PAUSE: Duration = Duration::from_millis(100);
 /// # Errors
 /// The configuration is not valid, the database cannot be opened, or a commit failed for good.
 pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::Result<()> {
-    let (organisation, limits) = config.validate().map_err(|error| exit::with_code(exit::CONFIG, error))?;
+    let (organisation, _) = config.validate().map_err(|error| exit::with_code(exit::CONFIG, error))?;
     config.state_dir.create().with_context(|| format!("state_dir {} cannot be made", config.state_dir.display()))?;
     let file = config.state_dir.join(STORE_FILE);
     let bd_seq = BdSeqStore::in_directory(&config.state_dir, &configdb_node(&organisation));
@@ -51,28 +51,29 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
             other => other.into(),
         })?
     };
-    run_on(store, &organisation, limits, &config.mqtt, bd_seq, shutdown, health).await
+    run_on(store, &config, bd_seq, shutdown, health).await
 }
 
 /// Runs ConfigDB on any store until it is asked to stop.
 ///
 /// # Errors
-/// The store cannot be read, or a commit failed for good.
+/// The configuration is not valid, the store cannot be read, or a commit failed for good.
 pub async fn run_on<S: Store>(
     mut store: S,
-    organisation: &Organisation,
-    limits: Limits,
-    mqtt: &MqttConfig,
+    config: &Config,
     bd_seq: BdSeqStore,
     shutdown: Shutdown,
     health: Health,
 ) -> anyhow::Result<()> {
+    let (organisation, limits) = config.validate().map_err(|error| exit::with_code(exit::CONFIG, error))?;
     describe_metrics();
     health.component("store", false, "loading");
     health.component("mqtt", false, "not connected yet");
     let started = Instant::now();
     let clock = Clock::new();
-    let mut state = State::new(&store.load().await?, limits)?;
+    let mut state = new_state(&store.load().await?, limits, config)?;
+    let mut recorder = Recorder::new(&config.state_dir);
+    recorder.begin(stored(&state), clock.now().wall).await;
     let timeline = new_timeline();
     state.on_event(Event::Start { timeline }, clock.now());
     let first = state.take_turn();
@@ -83,7 +84,7 @@ pub async fn run_on<S: Store>(
             if stored.objects.is_empty() {
                 return Err(error).context("a new database cannot be made");
             }
-            state = State::new(&stored, limits)?;
+            state = new_state(&stored, limits, config)?;
             state.set_read_only(error.to_string());
             state.on_event(Event::Start { timeline }, clock.now());
             state.take_turn().effects.nothing_to_save().into_iter().collect()
@@ -93,9 +94,9 @@ pub async fn run_on<S: Store>(
         message_bytes_max: limits.message_bytes_max,
         // Two stores cannot both acknowledge: no write is answered before it is known that no other ConfigDB speaks.
         commands_wait: true,
-        ..EdgeNodeConfig::for_one_speaker(configdb_node(organisation))
+        ..EdgeNodeConfig::for_one_speaker(configdb_node(&organisation))
     };
-    let node = sessions::spawn_node(node_config, state.node_metrics(), mqtt, bd_seq, clock)?;
+    let node = sessions::spawn_node(node_config, state.node_metrics(), &config.mqtt, bd_seq, clock)?;
     let elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     tracing::info!(
         objects = state.model().object_count(),
@@ -103,9 +104,10 @@ pub async fn run_on<S: Store>(
         elapsed_ms,
         "ConfigDB loaded"
     );
-    let mut service = Service { store, state, node, clock, health, next_look: clock.now().mono };
+    let mut service = Service { store, state, recorder, node, clock, health, next_look: clock.now().mono };
     let ended = service.serve(first, &shutdown).await;
     service.node.stop().await;
+    service.recorder.keep_mark();
     service.store.close().await;
     ended
 }
@@ -113,6 +115,7 @@ pub async fn run_on<S: Store>(
 struct Service<S> {
     store: S,
     state: State,
+    recorder: Recorder,
     node: EdgeNodeHandle,
     clock: Clock,
     health: Health,
@@ -124,6 +127,8 @@ impl<S: Store> Service<S> {
     async fn serve(&mut self, first: Vec<Effect>, shutdown: &Shutdown) -> anyhow::Result<()> {
         let mut effects = first;
         self.report_store();
+        self.record().await;
+        self.recorder.keep_mark();
         loop {
             let mut waiting = self.execute(effects, shutdown).await?;
             if waiting.is_empty() {
@@ -157,8 +162,17 @@ impl<S: Store> Service<S> {
                 Committed::Effects(effects) => effects,
                 Committed::Full { error, answers, before } => self.refuse(&error, &answers, before).await?,
             };
+            if !self.recorder.is_failing() {
+                self.record().await;
+            }
             self.count();
         }
+    }
+
+    /// Records what was written, before it is answered.
+    async fn record(&mut self) {
+        let wall = self.clock.now().wall;
+        self.recorder.follow(&mut self.store, stored(&self.state), wall).await;
     }
 
     /// Goes back to what is stored, refuses what was not, and writes nothing until there is room.
@@ -181,6 +195,9 @@ impl<S: Store> Service<S> {
     /// Forgets old history, and looks whether writes can be carried out again.
     async fn look(&mut self) {
         self.next_look = self.clock.now().mono + STORE_LOOK;
+        // Before anything is forgotten, so that what could not be recorded is tried again.
+        self.record().await;
+        self.recorder.keep_mark();
         self.prune().await;
         if self.state.read_only().is_some() && self.store.probe().await.is_ok() {
             tracing::info!("there is room again; writes are carried out");
@@ -270,6 +287,18 @@ impl<S: Store> Service<S> {
         #[expect(clippy::cast_precision_loss, reason = "bounded by objects_max")]
         metrics::gauge!("configdb_objects").set(model.object_count() as f64);
     }
+}
+
+fn new_state(snapshot: &Snapshot, limits: Limits, config: &Config) -> Result<State, Inconsistent> {
+    let mut state = State::new(snapshot, limits)?;
+    if config.operators_named {
+        state.trust_users();
+    }
+    Ok(state)
+}
+
+fn stored(state: &State) -> Stored<'_> {
+    Stored { timelines: state.model().timelines(), revision: state.model().revision() }
 }
 
 /// A number that no other run and no other session has. Of a machine that was set back with its memory the system may draw the same again, but not at the same time.

@@ -9,7 +9,7 @@ mod transactions;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use configdb_contract::command::device_id;
+use configdb_contract::command::{device_id, user_of};
 use configdb_contract::names;
 use configdb_contract::{
     Command, CommandError, CommitRequest, HistoryEntry, Outcome, PartRequest, ReplayRequest, RequestResult,
@@ -19,7 +19,7 @@ use configdb_schema::application::{MEMBERSHIP_SLUG, REGISTRATION_SLUG};
 use configdb_schema::known::service;
 use service_runtime::{Effects, Unsaved};
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
-use sparkplug::{Metric, Now};
+use sparkplug::{DeviceId, Metric, Now};
 use uuid::Uuid;
 
 use crate::event::{Effect, Event};
@@ -75,6 +75,8 @@ pub struct State {
     defaults_due: bool,
     /// What an operator has to do something about.
     alert: Option<String>,
+    /// See [`State::trust_users`].
+    are_users_bound: bool,
 }
 
 impl State {
@@ -98,6 +100,7 @@ impl State {
             read_only: None,
             defaults_due: false,
             alert: None,
+            are_users_bound: false,
         })
     }
 
@@ -171,6 +174,22 @@ impl State {
         Ok(())
     }
 
+    /// The MQTT server lets a client send to the Device that is called as its user, and to no other such Device.
+    pub const fn trust_users(&mut self) {
+        self.are_users_bound = true;
+    }
+
+    /// Under what name a write is stored; None: the one that it gives. What only looks as if this program or the server said it is marked.
+    fn writer_of(&self, device: Option<&DeviceId>, claimed: Option<&str>) -> Option<String> {
+        let user = device.and_then(user_of);
+        match (user, claimed) {
+            (Some(user), _) if self.are_users_bound => Some(format!("{}{user}", names::WRITER_USER)),
+            (_, Some(name)) if is_reserved(name) => Some(format!("{}{name}", names::WRITER_CLAIMED)),
+            (Some(user), None) => Some(user.to_owned()),
+            _ => None,
+        }
+    }
+
     /// Takes an event in.
     pub fn on_event(&mut self, event: Event, now: Now) {
         match event {
@@ -178,7 +197,13 @@ impl State {
             Event::SessionEnded { timeline } => self.draw(timeline),
             Event::Node(NodeEvent::Command { device, metrics, .. }) => {
                 let meant = Command::store(&metrics).filter(|store| *store != self.model.identity());
-                match Command::parse(device.as_ref(), &metrics) {
+                let parsed = Command::parse(device.as_ref(), &metrics).map(|mut command| {
+                    if let Some(writer) = self.writer_of(device.as_ref(), command.writer()) {
+                        command.set_writer(writer);
+                    }
+                    command
+                });
+                match parsed {
                     Ok(command) if let Some(meant) = meant => {
                         let refusal = other_store(meant, self.model.identity());
                         self.refuse_unrecorded(command.id(), command.object(), refusal, now);
@@ -435,7 +460,12 @@ impl State {
             unknown.map(|slug| ("History/Application", format!("no application has the slug {slug:?}")))
         };
         match refusal {
-            None => self.data.push(Effect::ReadHistory(request)),
+            None => {
+                if request.values {
+                    self.data.push(Effect::Node(NodeUpdate::Resend { device: device_id(request.object) }));
+                }
+                self.data.push(Effect::ReadHistory(request));
+            }
             Some((field, reason)) => {
                 let refusal = Refusal { field: field.to_owned(), reason };
                 self.refuse_unrecorded(&request.id, request.object, refusal, now);
@@ -527,6 +557,11 @@ fn no_room(reason: &str) -> Refusal {
 fn other_store(meant: Uuid, own: Uuid) -> Refusal {
     let reason = format!("is {meant}, but this ConfigDB has the store {own}; read what it holds, and ask again");
     Refusal { field: names::REQUEST_STORE.to_owned(), reason }
+}
+
+/// Names of writers that only this program gives.
+fn is_reserved(name: &str) -> bool {
+    name == builtin::WRITER || [names::WRITER_USER, names::WRITER_CLAIMED].iter().any(|prefix| name.starts_with(prefix))
 }
 
 fn origin(request: &WriteRequest, now: Now) -> Origin<'_> {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use configdb_contract::{HistoryEntry, ReplayRequest, RequestResult};
+use configdb_schema::application;
 use sparkplug::replication::Timelines;
 use uuid::Uuid;
 
@@ -22,6 +23,9 @@ pub use sqlite::SqliteStore;
 
 /// Name of the SQLite store in ConfigDB's state directory.
 pub const STORE_FILE: &str = "configdb.sqlite";
+
+/// Slugs of entries that [`Store::writes`] leaves out: the cluster manager reports in them what it does and sees, often, and they command nothing.
+pub const NOT_RECORDED: [&str; 2] = [application::EDGE_CLUSTER_STATUS.slug, application::EDGE_CLUSTER_SETUP.slug];
 
 /// An entry after a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +48,23 @@ pub struct HistoryRow {
     pub new: Option<Arc<str>>,
     /// ETag after, of an entry.
     pub etag: Option<Uuid>,
+}
+
+/// A line of history, for the record of writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WriteRow {
+    /// Revision, and place in its transaction.
+    pub at: (u64, u64),
+    pub time: u64,
+    pub object: Uuid,
+    /// What: a slug, `Registration` or `Membership`.
+    pub slug: Arc<str>,
+    /// It is gone.
+    pub is_deletion: bool,
+    pub writer: Arc<str>,
+    pub request: Arc<str>,
+    /// JSON of an `ApiToken` after the write, or before its deletion.
+    pub token: Option<Arc<str>>,
 }
 
 /// What one request changed.
@@ -207,6 +228,13 @@ pub trait Store: Send {
         &mut self,
         request: &ReplayRequest,
     ) -> impl Future<Output = Result<Vec<HistoryEntry>, StoreError>> + Send;
+
+    /// The history behind that revision and place, oldest first, at most so many lines; without [`NOT_RECORDED`].
+    fn writes(
+        &mut self,
+        after: (u64, u64),
+        limit: u64,
+    ) -> impl Future<Output = Result<Vec<WriteRow>, StoreError>> + Send;
 
     /// Forgets history that is not to be kept, the oldest first, in one small transaction; yields how many lines. Call it again while there are any. `wall`: UTC ms.
     fn prune(&mut self, keep: &Retention, wall: u64) -> impl Future<Output = Result<u64, StoreError>> + Send;

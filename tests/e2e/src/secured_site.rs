@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::central_services::{free_port, git_server_head, service_process_with};
 use crate::cli::{Cli, Outcome};
 use crate::mosquitto::Mosquitto;
-use crate::process::Processes;
+use crate::process::{Process, Processes};
 
 /// The users that have a certificate of the fleet; a user is named by its group.
 pub const USERS: [&str; 7] = [
@@ -49,9 +49,35 @@ pub struct Site {
     pub cli: Cli,
     git: SocketAddr,
     scripts: SocketAddr,
+    protocol: String,
 }
 
 impl Site {
+    /// The same over that version of MQTT, as `mqtt.protocol` has it. Where `operators` are named, each has a user of their own, made by `sparkfleet acl operator`, and the command line is the first one's.
+    pub async fn start_over(protocol: &str, operators: &[&str]) -> Self {
+        let named: Vec<&str> = operators.iter().flat_map(|name| ["--operator", name]).collect();
+        let server = with_acl("mosquitto", "sparkfleet.acl", "/etc/mosquitto/sparkfleet.acl", &named).await;
+        for name in operators {
+            let at = |file: &str| server.directory().join(file).display().to_string();
+            let (ca, key, directory) = (at("sparkfleet-ca.pem"), at("ca.key"), at(""));
+            let make = ["acl", "operator", name, "--ca", &ca, "--ca-key", &key, "--directory", &directory];
+            let outcome = Cli::new("mqtt://127.0.0.1:1").run(&make).await;
+            assert_eq!(outcome.code, 0, "{outcome:#?}");
+        }
+        let configdb = if operators.is_empty() { "" } else { "operators_named = true\n" };
+        let operator = operators.first().map_or_else(String::new, |name| format!("-{name}"));
+        let site = Self::on(server, protocol, &format!("ACME-Central-Operator{operator}"));
+        site.control_plane(configdb, "", |_| String::new());
+        site
+    }
+
+    /// The command line of another user.
+    pub fn cli_of(&self, user: &str) -> Cli {
+        let protocol = ("SPARKFLEET_PROTOCOL".to_owned(), self.protocol.clone());
+        Cli::new(&self.url())
+            .with_environment(files("SPARKFLEET_", self.server.directory(), user).into_iter().chain([protocol]))
+    }
+
     /// Starts it, with certificates that live as long as Identity has them by default.
     ///
     /// # Panics
@@ -72,24 +98,34 @@ impl Site {
 
     async fn start_as(identity: &str, tables: impl FnOnce(&Self) -> String) -> Self {
         let server = with_shipped_acl("mosquitto", "sparkfleet.acl", "/etc/mosquitto/sparkfleet.acl").await;
-        let url = format!("mqtts://localhost:{}", server.address().port());
-        let cli = Cli::new(&url).with_environment(files("SPARKFLEET_", server.directory(), "ACME-Central-Operator"));
+        let site = Self::on(server, "auto", "ACME-Central-Operator");
+        site.control_plane("", identity, tables);
+        site
+    }
+
+    fn on(server: Mosquitto, protocol: &str, operator: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let site =
-            Self { server, directory, processes: Processes::default(), cli, git: free_port(), scripts: free_port() };
+        let (processes, protocol, cli) = (Processes::default(), protocol.to_owned(), Cli::new(""));
+        let mut site = Self { server, directory, processes, cli, git: free_port(), scripts: free_port(), protocol };
+        site.cli = site.cli_of(operator);
+        site
+    }
+
+    /// Starts the central services, with these keys of ConfigDB and Identity.
+    fn control_plane(&self, configdb: &str, identity: &str, tables: impl FnOnce(&Self) -> String) {
+        let site = self;
         let at = |name: &str| site.server.directory().join(name).display().to_string();
         let identity = format!(
             "{identity}authority_cert_file = \"{}\"\nauthority_key_file = \"{}\"\n",
             at("sparkfleet-ca.pem"),
             at("ca.key")
         );
-        site.run("configdb", "ACME-Central", "", site.server.directory());
+        site.run_with("configdb", "ACME-Central", (configdb, ""), site.server.directory());
         let tables = format!("[git]\n{}", tables(&site));
         site.run("cluster-manager", "ACME-Central", &tables, site.server.directory());
         site.run_with("identity", "ACME-Central-Identity", (&identity, ""), site.server.directory());
         let head = git_server_head(site.git);
         site.run_with("git-server", "ACME-Central-Git", (&head, ""), site.server.directory());
-        site
     }
 
     /// Starts a service with the certificate `name` in `directory`.
@@ -100,17 +136,36 @@ impl Site {
 
     /// The same, with keys before the first table.
     pub fn run_with(&self, service: &str, name: &str, (head, tables): (&str, &str), directory: &Path) {
-        let folder = self.directory.path().join(name);
-        fs::create_dir_all(&folder).unwrap();
-        let url = format!("mqtts://localhost:{}", self.server.address().port());
+        self.processes.insert(self.process(
+            service,
+            name,
+            (head, tables),
+            directory,
+            &self.directory.path().join(name),
+        ));
+    }
+
+    /// The same as a process that is not among those of the site, with its state below `folder`.
+    #[must_use]
+    pub fn process(
+        &self,
+        service: &str,
+        name: &str,
+        (head, tables): (&str, &str),
+        directory: &Path,
+        folder: &Path,
+    ) -> Process {
+        fs::create_dir_all(folder).unwrap();
         let mut environment = files("SPARKFLEET__MQTT__", directory, name);
-        environment.push(("SPARKFLEET__MQTT__SERVERS".to_owned(), url));
+        environment.push(("SPARKFLEET__MQTT__SERVERS".to_owned(), self.url()));
         if service == "cluster-manager" {
             environment.push(("SPARKFLEET__BOOTSTRAP__LISTEN".to_owned(), self.scripts.to_string()));
         }
         let environment: Vec<(&str, &str)> = environment.iter().map(|(key, value)| (&**key, &**value)).collect();
         let address = self.server.address();
-        self.processes.insert(service_process_with(service, head, tables, address, &folder, &environment));
+        // They come behind the table `mqtt`.
+        let tables = &format!("protocol = \"{}\"\n{tables}", self.protocol);
+        service_process_with(service, head, tables, address, folder, &environment)
     }
 
     /// Where the MQTT server is.
@@ -226,11 +281,16 @@ pub fn files(prefix: &str, directory: &Path, name: &str) -> Vec<(String, String)
 
 /// Mosquitto with the files of `sparkfleet acl generate`, changed only where they name directories and the port.
 pub async fn with_shipped_acl(kind: &str, file: &str, installed: &str) -> Mosquitto {
+    with_acl(kind, file, installed, &[]).await
+}
+
+/// The same with more options of `sparkfleet acl generate`.
+async fn with_acl(kind: &str, file: &str, installed: &str, options: &[&str]) -> Mosquitto {
     let files = tempfile::tempdir().unwrap();
     let directory = files.path().display().to_string();
     let arguments = ["acl", "generate", "--broker", kind, "--cluster", "Paint_Shop", "--cluster", "Weld_Shop"];
     let rest = ["--viewer-host", VIEWER_HOST, "--directory", &directory];
-    let outcome = Cli::new("mqtt://127.0.0.1:1").run(&[&arguments[..], &rest].concat()).await;
+    let outcome = Cli::new("mqtt://127.0.0.1:1").run(&[&arguments[..], &rest, options].concat()).await;
     assert_eq!(outcome.code, 0, "{outcome:#?}");
     let conf = fs::read_to_string(files.path().join("sparkfleet.conf")).unwrap();
     let conf = conf.replace("/etc/mosquitto/certs/", "{dir}/").replace(installed, &format!("{{dir}}/{file}"));

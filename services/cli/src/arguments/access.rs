@@ -16,7 +16,7 @@ pub enum AuditCommand {
     /// when the end of a file was cut off, or the whole file was written again. Where files are rotated, give the head of one to --after when you check the next. Exit code 5 comes with the line
     /// at which the chain breaks.
     Verify {
-        /// audit.jsonl in the state directory of the cluster manager or of the console, or one that was rotated away
+        /// audit.jsonl in the state directory of ConfigDB, the cluster manager, the git server or the console, or one that was rotated away
         file: PathBuf,
         /// Head of the file before this one; also without it the command says what the file begins after
         #[arg(long, value_name = "HEAD")]

@@ -175,6 +175,7 @@ fn every_command_is_taken_with_its_shortest_line() {
         "audit verify audit.jsonl",
         "acl generate --broker mosquitto --cluster Paint",
         "acl crl --ca ca.pem --list revoked.pem --out crl.pem",
+        "acl operator ada --ca ca.pem --ca-key ca.key --directory pki",
     ] {
         taken(line);
     }
@@ -200,6 +201,7 @@ fn what_is_missing_is_named() {
         ("token create ci", "--scope"),
         ("acl generate --cluster Paint", "--broker"),
         ("acl crl --ca ca.pem --out crl.pem", "--list"),
+        ("acl operator ada --ca ca.pem --directory pki", "--ca-key"),
         ("login", "<URL>"),
         ("context use", "<NAME>"),
         ("context rename hall", "<NEW>"),
@@ -382,6 +384,9 @@ fn an_acl_is_for_one_kind_of_server_and_any_number_of_clusters() {
     let Command::Acl(AclCommand::Check(arguments)) = taken(line) else { panic!("check") };
     assert_eq!((arguments.credentials, arguments.site.cluster.len()), (PathBuf::from("pki"), 1));
     assert_eq!(arguments.options.connection.broker, "mqtts://b:8883");
+    let line = "acl generate --broker emqx --cluster Paint --operator ada --operator bob";
+    let Command::Acl(AclCommand::Generate(arguments)) = taken(line) else { panic!("generate") };
+    assert_eq!(arguments.site.operator, ["ada", "bob"]);
     for kind in ["mosquitto", "mosquitto-dynsec", "emqx", "hivemq", "vernemq"] {
         taken(&format!("acl generate --broker {kind} --cluster Paint"));
     }

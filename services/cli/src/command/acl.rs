@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use broker_acl::{Broker, ConfigFile, configuration};
 use service_runtime::{atomic_file, exit};
 
-use super::{acl_check, acl_site, crl};
+use super::{acl_check, acl_operator, acl_site, crl};
 use crate::arguments::{AclCommand, BrokerKind};
 use crate::output;
 
@@ -18,6 +18,7 @@ pub async fn run(command: AclCommand) -> anyhow::Result<()> {
     let arguments = match command {
         AclCommand::Generate(arguments) => arguments,
         AclCommand::Check(arguments) => return acl_check::run(&arguments).await,
+        AclCommand::Operator(arguments) => return acl_operator::run(&arguments),
         AclCommand::Crl(arguments) => return crl::run(&arguments),
     };
     let site = acl_site::site(&arguments.organisation, &arguments.site)?;

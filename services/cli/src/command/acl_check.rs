@@ -1,6 +1,6 @@
 //! `sparkfleet acl check`: tries on a running MQTT server what each user may and may not do, and compares it with the table that `acl generate` writes from.
 //!
-//! What is tried names an Edge Node that does not exist, with a payload that is not Sparkplug, so that no one acts on it. A server that refuses a message says nothing, so a witness that
+//! What is tried names an Edge Node that does not exist, with a payload that is not Sparkplug, or the STATE of a host, with a death that is older than any. No one acts on it. A server that refuses a message says nothing, so a witness that
 //! may receive everything shows what was published; what others may receive is published by it.
 
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use broker_acl::check::{NODE, Probe, own_filter, probes};
+use broker_acl::check::{NODE, Probe, STATE, own_filter, probes};
 use broker_acl::{Action, Principal, Site};
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
@@ -19,10 +19,10 @@ use sparkplug::session::QoS;
 use sparkplug_mqtt::{Clock, ListenerEvent, ListenerHandle, MqttConfig, spawn_listener};
 use tokio::time::{Instant, timeout, timeout_at};
 use uuid::Uuid;
-use x509_parser::pem::parse_x509_pem;
 
 use super::acl_site;
 use crate::arguments::AclCheckArguments;
+use crate::certificate::subject;
 use crate::client::mqtt_config;
 use crate::output::{self, Table};
 
@@ -208,7 +208,9 @@ async fn connected(mut listener: ListenerHandle) -> Result<ListenerHandle, Strin
 /// What is not as the table says, with the user.
 async fn tried(clients: &[Client], witness: &mut ListenerHandle) -> Vec<(String, Deviation)> {
     let nonce = Uuid::new_v4();
-    let mark = |client: usize, probe: usize| format!("sparkfleet acl check {nonce} {client} {probe}");
+    let mark = |client: usize, position: usize, probe: &Probe| {
+        payload(&probe.topic, format!("sparkfleet acl check {nonce} {client} {position}"))
+    };
     let mut deviations = Vec::new();
     let all = clients.iter().enumerate().flat_map(|(number, client)| {
         client.probes.iter().enumerate().map(move |(position, probe)| (number, client, position, probe))
@@ -219,7 +221,7 @@ async fn tried(clients: &[Client], witness: &mut ListenerHandle) -> Vec<(String,
             Ok(session) => session,
             Err(reason) => return Some((client, reason)),
         };
-        let _ = session.publish(probe.topic.clone(), Bytes::from(mark(number, position))).await;
+        let _ = session.publish(probe.topic.clone(), Bytes::from(mark(number, position, probe))).await;
         session.stop().await;
         None
     });
@@ -237,11 +239,11 @@ async fn tried(clients: &[Client], witness: &mut ListenerHandle) -> Vec<(String,
     let must: BTreeSet<String> = publishes
         .clone()
         .filter(|(_, client, _, probe)| probe.may && is_tried(client))
-        .map(|(number, _, position, _)| mark(number, position))
+        .map(|(number, _, position, probe)| mark(number, position, probe))
         .collect();
     let arrived = collected(witness, &must).await;
     for (number, client, position, probe) in publishes.filter(|(_, client, ..)| is_tried(client)) {
-        deviations.extend(compared(client, probe, arrived.contains(&mark(number, position))));
+        deviations.extend(compared(client, probe, arrived.contains(&mark(number, position, probe))));
     }
     let hearing = all.filter(|(_, client, _, probe)| probe.action == Action::Subscribe && is_tried(client));
     let hearing = hearing.map(|(_, client, _, probe)| async move {
@@ -279,6 +281,16 @@ fn compared(client: &Client, probe: &Probe, arrives: bool) -> Option<(String, De
     Some((client.user.clone(), Deviation { action, topic: probe.topic.clone(), found: found.to_owned() }))
 }
 
+/// What is published. The hosts of the site may run: on the topic of a STATE it is a death older than any other, which readers pass over and the host answers with its birth.
+fn payload(topic: &str, mark: String) -> String {
+    if topic.starts_with(STATE) { json!({ "online": false, "timestamp": 0, "probe": mark }).to_string() } else { mark }
+}
+
+/// A topic of a probe, among those of a whole fleet.
+fn is_of_a_probe(topic: &str) -> bool {
+    topic.contains(NODE) || topic.starts_with(STATE) || topic.contains("/NCMD/") || topic.contains("/DCMD/")
+}
+
 /// What arrives until everything has that must, and a little longer.
 async fn collected(witness: &mut ListenerHandle, must: &BTreeSet<String>) -> BTreeSet<String> {
     collected_within(witness, must, PATIENCE, GRACE).await
@@ -298,9 +310,7 @@ async fn collected_within(
             (is_complete, until) = (true, Instant::now() + grace);
         }
         match timeout_at(until, session.recv()).await {
-            Ok(Some(ListenerEvent::Message { topic, payload, .. }))
-                if topic.contains(NODE) || topic.contains("/NCMD/") =>
-            {
+            Ok(Some(ListenerEvent::Message { topic, payload, .. })) if is_of_a_probe(&topic) => {
                 arrived.extend(String::from_utf8(payload.to_vec()));
             }
             Ok(Some(_)) => {}
@@ -340,18 +350,6 @@ async fn revoked(site: &Site, own: &MqttConfig, directory: &Path) -> anyhow::Res
         });
     }
     Ok(rows)
-}
-
-/// Whose certificate that is: its common name, which the server takes for the user.///
-/// # Errors
-/// With [`exit::CONFIG`] if it does not hold a certificate.
-pub(super) fn subject(file: &Path) -> anyhow::Result<String> {
-    let wrong = |error: anyhow::Error| exit::with_code(exit::CONFIG, error.context(file.display().to_string()));
-    let pem = std::fs::read(file).map_err(|error| wrong(error.into()))?;
-    let (_, pem) = parse_x509_pem(&pem).map_err(|_| wrong(anyhow!("is not PEM")))?;
-    let certificate = pem.parse_x509().map_err(|_| wrong(anyhow!("is not a certificate")))?;
-    let name = certificate.subject().iter_common_name().next().and_then(|name| name.as_str().ok());
-    Ok(name.unwrap_or_default().to_owned())
 }
 
 #[cfg(test)]

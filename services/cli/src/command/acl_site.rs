@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, anyhow};
 use broker_acl::Site;
-use configdb_schema::address::{ClusterName, Organisation};
+use configdb_schema::address::{ClusterName, OperatorName, Organisation};
 use serde_json::Value;
 use sparkplug::HostId;
 
@@ -32,6 +32,9 @@ pub(super) fn site(organisation: &str, arguments: &AclSite) -> anyhow::Result<Si
     let (operators, viewers) =
         (hosts(&arguments.operator_host, "--operator-host")?, hosts(&arguments.viewer_host, "--viewer-host")?);
     let site = Site::new(organisation, clusters, operators, viewers).map_err(|error| usage(error.into()))?;
+    let names = arguments.operator.iter().cloned().map(OperatorName::new);
+    let names = names.collect::<Result<Vec<_>, _>>().context("--operator").map_err(usage)?;
+    let site = site.with_operators(names);
     let site = if arguments.own_host_credentials { site.with_own_hosts() } else { site };
     Ok(if arguments.read_only_console { site.with_read_only_console() } else { site })
 }

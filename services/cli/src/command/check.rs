@@ -26,7 +26,7 @@ use x509_parser::pem::Pem;
 
 use super::acl_check;
 use crate::arguments::check::CheckArguments;
-use crate::client::{Client, mqtt_config};
+use crate::client::{Client, mqtt_config, user};
 use crate::console_api::ConsoleApi;
 use crate::listing;
 use crate::options::{Connection, Options, ReadingSource};
@@ -189,21 +189,21 @@ async fn answers(url: &str) -> anyhow::Result<()> {
 async fn rights(fleet: &Fleet, connection: &Connection) -> anyhow::Result<Vec<Finding>> {
     let check = "rights";
     let all = "`sparkfleet acl check` tries every user whose credentials it is given";
-    let user = match &connection.cert_file {
-        Some(file) => acl_check::subject(file)?,
-        None => connection.username.clone().unwrap_or_default(),
-    };
+    let user = user(connection)?;
     let mqtt = mqtt_config(connection)?;
     let site = site(fleet, connection)?;
     let principal = site.principals().into_iter().find(|principal| site.user(principal) == user);
     let mut findings = Vec::new();
-    let commands = matches!(principal, None | Some(Principal::Operator | Principal::Console));
+    let commands =
+        matches!(principal, None | Some(Principal::Operator | Principal::OneOperator(_) | Principal::Console));
     findings.push(match principal {
         None if user.is_empty() => {
             Finding::skipped(check, "this connection has no user, so the server knows of no rules for it", all)
         }
         None => Finding::skipped(check, format!("{user:?} is not a user that `sparkfleet acl generate` knows"), all),
-        Some(principal @ (Principal::Operator | Principal::Viewer | Principal::Console)) => {
+        Some(
+            principal @ (Principal::Operator | Principal::OneOperator(_) | Principal::Viewer | Principal::Console),
+        ) => {
             let (tried, deviations) = acl_check::own(&site, &principal, &mqtt).await?;
             let help = "write the server's files again (`sparkfleet acl generate`), and have it read them";
             match deviations.len() {

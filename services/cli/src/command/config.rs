@@ -22,7 +22,7 @@ use crate::client::{Client, Scope, request_id, writer};
 use crate::console_api::ConsoleApi;
 use crate::input::{etag_option, read, read_document};
 use crate::listing;
-use crate::load::{self, Deletion};
+use crate::load::{self, Deletion, Loss};
 use crate::look_up;
 use crate::one_object::{OneObject, Values};
 use crate::options::{Options, ReadingSource};
@@ -226,10 +226,11 @@ async fn load(text: &str, dry_run: bool, allow_delete: bool, options: &Options) 
     let phases = dump.requests(&client.fleet.config, &load_options);
     let writes = phases.map_err(|error| exit::with_code(exit::CONFIG, error))?.concat();
     let deletions = load::deletions(&client.fleet, &writes);
+    let losses = load::losses(&client.fleet, &writes);
     if dry_run {
-        let lines = || [planned(&writes), going(&deletions)].concat();
-        let result =
-            output::print(options.presentation.output, lines, &json!({ "writes": writes, "deletes": deletions }));
+        let lines = || [planned(&writes), going(&deletions), lost(&losses)].concat();
+        let value = json!({ "writes": writes, "deletes": deletions, "ends": losses });
+        let result = output::print(options.presentation.output, lines, &value);
         client.close().await;
         return result;
     }
@@ -240,12 +241,12 @@ async fn load(text: &str, dry_run: bool, allow_delete: bool, options: &Options) 
         );
         return Err(exit::with_code(exit::REFUSED, error));
     }
-    going(&deletions).iter().for_each(|line| output::progress(line));
+    [going(&deletions), lost(&losses)].concat().iter().for_each(|line| output::progress(line));
     let total = writes.len();
     let revision =
         if total == 0 { client.fleet.config.revision() } else { stage_and_commit(&mut client, writes).await? };
     client.close().await;
-    let value = json!({ "writes": total, "revision": revision, "deletes": deletions });
+    let value = json!({ "writes": total, "revision": revision, "deletes": deletions, "ends": losses });
     output::print(options.presentation.output, || vec![format!("{total} writes: revision {revision}")], &value)
 }
 
@@ -284,6 +285,15 @@ pub(super) fn going(deletions: &[Deletion]) -> Vec<String> {
         format!("deleted at the edge of {cluster}: {deployment} ({uuid}), because {reason}")
     };
     deletions.iter().map(line).collect()
+}
+
+/// What else ends or counts again, a line each.
+pub(super) fn lost(losses: &[Loss]) -> Vec<String> {
+    let line = |loss: &Loss| {
+        let of = loss.cluster.as_ref().map(|cluster| format!(" of {cluster}")).unwrap_or_default();
+        format!("{} {}{of} ({}): {}", loss.kind, loss.name, loss.uuid, loss.reason)
+    };
+    losses.iter().map(line).collect()
 }
 
 async fn dump_all(file: Option<&Path>, options: &Options) -> anyhow::Result<()> {
@@ -391,5 +401,9 @@ mod tests {
         let deletion = Deletion { cluster: "Paint".to_owned(), deployment: "Oven".to_owned(), uuid: object, reason };
         let line = format!("deleted at the edge of Paint: Oven ({object}), because its object is deleted");
         assert_eq!(going(&[deletion]), [line]);
+        let loss =
+            |kind, cluster| Loss { kind, name: "x".to_owned(), cluster, uuid: object, reason: "it ends".to_owned() };
+        let lines = lost(&[loss("host", Some("Paint".to_owned())), loss("token", None)]);
+        assert_eq!(lines, [format!("host x of Paint ({object}): it ends"), format!("token x ({object}): it ends")]);
     }
 }

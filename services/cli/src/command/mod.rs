@@ -2,6 +2,7 @@
 
 pub mod acl;
 pub mod acl_check;
+mod acl_operator;
 mod acl_site;
 pub mod administrator;
 pub mod alert;

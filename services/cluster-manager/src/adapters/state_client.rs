@@ -21,17 +21,15 @@ pub type Published = Result<Reply, Refusal>;
 pub struct Entry {
     /// The record.
     pub record: AuditRecord,
-    /// The answer, and the request that waits for it; None: no request does.
-    pub answer: Option<(Published, Waiting)>,
+    /// The answer, and the request that waits for it.
+    pub answer: (Published, Waiting),
 }
 
 /// Keeps each record, then lets its answer go, until no sender is left.
 pub async fn keep_records(mut file: RecordFile, mut entries: mpsc::Receiver<Entry>) {
-    while let Some(Entry { record, answer }) = entries.recv().await {
+    while let Some(Entry { record, answer: (reply, waiting) }) = entries.recv().await {
         file.keep(&record).await;
-        if let Some((reply, waiting)) = answer {
-            waiting.send(reply);
-        }
+        waiting.send(reply);
     }
 }
 
@@ -99,12 +97,7 @@ impl StateClient {
         let Answer { id, reply, audit } = answer;
         let Some(waiting) = self.take(id) else { return };
         let Some(record) = audit else { return waiting.send(reply) };
-        self.keep(Entry { record, answer: Some((reply, waiting)) });
-    }
-
-    /// Records a write that no request waits for.
-    pub fn record(&self, record: AuditRecord) {
-        self.keep(Entry { record, answer: None });
+        self.keep(Entry { record, answer: (reply, waiting) });
     }
 
     fn keep(&self, entry: Entry) {
@@ -113,9 +106,8 @@ impl StateClient {
             let (mpsc::error::TrySendError::Full(entry) | mpsc::error::TrySendError::Closed(entry)) = error;
             tracing::error!(target = entry.record.target, "the record of a write could not be kept in the file");
             metrics::counter!("sparkfleet_audit_failures_total").increment(1);
-            if let Some((reply, waiting)) = entry.answer {
-                waiting.send(reply);
-            }
+            let (reply, waiting) = entry.answer;
+            waiting.send(reply);
         }
     }
 

@@ -4,13 +4,11 @@ use access::audit::{AuditRecord, AuditResult};
 use access::rate::{Limiter, Rate};
 use access::token::Tokens;
 use access::{Operation, Principal};
-use configdb_contract::Entry;
 use configdb_schema::document::ApiToken;
 use configdb_schema::known;
 use sparkplug::Now;
 use uuid::Uuid;
 
-use super::broker_record;
 use super::shared_repositories::SharedRepositoriesController;
 use crate::event::Effect;
 use crate::fleet::FleetView;
@@ -108,8 +106,14 @@ impl GitUsersController {
 
     /// Takes a token entry over.
     pub fn on_token(&mut self, object: Uuid, json: Option<&str>) {
-        if let Err(reason) = self.tokens.set(object, json) {
-            tracing::warn!(object = %object, reason, "an ApiToken entry cannot be read; it admits no one");
+        match self.tokens.set(object, json) {
+            Ok(()) => {
+                let name = json.and_then(|json| serde_json::from_str::<ApiToken>(json).ok()).map(|token| token.name);
+                tracing::debug!(object = %object, name, "a token of users changed");
+            }
+            Err(reason) => {
+                tracing::warn!(object = %object, reason, "an ApiToken entry cannot be read; it admits no one");
+            }
         }
     }
 
@@ -178,16 +182,6 @@ impl GitUsersController {
         }
         Ok(Reply::Repository { who, pulled: shared.pulled_branches(repository) })
     }
-}
-
-/// Records a change of a token, by any writer of ConfigDB. The name that they give is their claim.
-pub fn record_token(object: Uuid, old: Option<&Entry>, new: Option<&Entry>, now: Now) -> Effect {
-    let token = |entry: &Entry| entry.parse::<ApiToken>().ok();
-    let (before, after) = (old.and_then(token), new.and_then(token));
-    let operation = if new.is_some() { Operation::CreateToken } else { Operation::RevokeToken };
-    let who = after.as_ref().map_or_else(|| "unnamed".to_owned(), |token| token.by.clone());
-    let target = after.or(before).map_or_else(|| object.to_string(), |token| token.name);
-    broker_record(format!("claimed:{who}"), operation, target, now)
 }
 
 /// A push has ended: what it changed is sent to the edges that follow the repository, and recorded. One that changed nothing was refused, or was to another branch.

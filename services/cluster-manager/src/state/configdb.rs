@@ -7,23 +7,19 @@ use cluster_manager_contract::SetupStep;
 use configdb_contract::{Change, Entry};
 use configdb_schema::document::{
     AgentConfig, ApiToken, BootstrapScript, ChartRollout, EdgeAccount, EdgeCluster, EdgeClusterRollout,
-    EdgeClusterSetup, EdgeClusterStatus, EdgeDeployment, HelmChartTemplate, SealedSecret,
+    EdgeClusterSetup, EdgeDeployment, HelmChartTemplate, SealedSecret,
 };
 use configdb_schema::{Document, known};
-use sparkplug::Now;
 use uuid::Uuid;
 
 use super::ClusterManager;
 use super::cluster::Cluster;
 use crate::catalog::Affected;
-use crate::controllers::broker_record;
-use crate::controllers::git_users::record_token;
 use crate::setup;
-use access::Operation;
 
 impl ClusterManager {
     /// Takes one change of the replica.
-    pub(super) fn on_change(&mut self, change: Change, now: Now) {
+    pub(super) fn on_change(&mut self, change: Change) {
         match change {
             Change::StoreReplaced { old, new } => {
                 tracing::warn!(%old, %new, "another ConfigDB answers; nothing is concluded until it is known completely");
@@ -47,24 +43,10 @@ impl ClusterManager {
                 self.mark_owner(object);
             }
             Change::Entry { object, slug, old, new } => {
-                if *slug == *ApiToken::slug() {
-                    self.effects.push(record_token(object, old.as_ref(), new.as_ref(), now));
-                } else if ![EdgeClusterStatus::slug(), EdgeClusterSetup::slug()].contains(&&*slug) {
-                    // Of these two the cluster manager is the author, and writes them often.
-                    self.record_entry(object, &slug, new.as_ref(), now);
-                }
                 self.on_entry(object, &slug, old.as_ref(), new.as_ref());
             }
             Change::Result(_) | Change::History(_) => {}
         }
-    }
-
-    /// Records a change of an entry, by any writer. The user whom the writer named is in ConfigDB's history, under this revision.
-    fn record_entry(&mut self, object: Uuid, slug: &str, new: Option<&Entry>, now: Now) {
-        let revision = new.map(|entry| format!(" revision {}", entry.revision)).unwrap_or_default();
-        let operation = if new.is_some() { Operation::PutEntry } else { Operation::DeleteEntry };
-        let target = format!("{object}/{slug}{revision}");
-        self.effects.push(broker_record("unnamed".to_owned(), operation, target, now));
     }
 
     /// Learns everything from a replica that is complete for the first time.

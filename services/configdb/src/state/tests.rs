@@ -362,6 +362,47 @@ fn a_new_application_is_one_more_object_and_changes_no_birth() {
 }
 
 #[test]
+fn a_writer_is_whom_the_server_vouches_for_and_otherwise_a_claim_that_looks_like_one() {
+    let user = DeviceId::new("ACME-Central-Operator-ada").unwrap();
+    for (trusts, by_user, claim, stored) in [
+        (true, true, Some("bob"), "user:ACME-Central-Operator-ada"),
+        (true, true, None, "user:ACME-Central-Operator-ada"),
+        (true, false, Some("bob"), "bob"),
+        (true, false, Some("user:ACME-Central-Operator-ada"), "claimed:user:ACME-Central-Operator-ada"),
+        (true, false, Some("claimed:bob"), "claimed:claimed:bob"),
+        (true, false, Some("configdb"), "claimed:configdb"),
+        (false, true, Some("bob"), "bob"),
+        (false, true, None, "ACME-Central-Operator-ada"),
+        (false, true, Some("user:bob"), "claimed:user:bob"),
+    ] {
+        let mut bench = Bench::new();
+        if trusts {
+            bench.state.trust_users();
+        }
+        let request = WriteRequest { writer: claim.map(str::to_owned), ..cluster("a", CLUSTER) };
+        let mut metrics = request.to_metrics();
+        let device = if by_user { user.clone() } else { device_id(CLUSTER) };
+        metrics.extend(by_user.then(|| Metric::new(names::REQUEST_OBJECT, CLUSTER.to_string())));
+        let event = NodeEvent::Command { device: Some(device), metrics, timestamp: None };
+        bench.state.on_event(Event::Node(event), now(2));
+        bench.turn();
+        let history = bench.disk.history_now(&ReplayRequest::new("h", CLUSTER, 0));
+        assert!(history.iter().all(|line| &*line.writer == stored), "{trusts} {by_user} {claim:?}: {history:?}");
+        assert!(!history.is_empty());
+    }
+}
+
+#[test]
+fn a_replay_that_asks_for_values_publishes_the_object_again() {
+    let mut bench = Bench::new();
+    bench.create("a", CLUSTER);
+    bench.turn();
+    bench.send(CLUSTER, ReplayRequest { values: true, ..ReplayRequest::new("r", CLUSTER, 0) }.to_metrics());
+    let resent = format!("{:?}", NodeUpdate::Resend { device: device_id(CLUSTER) });
+    assert_eq!(bench.lines(), [&*resent, "read r from 0"]);
+}
+
+#[test]
 fn a_replay_reads_the_history_and_answers_after_it() {
     let mut bench = Bench::new();
     bench.create("a", CLUSTER);

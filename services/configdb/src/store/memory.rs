@@ -7,7 +7,7 @@ use configdb_contract::{HistoryEntry, ReplayRequest};
 use sparkplug::replication::Timelines;
 use uuid::Uuid;
 
-use super::{Commit, ObjectRow, RecordedRequest, Retention, Snapshot, Store, StoreError};
+use super::{Commit, NOT_RECORDED, ObjectRow, RecordedRequest, Retention, Snapshot, Store, StoreError, WriteRow};
 use crate::object::StoredEntry;
 
 /// A handle on the simulated disk.
@@ -147,6 +147,26 @@ impl Store for MemoryStore {
 
     async fn history(&mut self, request: &ReplayRequest) -> Result<Vec<HistoryEntry>, StoreError> {
         Ok(self.history_now(request))
+    }
+
+    async fn writes(&mut self, after: (u64, u64), limit: u64) -> Result<Vec<WriteRow>, StoreError> {
+        let disk = self.lock();
+        let mut place = (0, 0);
+        let rows = disk.history.iter().map(|line| {
+            place = (line.revision, if place.0 == line.revision { place.1 + 1 } else { 0 });
+            WriteRow {
+                at: place,
+                time: line.time,
+                object: line.object,
+                slug: line.slug.clone(),
+                is_deletion: line.json.is_none(),
+                writer: line.writer.clone(),
+                request: line.request.clone(),
+                token: line.json.clone(),
+            }
+        });
+        let wanted = rows.filter(|row| row.at > after && !NOT_RECORDED.contains(&&*row.slug));
+        Ok(wanted.take(usize::try_from(limit).unwrap_or(usize::MAX)).collect())
     }
 
     async fn prune(&mut self, keep: &Retention, wall: u64) -> Result<u64, StoreError> {

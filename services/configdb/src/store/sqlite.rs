@@ -8,13 +8,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use configdb_contract::{HistoryEntry, ReplayRequest};
+use configdb_schema::Document as _;
+use configdb_schema::document::ApiToken;
 use service_runtime::disk::Room;
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Connection, Row};
 use uuid::Uuid;
 
 use super::lock::StoreLock;
-use super::{Commit, ObjectRow, RecordedRequest, Retention, Snapshot, Store, StoreError, Transaction};
+use super::{
+    Commit, NOT_RECORDED, ObjectRow, RecordedRequest, Retention, Snapshot, Store, StoreError, Transaction, WriteRow,
+};
 use crate::object::StoredEntry;
 
 /// Bytes of a line of history: its texts of free length, and [`HISTORY_ROW_BYTES`].
@@ -234,6 +238,25 @@ impl Store for SqliteStore {
             .await
             .map_err(io("be read"))?;
         rows.iter().map(|row| history_row(row, request.object)).collect()
+    }
+
+    async fn writes(&mut self, (revision, place): (u64, u64), limit: u64) -> Result<Vec<WriteRow>, StoreError> {
+        let statement = "SELECT revision, position, time, object, slug, writer, request, \
+                         CASE WHEN new_json IS NULL THEN 1 ELSE 0 END, \
+                         CASE WHEN slug = $1 THEN COALESCE(new_json, old_json) END FROM history \
+                         WHERE (revision > $2 OR (revision = $2 AND position > $3)) AND slug NOT IN ($4, $5) \
+                         ORDER BY revision, position LIMIT $6";
+        let rows = sqlx::query(statement)
+            .bind(ApiToken::slug())
+            .bind(number(revision))
+            .bind(number(place))
+            .bind(NOT_RECORDED[0])
+            .bind(NOT_RECORDED[1])
+            .bind(number(limit))
+            .fetch_all(self.connection().await?)
+            .await
+            .map_err(io("be read"))?;
+        rows.iter().map(write_row).collect()
     }
 
     async fn prune(&mut self, keep: &Retention, wall: u64) -> Result<u64, StoreError> {
@@ -525,6 +548,20 @@ fn history_row(row: &AnyRow, object: Uuid) -> Result<HistoryEntry, StoreError> {
         time: unsigned(row, 4, "history.time")?,
         writer: text(row, 5, "history.writer")?.into(),
         request: text(row, 6, "history.request")?.into(),
+    })
+}
+
+fn write_row(row: &AnyRow) -> Result<WriteRow, StoreError> {
+    let token = row.try_get::<Option<String>, _>(8).map_err(io("be read"))?;
+    Ok(WriteRow {
+        at: (unsigned(row, 0, "history.revision")?, unsigned(row, 1, "history.position")?),
+        time: unsigned(row, 2, "history.time")?,
+        object: uuid(row, 3, "history.object")?,
+        slug: text(row, 4, "history.slug")?.into(),
+        writer: text(row, 5, "history.writer")?.into(),
+        request: text(row, 6, "history.request")?.into(),
+        is_deletion: integer(row, 7)? != 0,
+        token: token.map(Into::into),
     })
 }
 

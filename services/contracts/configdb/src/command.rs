@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use configdb_schema::Document;
+use configdb_schema::address::Organisation;
 use configdb_schema::application::{MEMBERSHIP_SLUG, REGISTRATION_SLUG};
 use configdb_schema::known::service;
 use serde::{Deserialize, Serialize};
@@ -237,13 +238,16 @@ pub struct ReplayRequest {
     pub slug: Option<String>,
     /// At most so many, the oldest first; ask again from the last revision + 1 for more.
     pub limit: u64,
+    /// Publish all values that the object has, too.
+    #[serde(default)]
+    pub values: bool,
 }
 
 impl ReplayRequest {
     /// Everything from `from_revision` on, up to the default limit.
     #[must_use]
     pub fn new(id: impl Into<String>, object: Uuid, from_revision: u64) -> Self {
-        Self { id: id.into(), object, from_revision, slug: None, limit: names::HISTORY_LIMIT_DEFAULT }
+        Self { id: id.into(), object, from_revision, slug: None, limit: names::HISTORY_LIMIT_DEFAULT, values: false }
     }
 
     /// The metrics of the DCMD.
@@ -255,6 +259,7 @@ impl ReplayRequest {
         ];
         metrics.extend(self.slug.as_deref().map(|slug| Metric::new(names::HISTORY_APPLICATION, slug)));
         metrics.push(Metric::new(names::HISTORY_LIMIT, self.limit));
+        metrics.extend(self.values.then(|| Metric::new(names::REQUEST_VALUES, true)));
         metrics
     }
 
@@ -313,6 +318,59 @@ impl CommitRequest {
         ];
         HostRequest::Command { node: configdb.clone(), device: Some(device_id(service::CONFIGDB)), metrics }
     }
+}
+
+/// To which Device of ConfigDB someone sends commands.
+///
+/// Access rules of an MQTT server go by topics. An operator with a user of their own may send to the Device of that name alone: then the server vouches for who wrote. Every other client sends to the Device of the object.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Sender(Option<DeviceId>);
+
+impl Sender {
+    /// A client with that user. Only people who have one of their own send by their name.
+    #[must_use]
+    pub fn new(organisation: &Organisation, user: &str) -> Self {
+        Self(organisation.operator_of(user).and_then(|_| DeviceId::new(user).ok()))
+    }
+
+    /// Whether commands go to the Device of a user.
+    #[must_use]
+    pub const fn is_user(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The Device and the metrics of a command about an object.
+    #[must_use]
+    pub fn address(&self, object: Uuid, mut metrics: Vec<Metric>) -> (DeviceId, Vec<Metric>) {
+        match &self.0 {
+            None => (device_id(object), metrics),
+            Some(user) => {
+                metrics.push(Metric::new(names::REQUEST_OBJECT, object.to_string()));
+                (user.clone(), metrics)
+            }
+        }
+    }
+
+    /// A command as it is sent: one to an object of this ConfigDB goes to the Device of the user.
+    #[must_use]
+    pub fn send(&self, request: HostRequest, configdb: &EdgeNodeDescriptor) -> HostRequest {
+        match request {
+            HostRequest::Command { node, device: Some(device), metrics } if node == *configdb => {
+                let (device, metrics) = match object_of(&device) {
+                    Some(object) => self.address(object, metrics),
+                    None => (device, metrics),
+                };
+                HostRequest::Command { node, device: Some(device), metrics }
+            }
+            other => other,
+        }
+    }
+}
+
+/// The user of the MQTT server whose name the Device of a command is; None: it is an object's.
+#[must_use]
+pub fn user_of(device: &DeviceId) -> Option<&str> {
+    object_of(device).is_none().then(|| device.as_str())
 }
 
 /// Device id of an object: its UUID, lower case, hyphenated.
@@ -383,6 +441,25 @@ impl Command {
         }
     }
 
+    /// Says who writes, whatever the request says.
+    pub fn set_writer(&mut self, writer: String) {
+        match self {
+            Self::Write(write) => write.writer = Some(writer),
+            Self::Part(part) => part.write.writer = Some(writer),
+            Self::Commit(_) | Self::Replay(_) => {}
+        }
+    }
+
+    /// Who writes, as the request says; None: it does not, or writes nothing.
+    #[must_use]
+    pub fn writer(&self) -> Option<&str> {
+        match self {
+            Self::Write(write) => write.writer.as_deref(),
+            Self::Part(part) => part.write.writer.as_deref(),
+            Self::Commit(_) | Self::Replay(_) => None,
+        }
+    }
+
     /// The DCMD for the ConfigDB with that store; None: for whichever answers.
     #[must_use]
     pub fn to_command(&self, configdb: &EdgeNodeDescriptor, store: Option<Uuid>) -> HostRequest {
@@ -404,25 +481,36 @@ impl Command {
     /// [`CommandError`] names the metric at fault.
     pub fn parse(device: Option<&DeviceId>, metrics: &[Metric]) -> Result<Self, CommandError> {
         let id = metrics.iter().find(|m| &*m.name == names::REQUEST_ID).and_then(Metric::as_str).map(str::to_owned);
-        let object = device.and_then(object_of);
-        Self::parse_fields(device.is_some(), object, metrics).map_err(|Fault { field, reason }| CommandError {
-            id: id.filter(|id| check_text(names::REQUEST_ID, id, names::REQUEST_ID_BYTES_MAX).is_ok()),
-            object,
-            field,
-            reason,
+        let by_user = device.is_some_and(|device| user_of(device).is_some());
+        let named = metrics.iter().find(|metric| by_user && &*metric.name == names::REQUEST_OBJECT);
+        let object = device.and_then(object_of).or_else(|| named.and_then(Metric::as_str)?.parse().ok());
+        Self::parse_fields((device.is_some(), by_user), object, metrics).map_err(|Fault { field, reason }| {
+            CommandError {
+                id: id.filter(|id| check_text(names::REQUEST_ID, id, names::REQUEST_ID_BYTES_MAX).is_ok()),
+                object,
+                field,
+                reason,
+            }
         })
     }
 
-    fn parse_fields(has_device: bool, object: Option<Uuid>, metrics: &[Metric]) -> Result<Self, Fault> {
+    fn parse_fields(
+        (has_device, by_user): (bool, bool),
+        object: Option<Uuid>,
+        metrics: &[Metric],
+    ) -> Result<Self, Fault> {
         let object = match object {
             Some(object) => object,
-            None if has_device => return Err(fault("device id", "is not the lower-case hyphenated UUID of an object")),
+            None if has_device => {
+                let rule = "is neither the lower-case hyphenated UUID of an object, nor does Request/Object name one";
+                return Err(fault("device id", rule));
+            }
             None => return Err(fault("device id", "requests go to the device of an object (DCMD), not to the node")),
         };
         let mut seen = BTreeSet::new();
         let mut write = WriteRequest::put("", object);
         let mut id = None;
-        let (mut replay, mut slug, mut limit) = (None, None, None);
+        let (mut replay, mut slug, mut limit, mut values) = (None, None, None, false);
         let (mut transaction, mut position, mut commit) = (None, None, None);
         for metric in metrics {
             let name = &*metric.name;
@@ -433,6 +521,9 @@ impl Command {
                 names::REQUEST_ID => id = Some(text(metric, names::REQUEST_ID_BYTES_MAX)?),
                 names::REQUEST_WRITER => write.writer = Some(text(metric, names::WRITER_BYTES_MAX)?),
                 names::REQUEST_STORE => drop(store(metric)?),
+                // Read before.
+                names::REQUEST_OBJECT if by_user => {}
+                names::REQUEST_VALUES => values = flag(metric)?,
                 names::REQUEST_MODE => write.mode = mode(metric)?,
                 names::REQUEST_IF_MATCH => write.if_match = from_json(metric)?,
                 names::REQUEST_IF_CONTAINS => write.if_contains = Some(state(metric)?),
@@ -473,7 +564,7 @@ impl Command {
             }
             Some(from_revision) => {
                 let limit = limit.unwrap_or(names::HISTORY_LIMIT_DEFAULT).min(names::HISTORY_LIMIT_MAX);
-                Ok(Self::Replay(ReplayRequest { id, object, from_revision, slug, limit }))
+                Ok(Self::Replay(ReplayRequest { id, object, from_revision, slug, limit, values }))
             }
             None if !writes => {
                 Err(fault(names::REQUEST_ID, "the request writes nothing; name an entry, Registration or Membership"))
@@ -526,6 +617,13 @@ fn text(metric: &Metric, bytes_max: usize) -> Result<String, Fault> {
     let text = string(metric)?;
     check_text(&metric.name, text, bytes_max)?;
     Ok(text.to_owned())
+}
+
+fn flag(metric: &Metric) -> Result<bool, Fault> {
+    match metric.value {
+        Some(sparkplug::Value::Boolean(value)) => Ok(value),
+        _ => Err(fault(&metric.name, "is not a Boolean")),
+    }
 }
 
 fn number(metric: &Metric) -> Result<u64, Fault> {

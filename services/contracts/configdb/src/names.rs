@@ -32,6 +32,10 @@ pub const SERVICE: &str = "configdb";
 pub const REQUEST_ID: &str = "Request/Id";
 /// Command, String: who writes; recorded in the history.
 pub const REQUEST_WRITER: &str = "Request/Writer";
+/// Command, String UUID: the object that the request is about, in a command to the Device that is called as a user of the MQTT server ([`crate::command::Sender`]).
+pub const REQUEST_OBJECT: &str = "Request/Object";
+/// Command, Boolean: with a replay, publish all values of the object, too.
+pub const REQUEST_VALUES: &str = "Request/Values";
 /// Command, String UUID: the store that the request is for ([`CONFIG_STORE`]). A ConfigDB with another store refuses it. Absent: whichever answers.
 pub const REQUEST_STORE: &str = "Request/Store";
 /// Command, String JSON `{slug: etag | null}`: write only if the entries are as named; null: must not exist.
@@ -69,6 +73,11 @@ pub const REVISION: &str = "Revision";
 pub const WRITER: &str = "Writer";
 /// Property of a historical value, String: the request that wrote it.
 pub const REQUEST: &str = "Request";
+
+/// What the name of a writer begins with for which the MQTT server vouches; the name of its user follows.
+pub const WRITER_USER: &str = "user:";
+/// What the name of a writer begins with that would look like another kind of writer's.
+pub const WRITER_CLAIMED: &str = "claimed:";
 
 /// Longest request id, in bytes.
 pub const REQUEST_ID_BYTES_MAX: usize = 128;

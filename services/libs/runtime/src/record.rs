@@ -41,28 +41,47 @@ impl RecordFile {
 
     /// Keeps a record; it is on the disk when this returns. One that cannot be kept is logged as an error and counted.
     pub async fn keep(&mut self, record: &impl Serialize) {
-        if let Err(error) = self.append(record).await {
+        self.keep_all(std::slice::from_ref(record)).await;
+    }
+
+    /// Keeps records in their order; they are on the disk when this returns true. Otherwise some may be, which [`RecordFile::last`] shows, and that is logged as an error and counted.
+    pub async fn keep_all(&mut self, records: &[impl Serialize]) -> bool {
+        let kept = self.append(records).await;
+        if let Err(error) = &kept {
             tracing::error!(path = %self.path.display(), error = %error, "the record of a write could not be kept");
             metrics::counter!("sparkfleet_audit_failures_total").increment(1);
         }
+        kept.is_ok()
     }
 
-    async fn append(&mut self, record: &impl Serialize) -> io::Result<()> {
-        let before = match self.chain.take() {
+    /// The last record of the file; None: it has none.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub async fn last(&self) -> io::Result<Option<serde_json::Value>> {
+        Ok(newest(&self.path, 1).await?.pop())
+    }
+
+    async fn append(&mut self, records: &[impl Serialize]) -> io::Result<()> {
+        let mut chain = match self.chain.take() {
             Some(chain) => chain,
             None => resume(&self.path).await?,
         };
-        let serde_json::Value::Object(record) = serde_json::to_value(record)? else {
-            return Err(io::Error::other("a record is an object"));
-        };
-        let mut line = before.line(record);
-        let after = Chain::after(&line);
-        line.push(b'\n');
+        let mut lines = Vec::new();
+        for record in records {
+            let serde_json::Value::Object(record) = serde_json::to_value(record)? else {
+                return Err(io::Error::other("a record is an object"));
+            };
+            let line = chain.line(record);
+            chain = Chain::after(&line);
+            lines.extend(line);
+            lines.push(b'\n');
+        }
         let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path).await?;
-        file.write_all(&line).await?;
+        file.write_all(&lines).await?;
         file.flush().await?;
         file.sync_data().await?;
-        self.chain = Some(after);
+        self.chain = Some(chain);
         Ok(())
     }
 }
@@ -121,17 +140,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = path(dir.path());
         let mut file = RecordFile::new(path.clone());
-        file.append(&record(1)).await.unwrap();
-        file.append(&record(2)).await.unwrap();
+        file.append(&[record(1)]).await.unwrap();
+        file.append(&[record(2)]).await.unwrap();
         let mut text = std::fs::read(&path).unwrap();
         text.extend_from_slice(b"{\"at\":3,\"wh");
         std::fs::write(&path, text).unwrap();
         let mut file = RecordFile::new(path.clone());
-        file.append(&record(4)).await.unwrap();
+        file.append(&[record(4)]).await.unwrap();
         let first = chain::verify(&std::fs::read(&path).unwrap()).unwrap();
         assert_eq!((first.records, first.end.number), (3, 3));
         std::fs::rename(&path, dir.path().join("audit.1")).unwrap();
-        file.append(&record(5)).await.unwrap();
+        file.append(&[record(5)]).await.unwrap();
         let second = chain::verify(&std::fs::read(&path).unwrap()).unwrap();
         assert_eq!((second.begins_after, second.end.number), (first.end.head, 4));
     }

@@ -18,9 +18,9 @@ use simulator::cluster::{ClusterSpec, HostSpec, SimulatedCluster};
 use simulator::flux::chart::Charts;
 use sparkfleet_up::broker::{Broker, BrokerConfig, Guard};
 use sparkfleet_up::gate::Gate;
-use sparkplug::HostId;
 use sparkplug::host::{HostConfig, HostEvent};
 use sparkplug::session::QoS;
+use sparkplug::{EdgeNodeDescriptor, HostId, Metric};
 use sparkplug_mqtt::{Clock, ListenerEvent, ListenerHandle, MqttConfig, spawn_host, spawn_listener};
 
 use crate::factory::uuid;
@@ -318,7 +318,14 @@ async fn the_whole_factory_works_with_the_shipped_acl() {
     cluster.stop().await;
 }
 
-/// It comes when every node was born long ago, and asks for nothing.
+/// A round of births begins within a minute of the STATE of a new host; a busy machine needs its time for them.
+const COMPLETE_WITHIN: Duration = Duration::from_secs(90);
+
+fn number(metrics: &[Metric], name: &str) -> Option<u64> {
+    metrics.iter().find(|metric| &*metric.name == name).and_then(Metric::as_u64)
+}
+
+/// It comes when every node was born long ago, and asks for nothing. Within a minute it has every object of ConfigDB, too.
 async fn a_viewer_knows_the_factory_without_a_command(mqtt: &MqttConfig) {
     let mut unknown = BTreeSet::from([
         "ACME-Central/ConfigDB",
@@ -333,11 +340,28 @@ async fn a_viewer_knows_the_factory_without_a_command(mqtt: &MqttConfig) {
         ..HostConfig::of_contracts(Some(HostId::new(VIEWER_HOST).unwrap()))
     };
     let mut viewer = spawn_host(config, mqtt, Clock::new()).unwrap();
-    while !unknown.is_empty() {
-        let event = tokio::time::timeout(Duration::from_secs(120), viewer.recv()).await;
-        let event = event.unwrap_or_else(|_| panic!("not in time: the births of {unknown:?}")).unwrap();
+    // How many objects ConfigDB says there are, and those that were born.
+    let (mut announced, mut objects) = (None, BTreeSet::new());
+    let is_configdb = |node: &EdgeNodeDescriptor| node.to_string() == "ACME-Central/ConfigDB";
+    let mut begun = tokio::time::Instant::now();
+    while !unknown.is_empty() || announced != Some(objects.len() as u64) {
+        let event = tokio::time::timeout_at(begun + COMPLETE_WITHIN, viewer.recv()).await;
+        let missing = || format!("births of {unknown:?}, {} of {announced:?} objects", objects.len());
+        let event = event.unwrap_or_else(|_| panic!("not in time: {}", missing())).unwrap();
         match event {
-            HostEvent::NodeBirth { node, .. } => drop(unknown.remove(node.to_string().as_str())),
+            HostEvent::Online => begun = tokio::time::Instant::now(),
+            HostEvent::NodeBirth { node, metrics, .. } => {
+                unknown.remove(node.to_string().as_str());
+                if is_configdb(&node) {
+                    objects.clear();
+                    announced = number(&metrics, "Config/Objects");
+                }
+            }
+            HostEvent::NodeData { node, metrics, .. } if is_configdb(&node) => {
+                announced = number(&metrics, "Config/Objects").or(announced);
+            }
+            HostEvent::DeviceBirth { node, device, .. } if is_configdb(&node) => drop(objects.insert(device)),
+            HostEvent::DeviceDeath { node, device, .. } if is_configdb(&node) => drop(objects.remove(&device)),
             HostEvent::RebirthRequested { .. } => panic!("a viewer may not command"),
             _ => {}
         }

@@ -10,6 +10,8 @@ use e2e::mosquitto::Mosquitto;
 use e2e::wait::{LOOK, PATIENCE};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
 
 use crate::factory::{Up, uuid, word_after};
 use crate::site::{NAME, Site};
@@ -182,6 +184,65 @@ async fn a_user_logs_in_and_reads_at_the_console_what_the_broker_has() {
     // One that ends is not looked after any more, without that anyone does something.
     cli.json(&["alert", "silence", &about, "--for", "1s"]).await;
     same(cli, &["alert", "list"], |rows| rows.iter().any(|row| of_sync(row) && row["acknowledged"].is_null())).await;
+}
+
+/// Reads of people go to a service that holds the replica already: no service publishes because of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_reads_of_the_console_publish_nothing_and_one_of_the_broker_publishes_one_object() {
+    const READS: usize = 1_000;
+    let hall = Hall::start().await;
+    let (token, _) = hall.token("ada", &["--scope", "viewer"]).await;
+    hall.log_in(&token).await;
+    same(&hall.cli, &["cluster", "list"], |rows| rows.len() == 2 && rows[0]["alive"] == true).await;
+    let cluster = hall.site.cluster.to_string();
+    let place = hall.site.recorder.count();
+    let address = hall.console.strip_prefix("http://").unwrap().to_owned();
+    let paths = ["clusters", "objects", "hosts", &format!("entries:{cluster}")].map(|name| format!("/api/v1/{name}"));
+    let mut stream = BufReader::new(TcpStream::connect(&address).await.unwrap());
+    for path in paths.iter().cycle().take(READS) {
+        let (status, length) = get(&mut stream, &address, path, &token).await;
+        assert!(status == 200 && length > 2, "{path}: {status}, {length} bytes");
+    }
+    let said = |place: usize, is_meant: &dyn Fn(&str) -> bool| {
+        let messages = hall.site.recorder.since(place);
+        messages.iter().map(|message| message.topic.clone()).filter(|topic| is_meant(topic)).collect::<Vec<_>>()
+    };
+    let is_birth = |topic: &str| topic.contains("/NBIRTH/") || topic.contains("/DBIRTH/");
+    let of_configdb = |topic: &str| topic.starts_with("spBv1.0/ACME-Central/") && topic.contains("/ConfigDB");
+    assert_eq!(said(place, &|topic| is_birth(topic) || of_configdb(topic)), Vec::<String>::new());
+
+    // The command line at the broker: what ConfigDB says is about the object that was asked for, or an answer.
+    let place = hall.site.recorder.count();
+    for _ in 0..20 {
+        let read = hall.site.cli.json(&["config", "get", &cluster, "EdgeCluster", "--from", "broker"]).await;
+        assert_eq!(read["name"], NAME);
+    }
+    assert_eq!(said(place, &is_birth), Vec::<String>::new());
+    let own = ["NDATA/ConfigDB".to_owned(), format!("DDATA/ConfigDB/{cluster}"), format!("DCMD/ConfigDB/{cluster}")];
+    let others = said(place, &|topic| of_configdb(topic) && !own.iter().any(|own| topic.ends_with(own)));
+    assert_eq!(others, Vec::<String>::new());
+    assert!(!said(place, &|topic| topic.ends_with(&own[1])).is_empty(), "so that this test can fail");
+}
+
+/// Status and length of what a path of the console holds.
+async fn get(stream: &mut BufReader<TcpStream>, host: &str, path: &str, token: &str) -> (u16, usize) {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let (mut status, mut length) = (0, 0);
+    loop {
+        let mut line = String::new();
+        assert_ne!(stream.read_line(&mut line).await.unwrap(), 0, "{path}: the connection was closed");
+        let line = line.trim_end().to_ascii_lowercase();
+        if let Some(rest) = line.strip_prefix("http/1.1 ") {
+            status = rest[..3].parse().unwrap();
+        } else if let Some(rest) = line.strip_prefix("content-length:") {
+            length = rest.trim().parse().unwrap();
+        } else if line.is_empty() {
+            break;
+        }
+    }
+    stream.read_exact(&mut vec![0; length]).await.unwrap();
+    (status, length)
 }
 
 #[tokio::test(flavor = "multi_thread")]

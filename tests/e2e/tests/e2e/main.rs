@@ -28,6 +28,7 @@ mod recovery;
 mod renewal;
 mod resume;
 mod sealing;
+mod secured_recovery;
 mod site;
 mod suspension;
 mod tokens;

@@ -15,12 +15,17 @@ pub async fn token(site: &Site, arguments: &[&str]) -> String {
     let token = made["token"].as_str().unwrap().to_owned();
     assert!(token.starts_with("sfp_"));
     let (name, url) = (arguments[0], format!("http://any:{token}@{}/git/shared/helm", site.central.git()));
-    let audit = site.central.state_dir("cluster-manager").join("audit.jsonl");
+    let text = std::fs::read_to_string(site.central.state_dir("configdb").join("audit.jsonl")).unwrap();
+    let records = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let recorded = records.filter(|record| record["operation"] == "create-token" && record["target"] == name).count();
+    assert_eq!(recorded, 1, "it is recorded before it is answered: {text}");
     let known = || {
-        let text = std::fs::read_to_string(&audit).ok()?;
-        let records = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let mut records = records.filter(|record| record["operation"] == "create-token" && record["target"] == name);
-        records.next()?;
+        let logs = site.central.processes.logs();
+        let at_manager =
+            |line: &str| line.contains("a token of users changed") && line.contains(&format!("\"{name}\""));
+        if !logs.lines().any(at_manager) {
+            return None;
+        }
         git(site.central.directory(), &["ls-remote", &url]).0.then_some(())
     };
     wait::until("the token to be known", known, || site.central.processes.tails()).await;

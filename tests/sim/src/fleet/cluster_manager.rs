@@ -113,8 +113,6 @@ impl Manager {
                 ManagerEffect::Host(request) => Some(Action::Host(request)),
                 ManagerEffect::Node(update) => Some(Action::Node(update)),
                 ManagerEffect::Git(work) => Some(Action::Git(work)),
-                // No one keeps records here.
-                ManagerEffect::Record(_) => None,
                 // No one fetches a script here.
                 ManagerEffect::BootstrapGrant { .. } | ManagerEffect::Script(_) => None,
                 ManagerEffect::SealLogin { .. } => unreachable!("it is sealed before"),

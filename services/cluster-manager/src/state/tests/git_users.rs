@@ -88,41 +88,6 @@ fn only_a_token_that_is_known_in_time_for_the_cluster_and_large_enough_pushes() 
 }
 
 #[test]
-fn a_token_that_comes_over_the_broker_leaves_a_record_that_says_whose_claim_it_is() {
-    let mut world = staffed();
-    world.records.clear();
-    world.issue("late", "administrator", None, LONG);
-    world.settle();
-    world.delete(object("late"), "ApiToken");
-    world.settle();
-    let records: Vec<_> =
-        world.records.iter().map(|one| (one.operation, &*one.who, &*one.from, &*one.target)).collect();
-    assert_eq!(
-        records,
-        [
-            (Operation::CreateToken, "claimed:ada", "broker", "late"),
-            (Operation::RevokeToken, "claimed:unnamed", "broker", "late")
-        ]
-    );
-}
-
-#[test]
-fn entries_that_are_written_over_the_broker_leave_records_with_their_revision() {
-    let mut world = staffed();
-    world.records.clear();
-    world.put(CLUSTER, "EdgeClusterRollout", json!({"wave": 2}));
-    world.settle();
-    world.delete(CLUSTER, "EdgeClusterRollout");
-    world.settle();
-    let records: Vec<_> = world.records.iter().map(|one| (one.operation.as_str(), &*one.who, &*one.target)).collect();
-    let slug = format!("{CLUSTER}/EdgeClusterRollout");
-    let [(written, who, target), deleted] = records[..] else { panic!("{records:?}") };
-    assert_eq!((written, who), ("put-entry", "unnamed"));
-    assert!(target.strip_prefix(&*slug).is_some_and(|rest| rest.starts_with(" revision ")), "{target}");
-    assert_eq!(deleted, ("delete-entry", "unnamed", &*slug));
-}
-
-#[test]
 fn no_one_is_admitted_while_configdb_is_not_known_and_a_credential_asks_at_a_limited_rate() {
     let mut world = staffed();
     let node = configdb_node(&organisation());

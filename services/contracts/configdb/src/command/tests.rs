@@ -50,6 +50,38 @@ fn a_replay_request_survives_its_command_and_its_limit_is_bounded() {
 }
 
 #[test]
+fn an_operator_with_a_user_of_their_own_sends_to_the_device_of_that_name_and_every_other_client_to_the_object() {
+    let organisation = Organisation::new("ACME").unwrap();
+    let configdb = crate::configdb_node(&organisation);
+    let request = WriteRequest::put("r", OBJECT).entry("Info", json!({"name": "x"}));
+    let sent = |user: &str| {
+        let command = Sender::new(&organisation, user).send(request.to_command(&configdb), &configdb);
+        let HostRequest::Command { device: Some(device), metrics, .. } = command else { panic!("a command") };
+        assert_eq!(Command::parse(Some(&device), &metrics), Ok(Command::Write(request.clone())), "{user}");
+        device
+    };
+    let user = "ACME-Central-Operator-ada";
+    assert_eq!((sent(user).as_str(), user_of(&sent(user))), (user, Some(user)));
+    for user in ["", "ACME-Central-Operator", "ACME-Central", "OTHER-Central-Operator-ada"] {
+        assert_eq!((sent(user), user_of(&sent(user))), (device_id(OBJECT), None), "{user}");
+    }
+}
+
+#[test]
+fn a_command_to_the_device_of_a_user_names_one_object_and_one_to_an_object_names_none() {
+    let user = DeviceId::new("ACME-Central-Operator-ada").unwrap();
+    let object = |text: &str| Metric::new(names::REQUEST_OBJECT, text);
+    let write = || WriteRequest::put("r", OBJECT).delete("Info").to_metrics();
+    let field = |device: &DeviceId, more: Vec<Metric>| {
+        Command::parse(Some(device), &[write(), more].concat()).unwrap_err().field
+    };
+    assert_eq!(field(&user, vec![]), "device id");
+    assert_eq!(field(&user, vec![object("x")]), "device id");
+    assert_eq!(field(&user, vec![object(&OBJECT.to_string()), object(&Uuid::nil().to_string())]), "Request/Object");
+    assert_eq!(field(&device_id(OBJECT), vec![object(&Uuid::nil().to_string())]), "Request/Object");
+}
+
+#[test]
 fn a_malformed_command_names_the_metric_and_the_rule() {
     let id = || Metric::new(names::REQUEST_ID, "r");
     let info = || Metric::new("Info", "{}");

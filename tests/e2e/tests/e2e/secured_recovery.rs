@@ -1,0 +1,188 @@
+//! What must hold when stores are restored, services run twice and operators write, on a Mosquitto with client certificates and the rules of `sparkfleet acl generate`, over both versions of MQTT.
+
+use std::fs;
+use std::path::Path;
+
+use e2e::secured_site::{Site, mqtt};
+use e2e::wait;
+use serde_json::Value;
+use simulator::cluster::{ClusterSpec, HostSpec, SimulatedCluster};
+use simulator::flux::chart::Charts;
+use sparkplug::Metric;
+use sparkplug::payload::{EncodeOptions, Form, Payload, encode};
+use sparkplug_mqtt::{Clock, ListenerEvent, spawn_listener};
+
+use crate::factory::uuid;
+
+const ADA: &str = "ACME-Central-Operator-ada";
+const BOB: &str = "ACME-Central-Operator-bob";
+
+/// A line of ConfigDB's record of writes.
+fn records(site: &Site) -> Vec<Value> {
+    let text = fs::read_to_string(site.state_dir("configdb").join("audit.jsonl")).unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+/// Who wrote the entries of that application, in order.
+fn writers(site: &Site, slug: &str) -> Vec<String> {
+    let of_slug = records(site).into_iter().filter(|record| {
+        record["target"].as_str().is_some_and(|target| target.contains(&format!("/{slug} revision ")))
+    });
+    of_slug.map(|record| record["who"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Patches the entry `Info` by the connection of `user`, in a command to ConfigDB's Device `device`, and claims to be ada.
+async fn forge(site: &Site, user: &str, device: &str, object: &str, id: &str) {
+    let mut listener = spawn_listener(vec![], &mqtt(&site.server, user), Clock::new()).unwrap();
+    let online = tokio::time::timeout(wait::PATIENCE, listener.recv()).await.unwrap();
+    assert_eq!(online, Some(ListenerEvent::Online));
+    let value = serde_json::json!({ "name": id }).to_string();
+    let mut metrics = vec![
+        Metric::new("Request/Id", id),
+        Metric::new("Request/Mode", "patch"),
+        Metric::new("Request/Writer", format!("user:{ADA}")),
+        Metric::new("Info", value),
+    ];
+    if device != object {
+        metrics.push(Metric::new("Request/Object", object));
+    }
+    let payload = encode(&Payload { metrics, ..Payload::default() }, &EncodeOptions::for_any_reader(Form::Command));
+    listener.publish(format!("spBv1.0/ACME-Central/DCMD/ConfigDB/{device}"), payload).await.unwrap();
+    listener.stop().await;
+}
+
+async fn operators_are_distinguished(protocol: &str) {
+    let site = Site::start_over(protocol, &["ada", "bob"]).await;
+    let bob = site.cli_of(BOB);
+    let alpha = uuid(&site.cli.json(&["cluster", "create", "Alpha"]).await).to_string();
+    bob.json_with(&["config", "patch", &alpha, "Info", "-"], r#"{"name": "Alpha 2"}"#).await;
+    bob.json(&["token", "create", "ci", "--scope", "viewer"]).await;
+    assert_eq!(writers(&site, "EdgeCluster"), [format!("user:{ADA}")]);
+    assert_eq!(writers(&site, "Info").last(), Some(&format!("user:{BOB}")));
+    let token = records(&site).into_iter().find(|record| record["operation"] == "create-token").unwrap();
+    assert_eq!((&token["who"], &token["target"]), (&format!("user:{BOB}").into(), &"ci".into()));
+    // Reading works without the right to send to the Device of the object.
+    assert_eq!(bob.json(&["config", "get", &alpha, "Info"]).await["name"], "Alpha 2");
+    let history = bob.json(&["config", "history", &alpha, "Info"]).await;
+    assert!(history.to_string().contains(&format!("user:{BOB}")), "{history:#}");
+    // A claim in the request says nothing, and neither the other's name nor none can be used.
+    forge(&site, BOB, ADA, &alpha, "as-ada").await;
+    forge(&site, BOB, &alpha, &alpha, "as-none").await;
+    forge(&site, BOB, BOB, &alpha, "as-bob").await;
+    let arrived = || records(&site).iter().any(|record| record["request"] == "as-bob").then_some(());
+    wait::until("the write in bob's own name", arrived, || site.processes.tails()).await;
+    assert_eq!(writers(&site, "Info").last(), Some(&format!("user:{BOB}")));
+    let written = records(&site).iter().any(|record| ["as-ada", "as-none"].iter().any(|id| record["request"] == *id));
+    assert!(!written, "{:#?}", records(&site));
+    assert_eq!(bob.json(&["config", "get", &alpha, "Info"]).await["name"], "as-bob");
+    let file = site.state_dir("configdb").join("audit.jsonl").display().to_string();
+    assert!(bob.json(&["audit", "verify", &file]).await["records"].as_u64() > Some(3));
+    // The server does what the rules say of both.
+    let directory = site.server.directory().display().to_string();
+    let check = ["acl", "check", "--credentials", &directory, "--cluster", "Paint_Shop", "--cluster", "Weld_Shop"];
+    let rows = site.cli.json(&[&check[..], &["--operator", "ada", "--operator", "bob"]].concat()).await;
+    for user in [ADA, BOB] {
+        let row = rows.as_array().unwrap().iter().find(|row| row["user"] == user).unwrap();
+        assert!(row["tried"].as_u64() > Some(30), "{row:#}");
+    }
+    site.processes.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operators_are_distinguished_by_the_server_in_mqtt_3_1_1() {
+    operators_are_distinguished("3.1.1").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operators_are_distinguished_by_the_server_in_mqtt_5() {
+    operators_are_distinguished("5").await;
+}
+
+/// Names of the deployments that Kubernetes has at the edge.
+fn running(cluster: &SimulatedCluster) -> Vec<String> {
+    let releases = cluster.kubernetes().list("helm.toolkit.fluxcd.io/v2", "HelmRelease", None);
+    let name =
+        |release: &Value| Some(release.pointer("/metadata/annotations/sparkfleet.io~1name")?.as_str()?.to_owned());
+    let mut names: Vec<String> = releases.iter().filter_map(name).collect();
+    names.sort();
+    names
+}
+
+/// The cluster as `cluster list` has it, once it is so.
+async fn row(site: &Site, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+    site.until(what, async || {
+        let listed = site.cli.run(&["cluster", "list", "--output", "json"]).await;
+        let rows: Vec<Value> = serde_json::from_str(&listed.stdout).unwrap_or_default();
+        rows.into_iter().find(|row| row["name"] == "Paint_Shop" && is_so(row))
+    })
+    .await
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+// long: one story in its order
+async fn a_restored_store_deletes_nothing_and_a_second_one_ends(protocol: &str) {
+    let site = Site::start_over(protocol, &[]).await;
+    let spec =
+        ClusterSpec { hosts: vec![HostSpec::control_plane("paint-1")], flux: false, ..ClusterSpec::new("Paint_Shop") };
+    let cluster = SimulatedCluster::start(spec, Charts::new()).await.unwrap();
+    let created = uuid(&site.cli.json(&["cluster", "create", "Paint_Shop"]).await);
+    let tables = format!(
+        "[cluster]\nname = \"Paint_Shop\"\nuuid = \"{created}\"\n[kubernetes]\nnamespace = \"fplus-edge\"\nurl = \"{}\"\n",
+        cluster.url()
+    );
+    for service in ["edge-sync", "edge-monitor"] {
+        site.run_with(service, "ACME-Paint_Shop", ("simulated = true\n", &tables), site.server.directory());
+    }
+    let deploy = async |names: &[&str]| {
+        let name = names[names.len() - 1];
+        site.cli.json(&["deployment", "create", name, "--cluster", "Paint_Shop"]).await;
+        let runs = || (running(&cluster) == names).then_some(());
+        wait::until(&format!("{names:?} to run"), runs, || site.processes.tails()).await;
+    };
+    deploy(&["Oven_1"]).await;
+    let (backup, state) = (site.directory.path().join("backup.sqlite"), site.state_dir("configdb"));
+    site.cli.json(&["config", "backup", path(&backup), "--state", path(&state)]).await;
+    deploy(&["Oven_1", "Oven_2"]).await;
+
+    // A second ConfigDB with a store of its own.
+    let folder = site.directory.path().join("second");
+    let mut second = site.process("configdb", "ACME-Central", ("", ""), site.server.directory(), &folder);
+    let code = second.ended().await.code();
+    assert_eq!(code, Some(5), "{}\n{}", second.tail(), site.processes.tails());
+    let said = second.output();
+    assert!(said.contains("sparkfleet: another ConfigDB of ACME-Central is on this MQTT server: instance "), "{said}");
+    assert!(site.processes.runs("configdb"), "{}", site.processes.tails());
+
+    // The store of before the second deployment.
+    assert!(site.processes.kill("configdb"));
+    site.cli.json(&["config", "restore", path(&backup), "--state", path(&state), "--yes"]).await;
+    site.processes.restart("configdb");
+    let held = row(&site, "the cluster to be held", |row| row["held"].is_string()).await;
+    assert!(held["held"].as_str().unwrap().contains("older"), "{held:#}");
+    assert_eq!(running(&cluster), ["Oven_1", "Oven_2"]);
+    let status = site.cli.json(&["recover", "status", "Paint_Shop"]).await;
+    assert_eq!(status[0]["only_at_edge"][0]["name"], "Oven_2", "{status:#}");
+    site.cli.json(&["recover", "adopt", "Paint_Shop", "--timeout", "120s"]).await;
+    row(&site, "the hold to end", |row| row["held"].is_null()).await;
+    assert_eq!(running(&cluster), ["Oven_1", "Oven_2"]);
+    // The record says where the store was set back, and its chain holds over it.
+    let set_back = records(&site).iter().filter(|record| record["operation"] == "replace-store").count();
+    assert_eq!(set_back, 1, "{:#?}", records(&site));
+    let file = state.join("audit.jsonl");
+    site.cli.json(&["audit", "verify", path(&file)]).await;
+    site.processes.stop().await;
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_access_rules_a_restored_store_deletes_nothing_and_a_second_one_ends_in_mqtt_3_1_1() {
+    a_restored_store_deletes_nothing_and_a_second_one_ends("3.1.1").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_access_rules_a_restored_store_deletes_nothing_and_a_second_one_ends_in_mqtt_5() {
+    a_restored_store_deletes_nothing_and_a_second_one_ends("5").await;
+}
