@@ -134,6 +134,11 @@ bench: ## measurements as Markdown, docs/benchmarks.md says what they mean (ARGS
 	$(CARGO) run --release --locked -p bench -- $(or $(ARGS),all)
 	$(CARGO) run --release --locked --manifest-path tests/peers/Cargo.toml
 	$(CARGO) run --release --locked --manifest-path tests/peers/Cargo.toml -p ingest
+	@if command -v node >/dev/null && command -v npm >/dev/null && [ -x "$${CHROMIUM:-/usr/bin/chromium}" ]; then \
+		$(CARGO) build --release --locked -p sparkfleet && \
+		program="$$(cd "$${CARGO_TARGET_DIR:-target}/release" && pwd)/sparkfleet" && cd tests/console && \
+		npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && node wall.mjs && SPARKFLEET="$$program" node streams.mjs; \
+	else echo "make bench: there is no node, npm or Chromium, so what the console's page costs is not measured"; fi
 
 soak: ## simulate the whole fleet in virtual time, with faults, from SEEDS= different seeds, and say how much faster than real time; then fuzz, if cargo-fuzz is there
 	SPARKFLEET_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p sim -- --nocapture

@@ -12,6 +12,7 @@ import { BOOLEAN, DOUBLE, EdgeNode, STRING } from "./edge-node.mjs";
 import { Factory } from "./factory.mjs";
 import { identityProvider } from "./identity-provider.mjs";
 import { MOSQUITTO, Site } from "./site.mjs";
+import { typesOf, wrongWith } from "./types.mjs";
 
 const repository = join(dirname(fileURLToPath(import.meta.url)), "../..");
 const program = process.env.SPARKFLEET ?? join(repository, "target/debug/sparkfleet");
@@ -26,7 +27,7 @@ const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.
 const HOSTILE = "<img src=x onerror=window.hacked=1>\u202e";
 /** A member by attestation; the other hosts of a site are Nodes from the start. */
 const MEMBER = isSite ? "body-shop-5" : "body-shop-2";
-const PAGES = ["/", "/clusters", "/cluster/Body_Shop", "/cluster/Body_Shop?tab=secrets", "/hosts", `/host/Body_Shop/${MEMBER}`, "/enrolment", "/access", "/audit", "/deployments", "/deployment/Body_Shop/Robot_Cell_1", "/alerts", "/policy/Body_Shop", "/config?q=Body_Shop", "/rollouts", "/explorer/ACME-Body_Shop/Sync", "/timeline", "/system"];
+const PAGES = ["/", "/clusters", "/cluster/Body_Shop", "/cluster/Body_Shop?tab=secrets", "/hosts", `/host/Body_Shop/${MEMBER}`, "/enrolment", "/access", "/audit", "/deployments", "/deployment/Body_Shop/Robot_Cell_1", "/alerts", "/runbook", "/policy/Body_Shop", "/config?q=Body_Shop", "/rollouts", "/explorer/ACME-Body_Shop/Sync", "/timeline", "/system"];
 
 let factory;
 let browser;
@@ -570,6 +571,94 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     node.die();
   });
 
+  scenario("a dialog shows what will be done, and sends nothing once a past time is looked at", async () => {
+    const page = await open("/cluster/Press_Shop");
+    await signIn(page, tokens.operator);
+    const posts = [];
+    page.on("request", (request) => request.method() === "POST" && posts.push(new URL(request.url()).pathname));
+    // The page of a past time is before that of now in the browser's own history.
+    await page.goto(`${factory.url}/cluster/Press_Shop?at=${Date.now() - 1000}`);
+    await page.getByRole("heading", { level: 1, name: /Press_Shop/ }).waitFor();
+    await page.locator("[data-band=past]").waitFor();
+    assert.equal(await page.locator(".head-actions button").count(), 0, "nothing can be done there");
+    await page.locator("[data-band=past]").getByRole("button", { name: "Back to now" }).click();
+    await page.getByRole("button", { name: "Wave…" }).click();
+    const dialog = page.getByRole("dialog", { name: "Wave of Press_Shop" });
+    await dialog.getByLabel("Wave", { exact: true }).selectOption("6");
+    const plan = dialog.getByRole("region", { name: "What will be done" });
+    await plan.getByText("EdgeClusterRollout of").waitFor();
+    await plan.getByText(/wave: .*6/).waitFor();
+    assert.deepEqual([...new Set(posts)], ["/api/v1/actions/cluster.wave/plan"]);
+    await page.goBack();
+    await dialog.locator("[data-past]").waitFor();
+    assert.ok(await dialog.getByRole("button", { name: "Set", exact: true }).isDisabled());
+    await dialog.locator("form").evaluate((form) => form.requestSubmit());
+    await page.goForward();
+    await dialog.locator("[data-past]").waitFor({ state: "detached" });
+    assert.ok(!posts.includes("/api/v1/actions/cluster.wave"), "nothing was sent");
+    await dialog.getByRole("button", { name: "Set", exact: true }).click();
+    await page.locator(".notice.h-good", { hasText: "Wave 6 for Press_Shop" }).waitFor();
+    // What is destroyed is listed before the name is typed.
+    await page.getByRole("button", { name: "Delete" }).click();
+    await page.getByRole("dialog").getByRole("region", { name: "What will be done" }).getByText("Press_Shop").first().waitFor();
+    assert.ok(await page.getByRole("dialog").getByText("delete EdgeDeployment of").count() >= 1);
+    await page.keyboard.press("Escape");
+    await page.close_checked();
+  });
+
+  scenario("the timeline names who did what, compares two times, and gives the history of a month as a file", async () => {
+    const t1 = Date.now();
+    const cluster = (await factory.rows("clusters")).find((row) => row.name === "Press_Shop");
+    const wave = cluster.wave === 3 ? 4 : 3;
+    const { body } = await factory.act(tokens.operator, "cluster.wave", { cluster: cluster.key, wave });
+    assert.equal((await factory.ended(body.id)).state, "done");
+    const events = async (query) => (await (await fetch(`${factory.url}/api/v1/events?since=${t1}&${query}`)).json()).rows;
+    const event = await factory.until("the event of the wave", async () => (await events("subject=cluster+Press_Shop")).find((row) => row.new === String(wave)));
+    assert.deepEqual([event.who, event.cluster], ["token:operator", "Press_Shop"]);
+    assert.deepEqual(await events("subject=cluster+None"), []);
+    const t2 = event.at + 1;
+    const page = await open(`/timeline?span=43200&t1=${t1}&t2=${t2}`);
+    await page.locator(".events li", { hasText: `wave: ${cluster.wave} → ${wave}` }).first().getByText("by token:operator").waitFor();
+    const differs = page.getByRole("table", { name: "Differences" }).getByRole("row", { name: /Press_Shop/ });
+    await differs.getByText(`wave: ${cluster.wave} → ${wave}`).waitFor();
+    await page.getByLabel("Command").filter({ hasText: `--diff=${new Date(t2).toISOString()}` }).waitFor({ state: "attached" });
+    assert.equal(await page.getByRole("button", { name: "30 d" }).getAttribute("aria-pressed"), "true");
+    const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "Export" }).click()]);
+    const lines = (await readFile(await download.path(), "utf8")).trim().split("\n").map((line) => JSON.parse(line));
+    assert.equal(download.suggestedFilename(), "history.jsonl");
+    assert.equal(typeof lines.at(-1).end, "number", "the file is whole");
+    // The end of the month is reached: a time of weeks ago is before this history, and the page says so.
+    await page.getByText("The history begins at").waitFor();
+    await page.close_checked();
+    // The wall of later scenarios has the clusters in their usual order.
+    const { etag } = (await factory.rows(`entries:${cluster.key}`)).find((row) => row.key === "EdgeClusterRollout");
+    const gone = await factory.act(tokens.administrator, "entry.delete", { object: cluster.key, application: "EdgeClusterRollout", etag });
+    assert.equal((await factory.ended(gone.body.id)).state, "done");
+  });
+
+  scenario("a deployment shows the entries that it is made of, and what happened to it", async () => {
+    const deployment = (await factory.rows("deployments")).find((row) => row.cluster === "Press_Shop" && row.state === "applied");
+    const t1 = Date.now();
+    const { body } = await factory.act(tokens.operator, "deployment.suspend", { deployment: deployment.key });
+    assert.equal((await factory.ended(body.id)).state, "done");
+    const page = await open(`/deployment/Press_Shop/${deployment.name}`);
+    const happened = page.locator(".card", { has: page.getByRole("heading", { name: "What happened" }) });
+    await happened.getByText(/state: applied → suspended/).first().waitFor();
+    const rows = (await (await fetch(`${factory.url}/api/v1/events?since=${t1}&subject=${encodeURIComponent(`deployment ${deployment.name}`)}`)).json()).rows;
+    assert.ok(rows.length > 0 && rows.every((row) => row.subject === `deployment ${deployment.name}`));
+    const written = page.locator("[data-entry=EdgeDeployment]");
+    await written.locator("summary").click();
+    await written.getByText('"suspend": true').waitFor();
+    const template = page.locator("[data-entry=HelmChartTemplate]");
+    await template.locator("summary").click();
+    await template.getByText('"chart":').waitFor();
+    const resumed = await factory.act(tokens.operator, "deployment.suspend", { deployment: deployment.key, withdraw: true });
+    assert.equal((await factory.ended(resumed.body.id)).state, "done");
+    await page.locator("h1 .mark.h-good").waitFor();
+    await happened.getByText(/state: suspended → /).first().waitFor();
+    await page.close_checked();
+  });
+
   scenario("the explorer decodes aliases, and says of an unknown one that the node is not understood", async () => {
     const node = new EdgeNode(factory.brokerPort, "Foreign", "Press_7");
     await node.start([["Temperature", DOUBLE, 41.5, 7], ["Pressure", DOUBLE, 2.5, 18446744073709551615n]]);
@@ -685,7 +774,13 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     const fact = page.locator(".facts > div", { has: page.locator("dt", { hasText: /^Wave$/ }) }).locator("dd");
     // The page cuts long sentences.
     const begun = (text) => text.trim().slice(0, 200);
-    const texts = async (list) => (await list.locator(".event-text").allInnerTexts()).map(begun);
+    // Who caused it, or that this is not known, stands after the sentence.
+    const said = (nodes) => nodes.map((node) => {
+      const copy = node.cloneNode(true);
+      copy.querySelectorAll("em, .note").forEach((one) => one.remove());
+      return copy.textContent.replace(/\s+/g, " ");
+    });
+    const texts = async (list) => (await list.locator(".event-text").evaluateAll(said)).map(begun);
     const buttons = () => page.locator(".head-actions button").allInnerTexts();
     const atPresent = async () => {
       await page.locator("[data-band=past]").waitFor({ state: "detached" });
@@ -815,10 +910,18 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     await factory.until("a host that waits", async () => (await factory.rows("hosts")).find((row) => row.key === `Body_Shop/${name}`)?.ek);
     await factory.shell(`sparkfleet host approve Body_Shop/${name} --wait`);
     await end(first);
-    const second = start("--measure", "4=another-boot-loader");
     const page = await open("/alerts");
+    await page.getByRole("checkbox", { name: "Sound and notification" }).check();
+    const second = start("--measure", "4=another-boot-loader");
     const row = page.getByRole("table", { name: "Alerts" }).getByRole("row", { name: /Locked_Out/ });
     await row.waitFor();
+    await page.locator("[data-notified]").waitFor();
+    await row.getByRole("link", { name: "What to do about Locked_Out" }).click();
+    await page.locator("[data-runbook=Locked_Out]").getByText("sparkfleet policy capture").waitFor();
+    assert.equal(await page.locator("[data-runbook]").count(), 1);
+    await page.getByRole("navigation", { name: "Breadcrumbs" }).getByRole("link", { name: "Alerts" }).click();
+    await row.waitFor();
+    await page.getByRole("checkbox", { name: /Sound and notification/ }).uncheck();
     assert.equal(await row.getByRole("button").count(), 0, "who has not signed in looks after nothing");
     await signIn(page, tokens.operator);
     await row.getByRole("button", { name: /^Acknowledge Locked_Out of Body_Shop/ }).click();
@@ -847,6 +950,28 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     await row.waitFor({ state: "detached" });
     await end(third);
     await page.close_checked();
+  });
+
+  scenario("what the console sends is of the types that the page is written for", async () => {
+    const types = typesOf(await readFile(join(repository, "services/console/web/src/wire.ts"), "utf8"));
+    const read = async (path, token) => (await (await fetch(`${factory.url}/api/v1/${path}`, token && { headers: { authorization: `Bearer ${token}` } })).json());
+    const cluster = (await factory.rows("clusters")).find((row) => row.name === "Body_Shop").key;
+    await factory.ended((await factory.act(tokens.operator, "object.history", { object: cluster })).body.id);
+    const ofOne = { "metrics:ACME-Body_Shop/Sync": "MetricRow", [`entries:${cluster}`]: "EntryRow", [`history:${cluster}`]: "PastRow" };
+    const tables = [...types.get("Tables").fields.map(({ name, type }) => [name, type]), ...Object.entries(ofOne)];
+    assert.ok(tables.length > 15, String(tables));
+    const [wrong, empty] = [[], []];
+    for (const [name, type] of tables) {
+      const answer = await read(encodeURIComponent(name));
+      wrong.push(...answer.rows.flatMap((row) => wrongWith(row, type, types, name)));
+      if (answer.rows.length === 0) empty.push(name);
+    }
+    wrong.push(...wrongWith(await read("session", tokens.operator), "Session", types, "session"), ...wrongWith(await read("events?limit=1000"), "EventPage", types, "events"));
+    wrong.push(...(await read("audit", tokens.administrator)).rows.flatMap((row) => wrongWith({ key: "", ...row }, "AuditRow", types, "audit")));
+    const { steps } = (await factory.request("POST", "/api/v1/actions/cluster.delete/plan", { "x-sparkfleet": "1", authorization: `Bearer ${tokens.operator}` }, { cluster, with_deployments: true })).body;
+    wrong.push(...steps.flatMap((step) => wrongWith(step, "PlanStep", types, "plan")));
+    assert.deepEqual([...new Set(wrong)].slice(0, 20), []);
+    assert.deepEqual(empty.filter((name) => !["alerts", "secrets"].includes(name)), [], "what has no rows is not judged");
   });
 
   scenario("the loss of the broker shows a band, and its return ends it", async () => {

@@ -58,3 +58,7 @@ console.log(
 );
 for (const client of clients) client.request.destroy();
 await factory.stop();
+// What does not depend on the machine: everyone is served, one more is refused, and each takes less than a mebibyte.
+const kibibytes = (of) => Number.parseInt(of.VmRSS, 10);
+const grown = (kibibytes(after) - kibibytes(before)) / CLIENTS;
+if (answer !== 200 || tooMany !== 503 || grown > 1024) throw new Error(`all are to be answered 200 (${answer}), one more 503 (${tooMany}), with less than 1,024 KiB each (${grown.toFixed(0)})`);

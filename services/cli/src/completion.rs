@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
+use configdb_schema::Document as _;
+use configdb_schema::document::{ApiToken, GitConfig};
 use fleet_view::{AlertRow, ClusterRow, DeploymentRow, JoiningHostRow};
 use serde_json::Value;
 
@@ -22,6 +24,12 @@ const LIMIT: Duration = Duration::from_millis(500);
 
 /// Most names that a shell is given.
 const NAMES_MAX: usize = 10_000;
+
+/// The object of a token is named after it, with this before its name.
+const TOKEN: &str = "API token ";
+
+/// Repositories whose paths are asked for: each is a request.
+const REPOSITORIES_MAX: usize = 32;
 
 /// What an argument names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +54,16 @@ enum Kind {
     Class,
     /// An application of ConfigDB, by slug.
     Application,
+    /// A token of the organisation, by name.
+    Token,
+    /// A Secret of a cluster, by name.
+    Secret,
+    /// A key of a Secret of a cluster.
+    SecretKey,
+    /// A git repository whose charts clusters install, by path.
+    Repository,
+    /// The same as the beginning of a pin: `REPOSITORY=`.
+    Pin,
     /// A context of this user.
     Context,
 }
@@ -67,6 +85,11 @@ impl Kind {
             (_, "chart") => Self::Chart,
             (_, "object") => Self::Object,
             (_, "class") => Self::Class,
+            ("token revoke", "name") => Self::Token,
+            ("secret delete", "name") => Self::Secret,
+            ("secret delete", "keys") => Self::SecretKey,
+            (_, "unpin") => Self::Repository,
+            (_, "pin") => Self::Pin,
             (_, "application") => Self::Application,
             (_, "context")
             | ("context use" | "context show" | "context set" | "context rename" | "context delete", "name") => {
@@ -164,8 +187,40 @@ async fn names_of(api: &ConsoleApi, kind: Kind) -> anyhow::Result<BTreeSet<Strin
         }
         Kind::Class => texts(api, "objects", |row| text(row, "class_name").map(str::to_owned)).await?,
         Kind::Application => texts(api, "applications", |row| text(row, "key").map(str::to_owned)).await?,
+        Kind::Token => {
+            let name = |row: &Value| Some(text(row, "name")?.strip_prefix(TOKEN)?.to_owned());
+            texts(api, "objects", |row| name(row).filter(|_| has_entry(row, ApiToken::slug()))).await?
+        }
+        Kind::Secret => texts(api, "secrets", |row| text(row, "name").map(str::to_owned)).await?,
+        Kind::SecretKey => {
+            let keys = |row: &Value| row.get("keys").and_then(Value::as_array).cloned().unwrap_or_default();
+            let rows = listing::table(api, "secrets").await?;
+            rows.iter().flat_map(keys).filter_map(|key| text(&key, "key").map(str::to_owned)).collect()
+        }
+        Kind::Repository => repositories(api).await?,
+        Kind::Pin => repositories(api).await?.into_iter().map(|name| format!("{name}=")).collect(),
         Kind::Context => BTreeSet::new(),
     })
+}
+
+/// Whether an object of table `objects` has an entry, and is there.
+fn has_entry(row: &Value, slug: &str) -> bool {
+    let entries = row.get("entries").and_then(Value::as_array);
+    row.get("deleted") != Some(&Value::Bool(true)) && entries.is_some_and(|slugs| slugs.iter().any(|one| one == slug))
+}
+
+/// Repositories by path, which is in an entry of each.
+async fn repositories(api: &ConsoleApi) -> anyhow::Result<BTreeSet<String>> {
+    let objects = listing::table(api, "objects").await?;
+    let mut paths = BTreeSet::new();
+    for object in objects.iter().filter(|row| has_entry(row, GitConfig::slug())).take(REPOSITORIES_MAX) {
+        let entries = format!("entries:{}", text(object, "key").unwrap_or_default());
+        let rows = listing::table(api, &entries).await?;
+        let entry = rows.iter().find(|row| text(row, "key") == Some(GitConfig::slug()));
+        let entry = entry.and_then(|entry| serde_json::from_str::<GitConfig>(text(entry, "json")?).ok());
+        paths.extend(entry.map(|entry| entry.path));
+    }
+    Ok(paths)
 }
 
 /// How other commands take the rows of a list.

@@ -6,10 +6,11 @@ use access::{Grant, Operation, Principal};
 use configdb_contract::names::HISTORY_LIMIT_MAX;
 use configdb_contract::{ReplayRequest, WriteRequest};
 use configdb_schema::Document as _;
-use configdb_schema::address;
+use configdb_schema::address::{self, CLUSTER_NODES_RESERVED};
 use configdb_schema::document::{
     EdgeCluster, EdgeClusterRollout, EdgeDeployment, Info, JsonObject, SealingScope, TokenScope, WAVE_MAX,
 };
+use fleet_view::explorer::Explorer;
 use fleet_view::requests::{
     self, Author, NewDeployment, NewSecretValue, NewToken, RequestError, RolloutChange, SecretPlace, check_cluster,
 };
@@ -18,7 +19,7 @@ use sealed_secrets::SealingCertificate;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use sparkplug::EdgeNodeDescriptor;
+use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric};
 use uuid::Uuid;
 
 /// Namespace of a cluster that names none.
@@ -28,7 +29,7 @@ const NAMESPACE: &str = "fplus-edge";
 const TOKEN_LIFETIME: Duration = Duration::from_secs(90 * 24 * 3_600);
 
 /// Every action by name, with what it is for access rules.
-pub const ACTIONS: [(&str, Operation); 23] = [
+pub const ACTIONS: [(&str, Operation); 24] = [
     ("cluster.create", Operation::CreateCluster),
     ("cluster.delete", Operation::DeleteCluster),
     ("cluster.bootstrap", Operation::BootstrapLine),
@@ -48,6 +49,7 @@ pub const ACTIONS: [(&str, Operation); 23] = [
     ("rollout.free", Operation::FreeRollout),
     ("alert.acknowledge", Operation::AcknowledgeAlert),
     ("node.rebirth", Operation::AskRebirth),
+    ("metric.write", Operation::WriteMetric),
     ("object.create", Operation::PutEntry),
     ("object.history", Operation::ReadHistory),
     ("entry.put", Operation::PutEntry),
@@ -95,6 +97,8 @@ pub enum Action {
     AcknowledgeAlert(AlertToAcknowledge),
     /// Ask an Edge Node for its birth.
     Rebirth(NodeToBeBorn),
+    /// Write a metric of an Edge Node.
+    WriteMetric(MetricToWrite),
     /// Create an object.
     CreateObject(NewObject),
     /// Ask ConfigDB for what happened to an object.
@@ -307,6 +311,20 @@ pub struct NodeToBeBorn {
     node: String,
 }
 
+/// `metric.write`
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MetricToWrite {
+    /// `GROUP/NODE`
+    node: String,
+    /// Of which device; None: a metric of the node itself.
+    device: Option<String>,
+    /// Its name.
+    metric: String,
+    /// As a user types it; read by the datatype that the birth gives.
+    value: String,
+}
+
 /// `object.create`
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -361,6 +379,30 @@ pub enum Plan {
     Rebirth(EdgeNodeDescriptor),
     /// ConfigDB is asked for changes of the past.
     Replay(ReplayRequest),
+    /// A metric is written by a command.
+    Command(MetricCommand),
+}
+
+/// A metric that is to have a value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MetricCommand {
+    /// Whose.
+    pub node: EdgeNodeDescriptor,
+    /// None: the node's own.
+    pub device: Option<DeviceId>,
+    /// Its name, datatype and wanted value.
+    pub metric: Metric,
+    /// The node reports the value already.
+    pub is_reported: bool,
+}
+
+/// What an action is planned by.
+#[derive(Debug, Clone, Copy)]
+pub struct Replicas<'a> {
+    /// The project's own services.
+    pub fleet: &'a Fleet,
+    /// Every Edge Node.
+    pub explorer: &'a Explorer,
 }
 
 /// Why a request names no action.
@@ -417,6 +459,7 @@ impl Action {
             "rollout.free" => Self::FreeRollout(read(body)?),
             "alert.acknowledge" => Self::AcknowledgeAlert(read(body)?),
             "node.rebirth" => Self::Rebirth(read(body)?),
+            "metric.write" => Self::WriteMetric(read(body)?),
             "object.create" => Self::CreateObject(read(body)?),
             "object.history" => Self::ReadHistory(read(body)?),
             "entry.put" => Self::PutEntry(read(body)?),
@@ -446,6 +489,7 @@ impl Action {
             Self::FreeRollout(_) => Operation::FreeRollout,
             Self::AcknowledgeAlert(_) => Operation::AcknowledgeAlert,
             Self::Rebirth(_) => Operation::AskRebirth,
+            Self::WriteMetric(_) => Operation::WriteMetric,
             Self::CreateObject(_) | Self::PutEntry(_) => Operation::PutEntry,
             Self::ReadHistory(_) => Operation::ReadHistory,
             Self::DeleteEntry(_) => Operation::DeleteEntry,
@@ -475,6 +519,7 @@ impl Action {
             Self::FreeRollout(_) => "rollout.free",
             Self::AcknowledgeAlert(_) => "alert.acknowledge",
             Self::Rebirth(_) => "node.rebirth",
+            Self::WriteMetric(_) => "metric.write",
             Self::CreateObject(_) => "object.create",
             Self::ReadHistory(_) => "object.history",
             Self::PutEntry(_) => "entry.put",
@@ -509,13 +554,8 @@ impl Action {
                 let alert = alert(fleet, &of.alert).ok().filter(|alert| alert.cluster.is_some());
                 Some(alert.and_then(|alert| fleet.alert_object(&alert)).unwrap_or_default())
             }
-            Self::Rebirth(of) => {
-                let group = of.node.split_once('/').map_or("", |(group, _)| group);
-                let name = fleet.organisation().cluster_of_group(group);
-                let cluster =
-                    fleet.clusters().into_iter().find(|row| name.as_ref().is_some_and(|n| n.as_str() == row.name));
-                Some(cluster.map_or(Uuid::nil(), |row| row.uuid))
-            }
+            Self::Rebirth(of) => Some(cluster_of_node(fleet, &of.node)),
+            Self::WriteMetric(of) => Some(cluster_of_node(fleet, &of.node)),
         }
     }
 
@@ -562,6 +602,10 @@ impl Action {
                 None => of.alert.clone(),
             },
             Self::Rebirth(of) => of.node.clone(),
+            Self::WriteMetric(of) => {
+                let device = of.device.as_ref().map_or_else(String::new, |device| format!("/{device}"));
+                format!("{}{device} {} = {}", of.node, of.metric, of.value)
+            }
             Self::CreateObject(of) => format!("object {} of class {}", of.name, of.class),
             Self::ReadHistory(of) => format!("history of {}", fleet.name_of(of.object)),
             Self::PutEntry(of) => format!("{}/{}", of.object, of.application),
@@ -573,7 +617,8 @@ impl Action {
     ///
     /// # Errors
     /// It cannot be done, as far as that is known before ConfigDB is asked.
-    pub fn plan(&self, fleet: &Fleet, id: &str, writer: &str, wall: u64) -> Result<Plan, RequestError> {
+    pub fn plan(&self, replicas: Replicas<'_>, id: &str, writer: &str, wall: u64) -> Result<Plan, RequestError> {
+        let fleet = replicas.fleet;
         let author = |step: usize| Author { id: format!("{id}-{step}"), writer: writer.to_owned() };
         let one = |request| Ok(Plan::Writes(vec![request]));
         match self {
@@ -617,12 +662,8 @@ impl Action {
             }
             Self::FreeRollout(of) => one(free_rollout(fleet, of, wall, author(0))?),
             Self::AcknowledgeAlert(of) => one(acknowledge_alert(fleet, of, wall, author(0))?),
-            Self::Rebirth(of) => {
-                let (group, node) = of.node.split_once('/').unwrap_or((&of.node, ""));
-                let node = EdgeNodeDescriptor::parse(group, node);
-                node.map(Plan::Rebirth)
-                    .map_err(|error| RequestError::Invalid { field: "node", rule: error.to_string() })
-            }
+            Self::Rebirth(of) => node(&of.node).map(Plan::Rebirth),
+            Self::WriteMetric(of) => write_metric(replicas, of).map(Plan::Command),
             Self::CreateObject(of) => one(create_object(fleet, of, id, author(0))?),
             Self::ReadHistory(of) => read_history(fleet, of, author(0)).map(Plan::Replay),
             Self::PutEntry(of) => {
@@ -640,6 +681,46 @@ impl Action {
             Self::Bootstrap(_) => Err(RequestError::NotNow("a bootstrap command is made, not written".to_owned())),
         }
     }
+}
+
+/// The cluster in whose group an Edge Node is; nil: it is in no cluster's.
+fn cluster_of_node(fleet: &Fleet, node: &str) -> Uuid {
+    let group = node.split_once('/').map_or("", |(group, _)| group);
+    let name = fleet.organisation().cluster_of_group(group);
+    let cluster = fleet.clusters().into_iter().find(|row| name.as_ref().is_some_and(|n| n.as_str() == row.name));
+    cluster.map_or(Uuid::nil(), |row| row.uuid)
+}
+
+fn node(text: &str) -> Result<EdgeNodeDescriptor, RequestError> {
+    let (group, node) = text.split_once('/').unwrap_or((text, ""));
+    let invalid = |rule: String| RequestError::Invalid { field: "node", rule };
+    EdgeNodeDescriptor::parse(group, node).map_err(|error| invalid(error.to_string()))
+}
+
+/// The project's own services take commands with rules of their own, which a written metric would go around.
+#[must_use]
+pub fn is_own_service(fleet: &Fleet, node: &EdgeNodeDescriptor) -> bool {
+    let organisation = fleet.organisation();
+    let group = node.group.as_str();
+    match organisation.cluster_of_group(group) {
+        Some(_) => CLUSTER_NODES_RESERVED.contains(&node.edge_node.as_str()),
+        None => group.strip_prefix(organisation.as_str()).is_some_and(|rest| rest.starts_with('-')),
+    }
+}
+
+fn write_metric(replicas: Replicas<'_>, of: &MetricToWrite) -> Result<MetricCommand, RequestError> {
+    let invalid = |field, rule: String| RequestError::Invalid { field, rule };
+    let node = node(&of.node)?;
+    if is_own_service(replicas.fleet, &node) {
+        let rule = "is a service of this fleet; other actions change what it does".to_owned();
+        return Err(invalid("node", rule));
+    }
+    let device = of.device.as_deref().map(DeviceId::new).transpose();
+    let device = device.map_err(|error| invalid("device", error.to_string()))?;
+    let metric = replicas.explorer.written(&node, device.as_ref(), &of.metric, &of.value)?;
+    let reported = replicas.explorer.metric(&node, device.as_ref(), &of.metric);
+    let is_reported = reported.is_some_and(|reported| reported.value == metric.value);
+    Ok(MetricCommand { node, device, metric, is_reported })
 }
 
 fn create_cluster(fleet: &Fleet, of: &NewCluster, author: Author) -> Result<WriteRequest, RequestError> {

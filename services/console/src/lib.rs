@@ -24,6 +24,7 @@ pub mod config;
 pub mod event;
 pub mod event_marks;
 pub mod kept;
+pub mod preview;
 pub mod question;
 pub mod reconcile;
 pub mod record;

@@ -13,6 +13,7 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use crate::action::Action;
+use crate::preview::Step;
 
 /// SHA-256 of the id of a session: the console never keeps what a browser shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,6 +85,8 @@ pub enum Question {
         /// The policy.
         policy: Box<AttestationPolicy>,
     },
+    /// What would be done? Nothing comes of it.
+    Plan(Action),
     /// Do something.
     Act {
         /// Chosen by who asks: the same key and action are done once.
@@ -126,6 +129,8 @@ pub enum Reply {
     SignedOut,
     /// What the policy would say.
     Simulated(Vec<HostOutlook>),
+    /// What an action would do, in this order.
+    Planned(Vec<Step>),
     /// The action is under way; its end is in table `actions`, by this key.
     Accepted {
         /// The key.

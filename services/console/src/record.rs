@@ -72,10 +72,10 @@ impl StoredEvent {
     /// The row of table `events`, of which its number is the key.
     #[must_use]
     pub fn to_row(&self) -> Value {
-        let Event { cluster, kind, subject, old, new, text, request } = &self.event;
+        let Event { cluster, kind, subject, old, new, text, request, who } = &self.event;
         json!({
             "key": self.number.to_string(), "at": self.at, "cluster": cluster, "kind": kind, "subject": subject, "old": old,
-            "new": new, "text": text, "who": null, "request": request,
+            "new": new, "text": text, "who": who, "request": request,
         })
     }
 }

@@ -24,6 +24,7 @@ use sparkplug::edge_node::NodeUpdate;
 use sparkplug::host::{HostEvent, HostRequest};
 use sparkplug::{EdgeNodeDescriptor, Metric, NameError, Now, TypedMetrics};
 
+use crate::action::is_own_service;
 use crate::config::{Role, Settings};
 use crate::event::{Effect, Event};
 use crate::kept::KeptSession;
@@ -32,7 +33,7 @@ use crate::published::{Published, TableName};
 use crate::reconcile;
 use crate::record::{Answer, Record, Standing, Tables};
 use actions::Actions;
-use recorder::{Outlook, Recorder};
+use recorder::{Cause, Outlook, Recorder};
 use replayed::Replay;
 pub use users::AGE_MAX as SESSION_AGE_MAX;
 use users::Users;
@@ -381,10 +382,14 @@ impl State {
             if let Change::Result(result) = change
                 && result.is_applied()
             {
-                self.recorder.note_cause(result.object.to_string(), result.id, now);
+                let who = self.actions.who(&result.id).map(str::to_owned);
+                self.recorder.note_cause(result.object.to_string(), Cause { request: result.id, who }, now);
             }
         }
         self.explorer.on_event(event, now.wall);
+        if event.node().is_some_and(|node| self.actions.awaits(node)) {
+            self.poll_actions(now);
+        }
         if let Some(node) = event.node() {
             let of_fleet = self.settings.organisation.cluster_of_group(node.group.as_str()).is_some()
                 || node.group.as_str() == self.settings.node.group.as_str();
@@ -501,7 +506,7 @@ impl State {
             TableName::Console => self.own_row(),
             TableName::Services => self.explorer.services(),
             TableName::Nodes => self.explorer.nodes(),
-            TableName::Metrics(node) => self.explorer.metrics(node),
+            TableName::Metrics(node) => self.metrics(node),
             TableName::Events => self.recorder.events(),
             TableName::Actions => self.actions.rows(),
             TableName::Objects => config::objects(&self.fleet),
@@ -511,6 +516,15 @@ impl State {
             TableName::History(object) => self.past.rows(*object),
             _ => Table::new(),
         }
+    }
+
+    /// The metrics of a node. What is said to a service of the fleet are other actions.
+    fn metrics(&self, node: &EdgeNodeDescriptor) -> Table {
+        let mut rows = self.explorer.metrics(node);
+        if is_own_service(&self.fleet, node) {
+            rows.values_mut().for_each(|row| row["writable"] = json!(false));
+        }
+        rows
     }
 
     fn own_row(&self) -> Table {

@@ -25,6 +25,8 @@ const options = (outdir) => ({
   jsx: "automatic",
   jsxImportSource: "preact",
   legalComments: "none",
+  // The runbook of alerts is that of the documentation.
+  loader: { ".md": "text" },
   charset: "utf8",
   logLevel: "warning",
 });

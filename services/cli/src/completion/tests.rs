@@ -32,12 +32,20 @@ fn answers() -> Vec<Answer> {
         { "key": "1", "name": "Edge agent", "class_name": "Helm chart", "deleted": false },
         { "key": "2", "name": "Edge old", "class_name": "Helm chart", "deleted": true },
         { "key": "3", "name": null, "class_name": null, "deleted": false },
+        { "key": "4", "name": "API token ada", "class_name": "API token", "deleted": false, "entries": ["ApiToken", "Info"] },
+        { "key": "5", "name": "API token ben", "class_name": "API token", "deleted": false, "entries": ["Info"] },
+        { "key": "6", "name": "Shared charts", "class_name": "Git repository", "deleted": false, "entries": ["GitConfig"] },
+        { "key": "7", "name": "Gone", "class_name": "Git repository", "deleted": true, "entries": ["GitConfig"] },
     ]);
+    let keys = json!([{ "key": "password", "state": "written" }, { "key": "user\u{7}", "state": "written" }]);
+    let secrets = json!([{ "key": "1", "cluster": "Paint_Shop", "namespace": "fplus-edge", "name": "press-login", "keys": keys }]);
     vec![
         ("/api/v1/clusters", 200, table(json!(clusters))),
         ("/api/v1/hosts", 200, table(hosts)),
         ("/api/v1/objects", 200, table(objects)),
         ("/api/v1/applications", 200, table(json!([{ "key": "EdgeCluster", "name": "Edge cluster" }]))),
+        ("/api/v1/entries:6", 200, table(json!([{ "key": "GitConfig", "json": r#"{"path":"shared/charts"}"# }]))),
+        ("/api/v1/secrets", 200, table(secrets)),
         ("/api/v1/rollout", 200, table(json!([{ "key": "1", "template": "Edge agent" }]))),
     ]
 }
@@ -77,9 +85,14 @@ async fn arguments_are_completed_by_what_the_console_has() {
         ("host move ", &["Paint_Shop/--help", "Paint_Shop/paint-1"]),
         ("host move Paint_Shop/paint-1 --to ", &["paint-1"]),
         ("rollout hold ", &["Edge agent"]),
-        ("config get ", &["Edge agent"]),
+        ("config get ", &["API token ada", "API token ben", "Edge agent", "Shared charts"]),
+        ("token revoke ", &["ada"]),
+        ("secret delete Paint_Shop ", &["press-login"]),
+        ("secret delete Paint_Shop press-login ", &["password"]),
+        ("cluster rollout Paint_Shop --unpin ", &["shared/charts"]),
+        ("cluster rollout Paint_Shop --pin sha", &["shared/charts="]),
         ("config get x ", &["EdgeCluster"]),
-        ("config list --class ", &["Helm chart"]),
+        ("config list --class ", &["API token", "Git repository", "Helm chart"]),
         ("context use ", &["plant", "up"]),
         ("status --context p", &["plant"]),
     ] {
@@ -128,11 +141,16 @@ fn every_argument_that_is_called_like_a_thing_of_the_fleet_is_completed() {
         ("recover adopt:cluster", Kind::Cluster),
         ("config put:class", Kind::Class),
         ("deployment create:chart", Kind::Chart),
+        ("token revoke:name", Kind::Token),
+        ("secret delete:keys", Kind::SecretKey),
+        ("cluster rollout:pin", Kind::Pin),
     ] {
         assert_eq!(found.get(argument), Some(&Some(kind)), "{argument}");
     }
     // A name that is to be new is not one of those that there are.
-    for argument in ["cluster create:name", "deployment create:name", "context rename:new", "secret put:name"] {
+    for argument in
+        ["cluster create:name", "deployment create:name", "context rename:new", "secret put:name", "token create:name"]
+    {
         assert_eq!(found.get(argument), Some(&None), "{argument}");
     }
 }

@@ -15,7 +15,7 @@ fn parse(name: &str, body: Value) -> Action {
 }
 
 fn plan(fleet: &Fleet, name: &str, body: Value) -> Result<Plan, RequestError> {
-    parse(name, body).plan(fleet, "a1", "console/token:ada", WALL)
+    parse(name, body).plan(Replicas { fleet, explorer: &Explorer::default() }, "a1", "console/token:ada", WALL)
 }
 
 fn principal(scope: TokenScope, clusters: Option<&[Uuid]>) -> Principal {
@@ -26,7 +26,7 @@ fn principal(scope: TokenScope, clusters: Option<&[Uuid]>) -> Principal {
 #[test]
 fn every_action_of_the_list_is_read_and_has_its_operation() {
     for (name, operation) in ACTIONS {
-        let body = json!({ "cluster": CLUSTER, "name": "A", "chart": "c", "deployment": CLUSTER, "node": "G/N", "object": CLUSTER, "application": "Info", "value": {}, "etag": CLUSTER, "wave": 1, "alert": "a", "host": "h", "template": CLUSTER, "class": CLUSTER });
+        let body = json!({ "cluster": CLUSTER, "name": "A", "chart": "c", "deployment": CLUSTER, "node": "G/N", "metric": "m", "object": CLUSTER, "application": "Info", "value": {}, "etag": CLUSTER, "wave": 1, "alert": "a", "host": "h", "template": CLUSTER, "class": CLUSTER });
         let error = Action::parse(name, body.to_string().as_bytes()).unwrap_err();
         assert!(error.to_string().starts_with("unknown field "), "{name}: {error}");
         assert_ne!(operation.as_str(), "");
@@ -56,7 +56,10 @@ fn a_token_is_made_by_an_administrator_of_all_clusters_and_its_text_is_nowhere_i
     assert!(Action::parse("token.create", br#"{"name":"ci","scope":"viewer","hash":"00"}"#).is_err());
     wanted.hash = "0f".repeat(32);
     let action = Action::CreateToken(wanted);
-    let Plan::Writes(writes) = action.plan(&bench.fleet, "a1", "console/token:ada", WALL).unwrap() else {
+    let Plan::Writes(writes) = action
+        .plan(Replicas { fleet: &bench.fleet, explorer: &Explorer::default() }, "a1", "console/token:ada", WALL)
+        .unwrap()
+    else {
         panic!("writes")
     };
     let entry = writes[0].entries["ApiToken"].clone().unwrap();

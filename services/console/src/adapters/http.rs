@@ -147,6 +147,7 @@ fn router(site: Site) -> Router {
         .route("/api/v1/session/oidc", get(login::begin))
         .route("/api/v1/session/oidc/callback", get(login::end))
         .route("/api/v1/actions/{name}", post(acting::act))
+        .route("/api/v1/actions/{name}/plan", post(acting::plan))
         .route("/api/v1/policies/{cluster}/simulation", post(simulation::simulate))
         .route("/api/v1/stream", get(follow))
         .route("/api/v1/events", get(history::events))
@@ -186,21 +187,18 @@ async fn table(
         };
         let rows: Vec<&Value> = rows.values().collect();
         let tag = reading::tag(&name.to_string(), &rows);
-        if is_known(&headers, &tag) {
-            return ([(header::ETAG, tag)], StatusCode::NOT_MODIFIED).into_response();
-        }
-        return answer(&json!({ "rev": null, "at": null, "rows": rows }), Some(tag));
+        return answer_unless_known(&headers, tag, || json!({ "rev": null, "at": null, "rows": rows }));
     }
     let Ok(table) = site.hub.read(name).await else {
         return refused(StatusCode::SERVICE_UNAVAILABLE, "table", "the console is stopping");
     };
-    // What no client follows has no revision of its own.
-    let tag = (!table.name.is_of_one()).then(|| format!("\"{}-{}\"", table.name, table.rev));
-    if let Some(tag) = tag.as_deref().filter(|tag| is_known(&headers, tag)) {
-        return ([(header::ETAG, tag)], StatusCode::NOT_MODIFIED).into_response();
-    }
     let rows: Vec<&Value> = table.rows.values().collect();
-    answer(&json!({ "rev": table.rev, "at": null, "rows": rows }), tag)
+    // What no client follows has no revision of its own.
+    let tag = match table.name.is_of_one() {
+        true => reading::tag(&table.name.to_string(), &rows),
+        false => format!("\"{}-{}\"", table.name, table.rev),
+    };
+    answer_unless_known(&headers, tag, || json!({ "rev": table.rev, "at": null, "rows": rows }))
 }
 
 /// `metrics:GROUP/NODE` as people write it, with the slash as it is.
@@ -313,6 +311,14 @@ fn answer(value: &Value, tag: Option<String>) -> Response {
         response.headers_mut().insert(header::ETAG, tag);
     }
     response
+}
+
+/// The answer, or that the client has it already.
+fn answer_unless_known(headers: &HeaderMap, tag: String, value: impl FnOnce() -> Value) -> Response {
+    if is_known(headers, &tag) {
+        return ([(header::ETAG, tag)], StatusCode::NOT_MODIFIED).into_response();
+    }
+    answer(&value(), Some(tag))
 }
 
 fn refused(status: StatusCode, field: &str, error: impl ToString) -> Response {

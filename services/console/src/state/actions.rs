@@ -11,14 +11,16 @@ use configdb_schema::Document as _;
 use configdb_schema::document::EdgeClusterEnrolment;
 use fleet_view::Fleet;
 use fleet_view::deltas::Table;
+use fleet_view::explorer::Explorer;
 use fleet_view::requests::{self, Author, RequestError};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
-use sparkplug::Now;
 use sparkplug::host::HostRequest;
+use sparkplug::{EdgeNodeDescriptor, Now};
 use uuid::Uuid;
 
-use crate::action::{Action, Plan};
+use crate::action::{Action, MetricCommand, Plan, Replicas};
+use crate::preview::{self, Step};
 use crate::question::{Refusal, Reply};
 
 /// Actions that are remembered: for their rows, and so that the same key does nothing twice.
@@ -29,6 +31,9 @@ const UNDER_WAY_MAX: usize = 100;
 
 /// How long ConfigDB may take to answer one request.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
+
+/// How long a node may take to report a value that was written.
+const REPORT_MAX: Duration = Duration::from_secs(60);
 
 /// How long the cluster manager may take to offer a script.
 const OFFER_MAX: Duration = Duration::from_secs(20);
@@ -80,6 +85,15 @@ struct WaitingCommand {
     etag: Option<Uuid>,
 }
 
+/// A written metric that its node has not reported yet.
+#[derive(Debug)]
+struct AwaitedMetric {
+    /// The action.
+    id: String,
+    command: MetricCommand,
+    deadline: Duration,
+}
+
 /// The bootstrap command that is asked for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NewCommand<'a> {
@@ -108,6 +122,7 @@ pub(super) struct Actions {
     /// Their keys, the oldest first.
     order: VecDeque<String>,
     commands: Vec<WaitingCommand>,
+    metrics: Vec<AwaitedMetric>,
     sends: Vec<HostRequest>,
 }
 
@@ -155,7 +170,14 @@ impl Actions {
     pub(super) fn new(fleet: &Fleet, seed: u64) -> Self {
         let config = WriterConfig { deadline: ANSWER_MAX, ..WriterConfig::new(fleet.config.node().clone()) };
         let writer = Writer::new(config, seed);
-        Self { writer, all: BTreeMap::new(), order: VecDeque::new(), commands: Vec::new(), sends: Vec::new() }
+        Self {
+            writer,
+            all: BTreeMap::new(),
+            order: VecDeque::new(),
+            commands: Vec::new(),
+            metrics: Vec::new(),
+            sends: Vec::new(),
+        }
     }
 
     /// Starts an action that the user may do. The record says that it was accepted; None: it was before.
@@ -167,16 +189,17 @@ impl Actions {
         key: &str,
         action: &Action,
         who: Who,
-        fleet: &Fleet,
+        replicas: Replicas<'_>,
         now: Now,
     ) -> Result<(String, Option<AuditRecord>), Refusal> {
+        let fleet = replicas.fleet;
         let id = action_id(&who.name, key);
         let digest = digest(action);
         if self.is_repeated(&id, digest)? {
             return Ok((id, None));
         }
         self.make_room()?;
-        let plan = action.plan(fleet, &id, &writer_name(&who.name), now.wall)?;
+        let plan = action.plan(replicas, &id, &writer_name(&who.name), now.wall)?;
         let mut running = Running {
             name: action.name(),
             operation: action.operation(),
@@ -192,6 +215,16 @@ impl Actions {
             Plan::Rebirth(node) => {
                 self.sends.push(HostRequest::Rebirth { node });
                 running.stage = Stage::Done;
+            }
+            Plan::Command(command) => {
+                let MetricCommand { node, device, metric, is_reported } = command.clone();
+                self.sends.push(HostRequest::Command { node, device, metrics: vec![metric] });
+                if is_reported {
+                    // A node that reports by exception says nothing more of it.
+                    running.stage = Stage::Done;
+                } else {
+                    self.metrics.push(AwaitedMetric { id: id.clone(), command, deadline: now.mono + REPORT_MAX });
+                }
             }
             Plan::Replay(replay) => {
                 self.writer.submit_replay(replay, now).map_err(|error| Refusal::NotNow(error.to_string()))?;
@@ -258,13 +291,38 @@ impl Actions {
         Ok(None)
     }
 
+    /// What an action would do.
+    ///
+    /// # Errors
+    /// It cannot be done.
+    pub(super) fn preview(
+        action: &Action,
+        who: &Who,
+        replicas: Replicas<'_>,
+        now: Now,
+    ) -> Result<Vec<Step>, RequestError> {
+        let id = action_id(&who.name, "");
+        let plan = action.plan(replicas, &id, &writer_name(&who.name), now.wall)?;
+        Ok(preview::steps(&plan, replicas.fleet))
+    }
+
+    /// The user who asked for what led to this request; None: it was asked for elsewhere.
+    pub(super) fn who(&self, request: &str) -> Option<&str> {
+        self.all.get(action_of(request)).map(|running| running.who.name.as_str())
+    }
+
+    /// Whether a written metric of this node is still to be reported.
+    pub(super) fn awaits(&self, node: &EdgeNodeDescriptor) -> bool {
+        self.metrics.iter().any(|awaited| awaited.command.node == *node)
+    }
+
     /// Takes a change of ConfigDB's replica.
     pub(super) fn on_change(&mut self, change: &Change, now: Now) {
         self.writer.on_change(change, now);
     }
 
     /// Does what is due, and says what has ended since.
-    pub(super) fn poll(&mut self, fleet: &Fleet, now: Now) -> Vec<Ended> {
+    pub(super) fn poll(&mut self, replicas: Replicas<'_>, now: Now) -> Vec<Ended> {
         self.writer.handle_timeout(now);
         let mut ended = Vec::new();
         while let Some(output) = self.writer.poll_output() {
@@ -277,7 +335,27 @@ impl Actions {
                 }
             }
         }
-        ended.extend(self.poll_commands(fleet, now));
+        ended.extend(self.poll_commands(replicas.fleet, now));
+        ended.extend(self.poll_metrics(replicas.explorer, now));
+        ended
+    }
+
+    /// Written metrics that are reported, and those that have waited too long.
+    fn poll_metrics(&mut self, explorer: &Explorer, now: Now) -> Vec<Ended> {
+        let mut ended = Vec::new();
+        for at in (0..self.metrics.len()).rev() {
+            let AwaitedMetric { command, deadline, .. } = &self.metrics[at];
+            let reported = explorer.metric(&command.node, command.device.as_ref(), &command.metric.name);
+            let stage = if reported.is_some_and(|reported| reported.value == command.metric.value) {
+                Stage::Done
+            } else if *deadline <= now.mono {
+                Stage::Failed("the node has not reported the value; it may or may not have taken it".to_owned())
+            } else {
+                continue;
+            };
+            let awaited = self.metrics.swap_remove(at);
+            ended.extend(self.end(&awaited.id, stage, now));
+        }
         ended
     }
 
@@ -288,7 +366,8 @@ impl Actions {
 
     /// When [`Actions::poll`] has something to do.
     pub(super) fn next_deadline(&self) -> Option<Duration> {
-        self.commands.iter().map(|command| command.deadline).chain(self.writer.next_deadline()).min()
+        let metrics = self.metrics.iter().map(|awaited| awaited.deadline);
+        self.commands.iter().map(|command| command.deadline).chain(metrics).chain(self.writer.next_deadline()).min()
     }
 
     /// Table `actions`.

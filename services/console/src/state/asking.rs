@@ -7,9 +7,10 @@ use sparkplug::Now;
 use uuid::Uuid;
 
 use super::State;
-use super::actions::{Ended, NewCommand, Who};
-use crate::action::Action;
+use super::actions::{Actions, Ended, NewCommand, Who};
+use crate::action::{Action, Replicas};
 use crate::event::Effect;
+use crate::preview::Step;
 use crate::published::TableName;
 use crate::question::{Answer, Asked, Credential, Question, Refusal, Reply};
 
@@ -69,6 +70,10 @@ impl State {
                 let record = sign_in(&who, AuditResult::Done { commit: None }, now);
                 self.answer(id, Ok(Reply::SignedIn(principal)), Some(record));
             }
+            Question::Plan(action) => {
+                let planned = self.preview(&action, &principal, &who, now).map(Reply::Planned);
+                return self.answer(id, planned, None);
+            }
             Question::Act { key, action } => self.on_action(id, &key, &action, &principal, &who, now),
             Question::Bootstrap { key, cluster, hash, lifetime } => {
                 let wanted = NewCommand { key: &key, cluster, hash: &hash, lifetime };
@@ -100,7 +105,7 @@ impl State {
         if let (Ok(()), Action::ReadHistory(of)) = (&permitted, action) {
             self.past.ask(of.object);
         }
-        match permitted.and_then(|()| self.actions.start(key, action, who.clone(), &self.fleet, now)) {
+        match permitted.and_then(|()| self.start(key, action, who, now)) {
             Ok((action, None)) => self.answer(id, Ok(Reply::Repeated { id: action }), None),
             Ok((action, record)) => self.answer(id, Ok(Reply::Accepted { id: action }), record),
             Err(refusal) => {
@@ -108,6 +113,25 @@ impl State {
                 self.answer(id, Err(refusal), record);
             }
         }
+    }
+
+    fn start(
+        &mut self,
+        key: &str,
+        action: &Action,
+        who: &Who,
+        now: Now,
+    ) -> Result<(String, Option<AuditRecord>), Refusal> {
+        let replicas = Replicas { fleet: &self.fleet, explorer: &self.explorer };
+        self.actions.start(key, action, who.clone(), replicas, now)
+    }
+
+    /// What an action would do. Nothing comes of it, so that it is neither recorded nor counted.
+    fn preview(&self, action: &Action, principal: &Principal, who: &Who, now: Now) -> Result<Vec<Step>, Refusal> {
+        self.check(principal, action.operation(), action.cluster(&self.fleet))?;
+        self.check_complete()?;
+        let replicas = Replicas { fleet: &self.fleet, explorer: &self.explorer };
+        Ok(Actions::preview(action, who, replicas, now)?)
     }
 
     /// Who asks; None: a caller who is not known, and the question needs no user.
@@ -142,11 +166,21 @@ impl State {
         cluster: Option<Uuid>,
         now: Now,
     ) -> Result<(), Refusal> {
-        if let Some(reason) = self.settings.read_only {
-            return Err(Refusal::ReadOnly(reason));
-        }
-        principal.may(operation, cluster)?;
+        self.check(principal, operation, cluster)?;
         self.users.count_action(&principal.name, now)?;
+        self.check_complete()
+    }
+
+    /// Whether a user may do that at all.
+    fn check(&self, principal: &Principal, operation: Operation, cluster: Option<Uuid>) -> Result<(), Refusal> {
+        match self.settings.read_only {
+            Some(reason) => Err(Refusal::ReadOnly(reason)),
+            None => Ok(principal.may(operation, cluster)?),
+        }
+    }
+
+    /// Whether enough of the fleet is known to act.
+    fn check_complete(&self) -> Result<(), Refusal> {
         if self.online.is_ok() && self.fleet.manager.is_complete() {
             return Ok(());
         }
@@ -155,7 +189,8 @@ impl State {
 
     /// Sends what actions want sent, and answers those that have ended.
     pub(super) fn poll_actions(&mut self, now: Now) {
-        let ended = self.actions.poll(&self.fleet, now);
+        let replicas = Replicas { fleet: &self.fleet, explorer: &self.explorer };
+        let ended = self.actions.poll(replicas, now);
         self.effects.extend(self.actions.take_sends().into_iter().map(Effect::Host));
         if !ended.is_empty() {
             self.mark(|name, _| *name == TableName::Actions);

@@ -48,6 +48,15 @@ pub(super) struct Outlook {
     pub unborn: BTreeSet<String>,
 }
 
+/// What led to a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Cause {
+    /// `Request/Id` of the write to ConfigDB.
+    pub request: String,
+    /// The user who asked for it here; None: it was asked for elsewhere.
+    pub who: Option<String>,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Recorder {
@@ -65,7 +74,7 @@ pub(super) struct Recorder {
     central_missing: Option<Duration>,
     unborn: BTreeMap<String, Duration>,
     events: VecDeque<StoredEvent>,
-    causes: VecDeque<(String, String, Duration)>,
+    causes: VecDeque<(String, Cause, Duration)>,
 }
 
 impl Recorder {
@@ -114,11 +123,11 @@ impl Recorder {
     }
 
     /// A write to ConfigDB was applied: what follows on the row of that key comes from it.
-    pub(super) fn note_cause(&mut self, key: String, request: String, now: Now) {
+    pub(super) fn note_cause(&mut self, key: String, cause: Cause, now: Now) {
         if self.causes.len() >= CAUSES_MAX {
             self.causes.pop_front();
         }
-        self.causes.push_back((key, request, now.mono));
+        self.causes.push_back((key, cause, now.mono));
     }
 
     /// Takes what the store says. True: table `events` is another one.
@@ -260,13 +269,15 @@ impl Recorder {
         changed.flatten().collect()
     }
 
-    /// Says which write led to what.
+    /// Says which write led to what, and who asked for it.
     fn explain(&mut self, transitions: &mut [Transition], now: Now) {
         self.causes.retain(|(_, _, received)| now.mono.saturating_sub(*received) < CAUSE_AGE);
         for transition in transitions {
             let Some(event) = &mut transition.event else { continue };
             let cause = self.causes.iter().position(|(key, ..)| *key == transition.key);
-            event.request = cause.and_then(|at| self.causes.remove(at)).map(|(_, request, _)| request);
+            let Some((_, cause, _)) = cause.and_then(|at| self.causes.remove(at)) else { continue };
+            event.request = Some(cause.request);
+            event.who = event.who.take().or(cause.who);
         }
     }
 

@@ -1,8 +1,8 @@
 // Actions of people: sent once, then followed in table `actions` until they have ended.
 import { signal } from "@preact/signals";
-import { go } from "./router.ts";
+import { at, go } from "./router.ts";
 import { readSession } from "./stream.ts";
-import type { HostOutlook, PolicyDocument } from "./wire.ts";
+import type { HostOutlook, PlanStep, PolicyDocument } from "./wire.ts";
 
 /** What the server says to an action that it has accepted. */
 export interface Accepted {
@@ -66,6 +66,8 @@ export const act = (name: string, body: Record<string, unknown>, title: string):
 
 /** The same with a body that is JSON already, so that its numbers stay as they were typed. */
 export async function actText(name: string, body: string, title: string): Promise<Accepted> {
+  // A dialog may be open when the page goes to a past time, as by the browser's own button for that.
+  if (at.peek() !== null) throw new ActionError("You look at a past time, and nothing is sent from there. Go back to now.", null);
   const response = await fetch(`/api/v1/actions/${name}`, {
     method: "POST",
     headers: { ...WRITES, "idempotency-key": crypto.randomUUID() },
@@ -80,6 +82,14 @@ export async function actText(name: string, body: string, title: string): Promis
   }
   follow({ id: answer.id, title, error: null });
   return answer as Accepted;
+}
+
+/** What an action would do; nothing comes of it. Throws an {@link ActionError} where it cannot be done. */
+export async function planOf(name: string, body: Record<string, unknown>, signal: AbortSignal): Promise<PlanStep[]> {
+  const response = await fetch(`/api/v1/actions/${name}/plan`, { method: "POST", headers: WRITES, body: JSON.stringify(body), signal });
+  const answer = (await response.json().catch(() => ({}))) as { steps?: PlanStep[]; error?: string; field?: string };
+  if (!response.ok || answer.steps === undefined) throw new ActionError(answer.error ?? `The console answered ${response.status}.`, answer.field ?? null);
+  return answer.steps;
 }
 
 /** What a policy would say of the hosts of a cluster; nothing comes of it. */

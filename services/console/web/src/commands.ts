@@ -12,11 +12,11 @@ export function shellWord(word: string, longest = 300): string | null {
   return /^[A-Za-z0-9_./:@%+=,][A-Za-z0-9_./:@%+=,-]*$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }
 
-/** Options begin with `--`; every other part is taken literally. Null if a part cannot be written safely. */
+/** Options begin with `--`; every other part is taken literally, `-` as standard input. Null if a part cannot be written safely. */
 function command(verb: string, words: string[], options: [string, string | null | undefined][] = []): string | null {
   const parts = ["sparkfleet", verb];
   for (const word of words) {
-    const safe = word.startsWith("-") ? null : shellWord(word);
+    const safe = word === "-" ? word : word.startsWith("-") ? null : shellWord(word);
     if (safe === null) return null;
     parts.push(safe);
   }
@@ -38,6 +38,13 @@ function createDeployment(cluster: string, name: string, chart: string, host: st
   const source = values === undefined ? null : document === null ? "values.json" : "-";
   const line = command("deployment create", [name], [["cluster", cluster], ["chart", chart === "Edge agent" ? null : chart], ["host", host || null], ["values", source], ["wait", ""]]);
   return line === null || document === null ? line : `printf '%s\\n' ${document} | ${line}`;
+}
+
+/** A new object with its name, which is in its `Info` entry. */
+function createObject(object: string, objectClass: string, name: string): string | null {
+  const document = shellWord(JSON.stringify({ name }), DOCUMENT_MAX);
+  const line = command("config put", [object, "Info", "-"], [["class", objectClass], ["if-match", "none"]]);
+  return line === null || document === null ? null : `printf '%s\\n' ${document} | ${line}`;
 }
 
 /** A value that is sealed; it is asked for on standard input. */
@@ -79,6 +86,13 @@ export const commands = {
   watch: (group: string, node: string) => command("watch", [], [["group", group], ["node", node]]),
   rebirth: (group: string, node: string) => command("watch", [], [["group", group], ["node", node], ["rebirth", ""]]),
   history: (object: string, application: string) => command("config history", [object, application]),
+  createObject,
+  writeMetric: (node: string, device: string, metric: string, value: string) => {
+    const [line, safe] = [command("write", [[node, ...(device === "" ? [] : [device])].join("/"), metric]), shellWord(value)];
+    return line === null || safe === null ? null : `${line} ${safe}`;
+  },
+  differences: (from: string, to: string) => command("at", [from], [["diff", to]]),
+  exportHistory: (since: string, until: string) => command("events", [], [["since", since], ["until", until], ["export", "history.jsonl"]]),
   listObjects: () => command("config list", []),
   getEntry: (object: string, application: string) => command("config get", [object, application]),
   putEntry: (object: string, application: string, etag: string | null) => command("config put", [object, application, "entry.json"], [["if-match", etag ?? "none"]]),

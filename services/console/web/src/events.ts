@@ -70,3 +70,9 @@ export function marks(events: readonly EventRow[], from: number, to: number): { 
   }
   return [...found.values()];
 }
+
+/** Kinds of events that a user's decision leads to; others happen by themselves. */
+const DECIDED = new Set(["added", "removed", "config", "rollout held", "alert acknowledged"]);
+
+/** Whether a user has decided what happened, be it known who or not. Services and alerts come and go by themselves. */
+export const isDecided = (event: EventRow): boolean => DECIDED.has(event.kind) && !/^(service|alert) /.test(event.subject) || event.kind === "alert acknowledged";

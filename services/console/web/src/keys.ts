@@ -55,6 +55,7 @@ function up(): void {
   if (view === "host") go(link(["cluster", args[0] ?? ""], { tab: "hosts" }));
   else if (view === "deployment") go(link(["cluster", args[0] ?? ""], { tab: "deployments" }));
   else if (view === "audit") go(link(["access"]));
+  else if (view === "runbook") go(link(["alerts"]));
   else if (view === "policy") go(link(["cluster", args[0] ?? ""]));
   else if (view === "config" && args.length > 0) go(link(["config", ...args.slice(0, -1)]));
   else if (view === "explorer" && args.length > 0) go(link(["explorer"]));

@@ -30,6 +30,7 @@ import { HostView } from "./views/host.tsx";
 import { HostsView } from "./views/hosts.tsx";
 import { PolicyView } from "./views/policy.tsx";
 import { RolloutsView } from "./views/rollouts.tsx";
+import { RunbookView } from "./views/runbook.tsx";
 import { SystemView } from "./views/system.tsx";
 import { TimelineView } from "./views/timeline.tsx";
 
@@ -50,6 +51,7 @@ const VIEWS: Record<string, () => ComponentChildren> = {
   access: () => <AccessView />,
   audit: () => <AuditView />,
   policy: () => <PolicyView />,
+  runbook: () => <RunbookView />,
   system: () => <SystemView />,
 };
 
@@ -142,7 +144,7 @@ function Bands() {
 }
 
 /** Which entry of the navigation is marked on the pages below it. */
-const BELOW: Record<string, string> = { audit: "access", cluster: "clusters", policy: "clusters", host: "hosts", deployment: "deployments" };
+const BELOW: Record<string, string> = { audit: "access", runbook: "alerts", cluster: "clusters", policy: "clusters", host: "hosts", deployment: "deployments" };
 
 function Navigation() {
   const chosen = BELOW[route.value.view] ?? route.value.view;

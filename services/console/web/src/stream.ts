@@ -2,7 +2,7 @@
 import { batch, effect, signal, untracked } from "@preact/signals";
 import { at } from "./router.ts";
 import { clockOffset, mark, release, session, subscriptions, takeFrame, takeSnapshot, type Subscription } from "./store.ts";
-import type { AuditRow, EventPage, Frame, Session, Snapshot, TableName } from "./wire.ts";
+import type { AuditRow, EventPage, Frame, Row, Session, Snapshot, TableName } from "./wire.ts";
 
 /** State of the stream, and since when it is so. */
 export const connection = signal<{ state: "connecting" | "open" | "lost"; since: number }>({ state: "connecting", since: Date.now() });
@@ -95,9 +95,11 @@ async function readJson<T>(path: string, signal: AbortSignal | null = null): Pro
 export const EVENT_PAGES = 5;
 
 /** What happened since a time, of one cluster or of all: as many pages as are given, at most. `next` says that there are earlier ones. */
-export async function readEvents(since: number, cluster: string, signal: AbortSignal, pages = EVENT_PAGES): Promise<EventPage> {
+export async function readEvents(since: number, cluster: string, signal: AbortSignal, pages = EVENT_PAGES, about: { subject?: string; at?: number | null } = {}): Promise<EventPage> {
   const of = cluster === "" ? "" : `&cluster=${encodeURIComponent(cluster)}`;
-  const path = `/api/v1/events?since=${Math.max(0, Math.round(since))}&limit=1000${of}`;
+  const subject = about.subject === undefined ? "" : `&subject=${encodeURIComponent(about.subject)}`;
+  const time = about.at === undefined || about.at === null ? "" : `&at=${about.at}`;
+  const path = `/api/v1/events?since=${Math.max(0, Math.round(since))}&limit=1000${of}${subject}${time}`;
   const first = await readJson<EventPage>(path, signal);
   let [rows, next] = [first.rows, first.next];
   for (let page = 1; page < pages && next !== null; page += 1) {
@@ -135,6 +137,17 @@ export const EVENTS_SHOWN = 500;
 
 /** The address of a table as it was at a time. */
 export const pastOf = (name: TableName, time: number): string => `/api/v1/${encodeURIComponent(name)}?at=${time}${name === "events" ? `&limit=${EVENTS_SHOWN}` : ""}`;
+
+/** The tables whose past is recorded, but for the counters. */
+export const RECORDED = ["clusters", "hosts", "deployments", "alerts", "services", "rollout"] as const;
+
+/** The rows of a table as it was at a time. Throws why there are none. */
+export async function readPast(name: TableName, time: number): Promise<Row[]> {
+  const response = await fetch(pastOf(name, time), { headers: { accept: "application/json" } });
+  const answer = (await response.json().catch(() => ({}))) as { rows?: Row[]; error?: string };
+  if (!response.ok || answer.rows === undefined) throw new Error(answer.error ?? `The console answered ${response.status}.`);
+  return answer.rows;
+}
 
 async function readTable(name: TableName, time: number, signal: AbortSignal): Promise<void> {
   try {

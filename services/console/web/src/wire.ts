@@ -101,7 +101,7 @@ export interface HostRow extends HealthRow {
   joined?: boolean;
   ready: boolean | null;
   steps: Step[];
-  refusal: { code: string; text: string; advice: string } | null;
+  refusal: { code: string; text: string; advice: string | null } | null;
   ek: string | null;
   /** What the join service says of it; null: no join service knows it. Rows that were recorded by an earlier version do not have it. */
   joining?: { id: string } | null;
@@ -182,6 +182,19 @@ export interface RolloutRow extends Row {
   blocked: string | null;
 }
 
+/** One thing that an action does. */
+export interface PlanStep {
+  change: "create-object" | "change-object" | "write" | "delete" | "command" | "ask-rebirth" | "read-history";
+  /** What it is done to, for people. */
+  subject: string;
+  /** UUID; null: an Edge Node. */
+  object: string | null;
+  /** Slug of an application, or name of a metric; null: the whole object or node. */
+  name: string | null;
+  before: unknown;
+  after: unknown;
+}
+
 export interface EventRow extends Row {
   at: number;
   cluster: string | null;
@@ -237,7 +250,10 @@ export interface MetricRow extends Row {
   historical: boolean;
   at: number | null;
   properties: Record<string, unknown> | null;
-  trend: [number, number][];
+  /** A command can write it here: neither its birth nor whose it is forbids that. Rows of an earlier version do not have it. */
+  writable?: boolean;
+  /** Null while no client follows the node. */
+  trend: [number, number][] | null;
 }
 
 export interface ActionRow extends Row {

@@ -10,7 +10,7 @@ const root = join(dirname(fileURLToPath(import.meta.url)), "..");
 /** The exports of `src/NAME` for each given name, as one module with one copy of the store. */
 export async function load(...names) {
   const contents = names.map((name) => `export * from "./src/${name}";`).join("\n");
-  const options = { stdin: { contents, resolveDir: root, loader: "ts" }, absWorkingDir: root, bundle: true, write: false, format: "esm", platform: "neutral", mainFields: ["module", "main"], jsx: "automatic", jsxImportSource: "preact" };
+  const options = { stdin: { contents, resolveDir: root, loader: "ts" }, absWorkingDir: root, bundle: true, write: false, format: "esm", platform: "neutral", mainFields: ["module", "main"], jsx: "automatic", jsxImportSource: "preact", loader: { ".md": "text" } };
   const { outputFiles } = await build(options);
   const folder = await mkdtemp(join(tmpdir(), "sparkfleet-console-test-"));
   const file = join(folder, "bundle.mjs");

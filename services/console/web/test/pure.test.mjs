@@ -163,6 +163,8 @@ test("every command has an example in the list that the command line reads in it
     capture: [["Paint_Shop/paint-shop-1", [4, 7]]], setPolicy: [["Paint_Shop"]], initPolicy: [["Paint_Shop"]], watch: [["ACME-Paint_Shop", "Oven 1"]], rebirth: [["ACME-Paint_Shop", "Oven 1"]],
     history: [[object, "Info"]], listObjects: [[]], getEntry: [[object, "Info"]], putEntry: [[object, "Info", null], [object, "Info", object]], deleteEntry: [[object, "Info"]],
     acknowledge: [["Paint_Shop/Oven_1", "Offline", "on my way"]], silence: [["Paint_Shop/Oven_1", "Offline", "8h", "on my way"]], verifyRecord: [[]], alerts: [[]], rollouts: [[]],
+    createObject: [[object, ek.slice(0, 8), "it's"]], writeMetric: [["Plant/Gateway", "Motor", "Speed", "-4"], ["Plant/Gateway", "", "Name", "two words"]],
+    differences: [["2026-01-31T08:00:00.000Z", "2026-01-31T09:00:00.000Z"]], exportHistory: [["2026-01-31T08:00:00.000Z", "2026-01-31T09:00:00.000Z"]],
     holdRollout: [["Edge agent", "not before monday"]], resumeRollout: [["Edge agent"]], freeRollout: [["Edge agent", "Paint_Shop", "it is being rebuilt"]],
   };
   assert.deepEqual(Object.keys(examples).sort(), Object.keys(commands).sort());
@@ -171,6 +173,47 @@ test("every command has an example in the list that the command line reads in it
   const file = new URL("commands.txt", import.meta.url);
   if (process.env.UPDATE_COMMANDS === "1") await writeFile(file, text);
   assert.equal(await readFile(file, "utf8"), text, "write the list again with UPDATE_COMMANDS=1");
+});
+
+const { deed, changes, differencesOf, isDecided, runbooks, runbooksOf, partsOf, newAlerts } = await load("plan.ts", "differences.ts", "events.ts", "runbook.ts", "alerts.ts");
+
+test("a plan says what is done, value by value", () => {
+  const step = (change, before, after) => ({ change, subject: "Oven", object: "o", name: "EdgeDeployment", before, after });
+  const suspended = step("write", { name: "Oven", suspend: null, host: { a: 1 } }, { name: "Oven", suspend: true, host: { a: 1 } });
+  assert.deepEqual([deed(suspended), changes(suspended)], ["change EdgeDeployment of", [{ path: "suspend", before: "null", after: "true" }]]);
+  assert.deepEqual(changes(step("write", { a: { b: 1 } }, { a: {} })), [{ path: "a", before: null, after: "{}" }, { path: "a.b", before: "1", after: null }]);
+  assert.deepEqual(changes(step("command", null, 4)), [{ path: "value", before: null, after: "4" }]);
+  assert.deepEqual([deed(step("write", null, {})), deed(step("delete", {}, null)), changes(step("delete", { a: 1 }, null))], ["write EdgeDeployment of", "delete EdgeDeployment of", []]);
+});
+
+test("two times differ in what came, went and changed, and not in what only grows old", () => {
+  const row = (key, fields) => ({ key, name: key, cluster: "A", since: 1, reasons: [], ...fields });
+  const before = [row("same", { since: 1 }), row("gone", {}), row("moved", { host: "a", steps: [{ since: 1 }] })];
+  const after = [row("same", { since: 9 }), row("new", {}), row("moved", { host: "b", steps: [{ since: 5 }] })];
+  const found = differencesOf("deployments", before, after).map(({ title, change, values }) => [title, change, values]);
+  assert.deepEqual(found, [["A/gone", "went", []], ["A/moved", "changed", [{ path: "host", before: "a", after: "b" }]], ["A/new", "came", []]]);
+  assert.equal(differencesOf("alerts", [], [{ key: "k", alert: "Offline", cluster: "A", node: "Sync" }])[0].title, "Offline of A/Sync");
+});
+
+test("it is said that no one is known for what a user decides, and not for what happens by itself", () => {
+  const is = (kind, subject) => isDecided({ kind, subject });
+  assert.deepEqual([is("config", "deployment Oven"), is("added", "cluster A"), is("health", "cluster A"), is("birth", "service A/Sync"), is("alert raised", "alert Offline"), is("alert acknowledged", "alert Offline")], [true, true, false, false, false, true]);
+});
+
+test("every kind of alert has a runbook, which is the documentation's own", async () => {
+  const source = await readFile(new URL("../../../libs/fleet-view/src/alerts.rs", import.meta.url), "utf8");
+  const kinds = [...source.slice(source.indexOf("const ALERTS"), source.indexOf("];", source.indexOf("const ALERTS"))).matchAll(/"(\w+)"/g)].map(([, kind]) => kind);
+  assert.ok(kinds.length > 10, String(kinds));
+  assert.deepEqual(runbooks.map((one) => one.alert).sort(), kinds.sort());
+  for (const { means, todo } of runbooks) assert.ok(means.endsWith(".") && todo.endsWith("."), `${means} ${todo}`);
+  assert.deepEqual(runbooksOf("| `A` | it `is` | do |\n| B | x | y |\ntext"), [{ alert: "A", means: "it `is`", todo: "do" }]);
+  assert.deepEqual(partsOf("do `this` now").map((part) => [part.text, part.isCode]), [["do ", false], ["this", true], [" now", false]]);
+});
+
+test("an alert is news once, and not when the page comes or a user looks after it", () => {
+  const row = (key, acknowledged = null) => ({ key, acknowledged });
+  const keys = (known, rows) => newAlerts(known, rows).map((one) => one.key);
+  assert.deepEqual([keys(null, [row("a")]), keys(new Set(["a"]), [row("a"), row("b"), row("c", { by: "ada" })])], [[], ["b"]]);
 });
 
 test("gaps are cut to the span that is shown", () => {

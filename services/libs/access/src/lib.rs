@@ -71,6 +71,8 @@ pub enum Operation {
     AcknowledgeAlert,
     /// Ask an Edge Node for its birth.
     AskRebirth,
+    /// Write a metric of an Edge Node that is no service of this project.
+    WriteMetric,
     /// Ask ConfigDB for the history of an object.
     ReadHistory,
 }
@@ -104,6 +106,7 @@ impl Operation {
             Self::FreeRollout => "free-rollout",
             Self::AcknowledgeAlert => "acknowledge-alert",
             Self::AskRebirth => "ask-rebirth",
+            Self::WriteMetric => "write-metric",
             Self::ReadHistory => "read-history",
         }
     }
@@ -121,7 +124,7 @@ impl Operation {
             Self::HoldRollout | Self::FreeRollout => TokenScope::Operator,
             Self::CreateDeployment | Self::MoveDeployment | Self::DeleteDeployment => TokenScope::Operator,
             Self::SuspendDeployment | Self::ReconcileDeployment => TokenScope::Operator,
-            Self::AcknowledgeAlert | Self::AskRebirth | Self::ReadHistory => TokenScope::Operator,
+            Self::AcknowledgeAlert | Self::AskRebirth | Self::WriteMetric | Self::ReadHistory => TokenScope::Operator,
             // Any entry: tokens and templates, too. Over the broker its access control says who may.
             Self::PutEntry | Self::DeleteEntry => TokenScope::Administrator,
         }

@@ -2,6 +2,7 @@
 //!
 //! Births are shared with other replicas that keep them; a node costs its own changes since. The Host Application bounds which nodes are kept at all.
 
+mod typed;
 mod value;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -9,12 +10,15 @@ use std::sync::Arc;
 
 use serde_json::json;
 use sparkplug::host::HostEvent;
-use sparkplug::{BdSeq, DeviceId, EdgeNodeDescriptor, Metric};
+use sparkplug::metric::Properties;
+use sparkplug::{BdSeq, DeviceId, EdgeNodeDescriptor, Metric, Value};
 
 use crate::deltas::Table;
 use crate::health::{Condition, Health};
+use crate::requests::RequestError;
 use crate::tables::add;
 
+pub use typed::{ValueError, from_text};
 pub use value::to_json;
 
 /// Values of a trend.
@@ -232,6 +236,44 @@ impl Explorer {
         }
     }
 
+    /// A metric of a node, or of a device of it, as it was said last; None: it is not known.
+    #[must_use]
+    pub fn metric(&self, node: &EdgeNodeDescriptor, device: Option<&DeviceId>, name: &str) -> Option<&Metric> {
+        let known = self.nodes.get(node)?;
+        match device {
+            Some(device) => known.devices.get(device).filter(|of| !of.dead)?.get(name),
+            None => known.own.get(name),
+        }
+    }
+
+    /// The metric of a command that writes `text` to a metric, with the datatype that its birth gives.
+    ///
+    /// # Errors
+    /// The node is away, its birth has no such metric or says that it is read-only (property `readOnly`), or the text is no value of the datatype.
+    pub fn written(
+        &self,
+        node: &EdgeNodeDescriptor,
+        device: Option<&DeviceId>,
+        name: &str,
+        text: &str,
+    ) -> Result<Metric, RequestError> {
+        let invalid = |field, rule: String| RequestError::Invalid { field, rule };
+        let missing = |field, wanted: &str| RequestError::Missing { field, wanted: wanted.to_owned() };
+        let known = self.nodes.get(node).ok_or_else(|| missing("node", &node.to_string()))?;
+        if !known.alive {
+            return Err(RequestError::NotNow(format!("{node} is away; a command would not arrive")));
+        }
+        if let Some(device) = device.filter(|device| !known.devices.get(*device).is_some_and(|of| !of.dead)) {
+            return Err(missing("device", device.as_str()));
+        }
+        let metric = self.metric(node, device, name).ok_or_else(|| missing("metric", name))?;
+        if is_read_only(&metric.properties) {
+            return Err(invalid("metric", format!("{name} is read-only, as its birth says (property readOnly)")));
+        }
+        let value = from_text(metric.datatype, text).map_err(|error| invalid("value", error.to_string()))?;
+        Ok(Metric { value, ..Metric::null(metric.name.clone(), metric.datatype) })
+    }
+
     /// Table `nodes`, by `GROUP/NODE`.
     #[must_use]
     pub fn nodes(&self) -> Table {
@@ -310,7 +352,7 @@ impl Explorer {
                     "value": metric.value.as_ref().map(to_json),
                     "quality": value::quality(metric, known.alive && !of.dead && known.stale.is_none()),
                     "historical": metric.is_historical, "at": metric.timestamp.unwrap_or(of.born_at),
-                    "properties": value::properties(&metric.properties),
+                    "properties": value::properties(&metric.properties), "writable": !is_read_only(&metric.properties),
                     "trend": known.trends.get(&key),
                 });
                 add(&mut table, key, None, row);
@@ -332,6 +374,12 @@ fn fold(of: &mut Metrics, metrics: &[Metric], at: u64) {
         }
         of.changed.insert(metric.name.clone(), metric);
     }
+}
+
+/// Whether a birth says that a metric must not be written.
+#[must_use]
+pub fn is_read_only(properties: &Properties) -> bool {
+    properties.get("readOnly") == Some(&Value::Boolean(true))
 }
 
 fn key(device: Option<&DeviceId>, metric: &str) -> String {
@@ -378,6 +426,42 @@ mod tests {
         let metrics = explorer.metrics(&node());
         assert_eq!((&metrics["|Speed"]["value"], &metrics["|Speed"]["at"]), (&json!(4), &json!(7)));
         assert_eq!((&metrics["|Name"]["value"], &metrics["|Name"]["datatype"]), (&json!(null), &json!("String")));
+    }
+
+    #[test]
+    fn a_metric_is_written_with_the_datatype_of_its_birth_where_that_allows_it() {
+        let mut explorer = Explorer::default();
+        let read_only = Properties::new().with("readOnly", true);
+        let metrics =
+            vec![rebirth(), Metric::new("Speed", 3_u32), Metric::new("Serial", 7_u32).with_properties(read_only)];
+        explorer.on_event(&birth(metrics), 1);
+        explorer.on_event(&data(vec![Metric::new("Serial", 8_u32)]), 2);
+        let write = |explorer: &Explorer, device: Option<&str>, name: &str, text: &str| {
+            let device = device.map(|device| DeviceId::new(device).unwrap());
+            explorer.written(&node(), device.as_ref(), name, text).map_err(|error| error.to_string())
+        };
+        let rows = explorer.metrics(&node());
+        assert_eq!((&rows["|Speed"]["writable"], &rows["|Serial"]["writable"]), (&json!(true), &json!(false)));
+        assert_eq!(write(&explorer, None, "Speed", "4"), Ok(Metric::new("Speed", 4_u32)));
+        assert_eq!(write(&explorer, None, "Speed", "null"), Ok(Metric::null("Speed", DataType::UInt32)));
+        for (device, name, text, refusal) in [
+            (
+                None,
+                "Speed",
+                "-1",
+                "value: -1 does not fit into datatype UInt32, which the birth gives: it takes 0 to 4294967295",
+            ),
+            (None, "Serial", "9", "metric: Serial is read-only, as its birth says (property readOnly)"),
+            (None, "Torque", "1", "metric: there is no \"Torque\""),
+            (Some("Motor"), "Speed", "1", "device: there is no \"Motor\""),
+        ] {
+            assert_eq!(write(&explorer, device, name, text), Err(refusal.to_owned()));
+        }
+        explorer.on_event(&HostEvent::NodeDeath { node: node(), timestamp: 9 }, 9);
+        assert_eq!(
+            write(&explorer, None, "Speed", "4"),
+            Err("Foreign/Gateway <b> is away; a command would not arrive".to_owned())
+        );
     }
 
     #[test]

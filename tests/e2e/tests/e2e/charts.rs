@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use cluster_manager::merge::combine;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::networking::v1::Ingress;
+use k8s_openapi::api::networking::v1::{Ingress, NetworkPolicy};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -343,6 +343,54 @@ fn console_identity_and_git_server_have_logins_of_their_own_and_an_ingress_is_wh
     let service = rendered.of_kind("Service").find(|service| service["metadata"]["name"] == backend.name).unwrap();
     assert_eq!(service["spec"]["ports"][0]["name"].as_str(), backend.port.as_ref().unwrap().name.as_deref());
     assert_eq!(spec.tls.unwrap()[0].secret_name.as_deref(), Some("console-tls"));
+}
+
+#[test]
+fn the_console_has_a_certificate_and_a_network_policy_where_the_site_says_so() {
+    let mqtt = json!({ "servers": SERVERS });
+    let plain = Rendered::new("sparkfleet", &json!({ "mqtt": mqtt }));
+    let console: console::Config = plain.load("console", "sparkfleet-console");
+    assert!(console.web.cert_file.is_none() && plain.names("NetworkPolicy").is_empty());
+    let namespace =
+        |name: &str| json!({ "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": name } } });
+    let policy = json!({ "enabled": true, "from": [namespace("ingress")], "metricsFrom": [namespace("prometheus")] });
+    let own = json!({ "tlsSecretName": "console-tls", "networkPolicy": policy });
+    let rendered = Rendered::new("sparkfleet", &json!({ "mqtt": mqtt, "console": own }));
+    rendered.is_whole();
+    let console: console::Config = rendered.load("console", "sparkfleet-console");
+    console.validate(1).unwrap();
+    let pod = rendered.of_kind("Deployment").find(|pod| pod["metadata"]["name"] == "sparkfleet-console").unwrap();
+    let template = &pod["spec"]["template"];
+    let mounts = template["spec"]["containers"][0]["volumeMounts"].as_array().unwrap();
+    let mount = mounts.iter().find(|mount| mount["name"] == "console-tls").unwrap();
+    let folder = Path::new(mount["mountPath"].as_str().unwrap());
+    for (file, name) in [(&console.web.cert_file, "tls.crt"), (&console.web.key_file, "tls.key")] {
+        assert_eq!(file.as_deref(), Some(folder.join(name).as_path()));
+    }
+    let policy: NetworkPolicy = typed(rendered.of_kind("NetworkPolicy").next().unwrap());
+    let spec = policy.spec.unwrap();
+    let labels = spec.pod_selector.unwrap().match_labels.unwrap();
+    assert!(labels.iter().all(|(name, value)| template["metadata"]["labels"][name] == **value), "{labels:?}");
+    let rules = spec.ingress.unwrap();
+    let of = |rule: usize, namespace: &str| {
+        let (peer, port) = (&rules[rule].from.as_ref().unwrap()[0], &rules[rule].ports.as_ref().unwrap()[0]);
+        let labels = peer.namespace_selector.as_ref().unwrap().match_labels.as_ref().unwrap();
+        assert_eq!(labels["kubernetes.io/metadata.name"], namespace);
+        serde_json::to_value(port.port.as_ref().unwrap()).unwrap()
+    };
+    let ports = template["spec"]["containers"][0]["ports"].as_array().unwrap();
+    for (rule, namespace) in [(0, "ingress"), (1, "prometheus")] {
+        let port = of(rule, namespace);
+        assert!(ports.iter().any(|one| one["name"] == port), "{port}");
+    }
+    assert_eq!((rules.len(), of(0, "ingress"), of(1, "prometheus")), (2, json!("web"), json!("http")));
+    // Without peers the page is for the pods of its namespace, and the metrics are for none.
+    let closed = json!({ "networkPolicy": { "enabled": true } });
+    let closed = Rendered::new("sparkfleet", &json!({ "mqtt": mqtt, "console": closed }));
+    let policy: NetworkPolicy = typed(closed.of_kind("NetworkPolicy").next().unwrap());
+    let rules = policy.spec.unwrap().ingress.unwrap();
+    let peer = &rules[0].from.as_ref().unwrap()[0];
+    assert!(rules.len() == 1 && peer.pod_selector.is_some() && peer.namespace_selector.is_none(), "{rules:?}");
 }
 
 #[test]

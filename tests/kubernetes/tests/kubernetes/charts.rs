@@ -42,6 +42,8 @@ fn installations() -> Vec<(&'static str, Vec<&'static str>)> {
         ("edge-agent", AGENT.to_vec()),
         ("edge-agent", [&AGENT[..], &["hostname=oven", "mqtt.username=edge"], &secret].concat()),
         ("sparkfleet", vec![]),
+        ("sparkfleet", vec!["console.tlsSecretName=console-tls", "console.networkPolicy.enabled=true"]),
+        ("sparkfleet", vec!["console.ingress.host=c.example", "console.ingress.tlsSecretName=console-tls"]),
         ("sparkfleet", [&["mqtt.username=central"][..], &secret].concat()),
     ]
 }

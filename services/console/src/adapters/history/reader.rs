@@ -77,6 +77,8 @@ pub struct EventQuery {
     pub until: u64,
     /// Of the clusters with these names only.
     pub clusters: Option<Vec<String>>,
+    /// About this only, as in [`fleet_view::history::Event::subject`].
+    pub subject: Option<String>,
     /// Earlier than the one of this number.
     pub before: Option<u64>,
     /// As many at most.
@@ -230,22 +232,25 @@ async fn page(connection: &mut SqliteConnection, query: &EventQuery) -> Result<E
     let to = query.before.map_or(to, |before| to.min(number(before) - 1));
     let wanted = i64::from(query.limit) + 1;
     let of_all = "SELECT number, at, event FROM transition WHERE event IS NOT NULL AND number > $1 AND number <= $2 \
-                  AND at >= $3 AND at <= $4 ORDER BY number DESC LIMIT $5";
+                  AND at >= $3 AND at <= $4 AND ($7 IS NULL OR json_extract(event, '$.subject') = $7) ORDER BY number DESC LIMIT $5";
     let of_cluster = "SELECT number, at, event FROM transition WHERE event IS NOT NULL AND number > $1 AND number <= $2 \
-                      AND at >= $3 AND at <= $4 AND cluster = $6 ORDER BY number DESC LIMIT $5";
+                      AND at >= $3 AND at <= $4 AND cluster = $6 AND ($7 IS NULL OR json_extract(event, '$.subject') = $7) ORDER BY number DESC LIMIT $5";
     let of_clusters = "SELECT number, at, event FROM transition WHERE event IS NOT NULL AND number > $1 AND number <= $2 \
-                       AND at >= $3 AND at <= $4 AND cluster IN (SELECT value FROM json_each($6)) ORDER BY number DESC LIMIT $5";
+                       AND at >= $3 AND at <= $4 AND cluster IN (SELECT value FROM json_each($6)) \
+                       AND ($7 IS NULL OR json_extract(event, '$.subject') = $7) ORDER BY number DESC LIMIT $5";
     let (statement, names) = match query.clusters.as_deref() {
         None => (of_all, None),
         Some([only]) => (of_cluster, Some(only.clone())),
         Some(several) => (of_clusters, Some(serde_json::Value::from(several).to_string())),
     };
-    let found =
-        sqlx::query(statement).bind(above).bind(to).bind(number(query.since)).bind(number(query.until)).bind(wanted);
-    let found = match names {
-        Some(names) => found.bind(names),
-        None => found,
-    };
+    let found = sqlx::query(statement)
+        .bind(above)
+        .bind(to)
+        .bind(number(query.since))
+        .bind(number(query.until))
+        .bind(wanted)
+        .bind(names)
+        .bind(query.subject.as_deref());
     let rows = found.fetch_all(&mut *connection).await?;
     let mut events = rows.iter().map(store::stored_event).collect::<Result<Vec<_>, _>>()?;
     let is_more = events.len() as i64 == wanted;

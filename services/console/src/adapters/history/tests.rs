@@ -10,7 +10,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
-use crate::record::{Known, Tables};
+use crate::record::{Known, StoredEvent, Tables};
 
 const DAY: u64 = 24 * 3_600 * 1_000;
 
@@ -58,7 +58,7 @@ fn reader(directory: &TempDir) -> Reader {
 }
 
 fn all() -> EventQuery {
-    EventQuery { since: 0, until: u64::MAX, clusters: None, before: None, limit: 1_000 }
+    EventQuery { since: 0, until: u64::MAX, clusters: None, subject: None, before: None, limit: 1_000 }
 }
 
 /// The law, on the disk: the table at any time is the one that was shown then.
@@ -120,6 +120,17 @@ async fn events_are_read_page_by_page_and_by_cluster() {
         .collect();
     assert!(expected.len() > 5);
     assert_eq!(some.events, expected);
+    let subject = Some(expected[0].event.subject.clone());
+    for clusters in [None, Some(vec!["0003".to_owned()]), Some(vec!["0003".to_owned(), "0004".to_owned()])] {
+        let found = reader.events(&EventQuery { clusters: clusters.clone(), subject: subject.clone(), ..all() }).await.unwrap();
+        let is_wanted = |one: &&StoredEvent| {
+            let is_of = |names: &Vec<String>| one.event.cluster.as_ref().is_some_and(|name| names.contains(name));
+            Some(&one.event.subject) == subject.as_ref() && clusters.as_ref().is_none_or(is_of)
+        };
+        let wanted: Vec<_> = whole.events.iter().filter(is_wanted).cloned().collect();
+        assert!(!wanted.is_empty() && wanted.len() < whole.events.len());
+        assert_eq!(found.events, wanted);
+    }
 }
 
 /// A kill at any moment: what was committed is there although no answer was sent, and from then on there is a gap.

@@ -268,6 +268,29 @@ pub(super) async fn act(
     }
 }
 
+/// `POST /api/v1/actions/{name}/plan`
+pub(super) async fn plan(
+    State(site): State<Site>,
+    Path(name): Path<String>,
+    caller: RequestContext,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    if let Err(response) = check_write(&site, &caller, &headers) {
+        return *response;
+    }
+    let action = match Action::parse(&name, &body) {
+        Ok(action) => action,
+        Err(error @ ActionError::Unknown) => return refused(StatusCode::NOT_FOUND, "action", error),
+        Err(error) => return refused(StatusCode::BAD_REQUEST, "body", error),
+    };
+    match ask(&site, &caller, Question::Plan(action)).await {
+        Ok(Reply::Planned(steps)) => super::answer(&json!({ "steps": steps }), None),
+        Ok(_) => unexpected(),
+        Err(refusal) => answer_refusal(&refusal),
+    }
+}
+
 fn accepted(id: &str) -> Response {
     (StatusCode::ACCEPTED, axum::Json(json!({ "id": id }))).into_response()
 }

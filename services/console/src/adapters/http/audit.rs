@@ -1,7 +1,7 @@
 //! The record of actions and sign-ins, for administrators of all clusters. `sparkfleet audit verify` checks its chain; here it is only read.
 
 use axum::extract::{RawQuery, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde_json::json;
 use service_runtime::record;
@@ -9,7 +9,7 @@ use service_runtime::record;
 use access::Operation;
 
 use super::acting::RequestContext;
-use super::{Site, acting, answer, parameter, refused};
+use super::{Site, acting, answer_unless_known, parameter, reading, refused};
 use crate::config::Role;
 use crate::question::{Question, Refusal, Reply};
 
@@ -17,7 +17,12 @@ use crate::question::{Question, Refusal, Reply};
 const RECORDS: usize = 200;
 
 /// `GET /api/v1/audit`
-pub(super) async fn audit(State(site): State<Site>, caller: RequestContext, query: RawQuery) -> Response {
+pub(super) async fn audit(
+    State(site): State<Site>,
+    caller: RequestContext,
+    query: RawQuery,
+    headers: HeaderMap,
+) -> Response {
     if site.role != Role::Console {
         return refused(StatusCode::NOT_FOUND, "path", "only the console of a fleet records actions");
     }
@@ -43,7 +48,11 @@ pub(super) async fn audit(State(site): State<Site>, caller: RequestContext, quer
         return acting::answer_refusal(&Refusal::Forbidden(denied));
     }
     match record::newest(&site.audit, limit).await {
-        Ok(rows) => answer(&json!({ "rows": rows }), None),
+        Ok(rows) => {
+            let body = json!({ "rows": rows });
+            let tag = reading::tag("audit", &[&body]);
+            answer_unless_known(&headers, tag, || body)
+        }
         Err(error) => {
             tracing::warn!(path = %site.audit.display(), error = %error, "the record of actions cannot be read");
             refused(StatusCode::INTERNAL_SERVER_ERROR, "audit", "the record of actions cannot be read; see the log")

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use fleet_view::history::export::Gap;
 use serde_json::{Value, json};
 
 use super::acting::RequestContext;
-use super::{Site, VARY, answer, is_known, parameter, reading, refused};
+use super::{Site, VARY, answer_unless_known, parameter, reading, refused};
 use crate::adapters::history::{EventPage, EventQuery, Past, ReadError};
 use crate::event_marks::EventMarks;
 use crate::published::TableName;
@@ -27,7 +27,12 @@ const EVENTS_MAX: u32 = 1_000;
 const FINAL_S: u32 = 24 * 3_600;
 
 /// `GET /api/v1/events`
-pub(super) async fn events(State(site): State<Site>, caller: RequestContext, query: RawQuery) -> Response {
+pub(super) async fn events(
+    State(site): State<Site>,
+    caller: RequestContext,
+    query: RawQuery,
+    headers: HeaderMap,
+) -> Response {
     let sight = match reading::sight(&site, &caller).await {
         Ok(sight) => sight,
         Err(response) => return response,
@@ -61,7 +66,9 @@ pub(super) async fn events(State(site): State<Site>, caller: RequestContext, que
             let rows: Vec<Value> = shown.map(|event| with_key(event.to_row(), event.number, marks)).collect();
             let next = next.map(|next| marks.map_or_else(|| json!(next), |marks| json!(marks.mark(next))));
             let gaps: Vec<Value> = gaps.iter().map(gap_json).collect();
-            answer(&json!({ "rows": rows, "next": next, "gaps": gaps, "begins": begins }), None)
+            let body = json!({ "rows": rows, "next": next, "gaps": gaps, "begins": begins });
+            let tag = reading::tag("events", &[&body]);
+            answer_unless_known(&headers, tag, || body)
         }
         Err(error) => failed("events", &error),
     }
@@ -90,15 +97,13 @@ pub(super) async fn at(
         return at_of(site, table, (time, past), &sight, headers).await;
     }
     let Past { rows, number, gap, is_final } = past;
-    let gap_mark = gap.as_ref().map_or(0, |gap| gap.since);
-    let tag = format!("\"{view}-at-{number}-{gap_mark}{}\"", if is_final { "" } else { "-open" });
-    let mut response = if is_final && is_known(headers, &tag) {
-        ([(header::ETAG, tag)], StatusCode::NOT_MODIFIED).into_response()
-    } else {
+    let gap_mark = gap.as_ref().map_or_else(String::new, |gap| format!("-{}-{}", gap.since, gap.until.unwrap_or(0)));
+    let tag = format!("\"{view}-at-{number}{gap_mark}{}\"", if is_final { "" } else { "-open" });
+    let mut response = answer_unless_known(headers, tag, || {
         let rows: Vec<&Value> = rows.values().collect();
         let gaps: Vec<Value> = gap.iter().map(|gap| json!([gap.since, gap.until])).collect();
-        answer(&json!({ "rev": number, "at": time, "rows": rows, "gaps": gaps }), is_final.then_some(tag))
-    };
+        json!({ "rev": number, "at": time, "rows": rows, "gaps": gaps })
+    });
     if is_final && let Ok(value) = HeaderValue::from_str(&format!("private, max-age={FINAL_S}, immutable")) {
         response.headers_mut().insert(header::CACHE_CONTROL, value);
         response.headers_mut().insert(header::VARY, HeaderValue::from_static(VARY));
@@ -125,11 +130,8 @@ async fn at_of(
     let rows = sight.table(table, &known);
     let rows: Vec<&Value> = rows.values().collect();
     let tag = reading::tag(&format!("{table}-at"), &rows);
-    if is_known(headers, &tag) {
-        return ([(header::ETAG, tag)], StatusCode::NOT_MODIFIED).into_response();
-    }
     let gaps: Vec<Value> = past.gap.iter().map(|gap| json!([gap.since, gap.until])).collect();
-    answer(&json!({ "rev": null, "at": at, "rows": rows, "gaps": gaps }), Some(tag))
+    answer_unless_known(headers, tag, || json!({ "rev": null, "at": at, "rows": rows, "gaps": gaps }))
 }
 
 /// The row of an event, by its mark where the caller sees some clusters only.
@@ -185,7 +187,11 @@ fn event_query(query: &RawQuery, now: u64, marks: Option<&EventMarks>) -> Result
     if cluster.as_ref().is_some_and(String::is_empty) {
         return Err(rule("cluster", "the name of a cluster"));
     }
-    Ok((EventQuery { since, until, clusters: cluster.map(|cluster| vec![cluster]), before, limit }, at))
+    let subject = parameter(query, "subject");
+    if subject.as_ref().is_some_and(String::is_empty) {
+        return Err(rule("subject", "what an event is about, such as: deployment Oven"));
+    }
+    Ok((EventQuery { since, until, clusters: cluster.map(|cluster| vec![cluster]), subject, before, limit }, at))
 }
 
 /// The fields `since` and `until` of a query.
@@ -234,6 +240,7 @@ mod tests {
             ("before=0", "before"),
             ("before=a", "before"),
             ("cluster=", "cluster"),
+            ("subject=", "subject"),
             ("at=", "at"),
             ("at=yesterday", "at"),
             ("at=1001", "at"),
@@ -242,12 +249,12 @@ mod tests {
         ] {
             assert_eq!(read(query).unwrap_err().0, field, "{query}");
         }
-        let all = EventQuery { since: 0, until: 1_000, clusters: None, before: None, limit: EVENTS };
+        let all = EventQuery { since: 0, until: 1_000, clusters: None, subject: None, before: None, limit: EVENTS };
         assert_eq!(read(""), Ok((all.clone(), None)));
         assert_eq!(read("at=900"), Ok((EventQuery { until: 900, ..all.clone() }, Some(900))));
-        let some = read("since=1&until=2000&cluster=Paint%5FShop&before=9&limit=5").unwrap().0;
-        let clusters = Some(vec!["Paint_Shop".to_owned()]);
-        assert_eq!(some, EventQuery { since: 1, until: 2_000, clusters, before: Some(9), limit: 5 });
+        let some = read("since=1&until=2000&cluster=Paint%5FShop&subject=deployment+Oven&before=9&limit=5").unwrap().0;
+        let (clusters, subject) = (Some(vec!["Paint_Shop".to_owned()]), Some("deployment Oven".to_owned()));
+        assert_eq!(some, EventQuery { since: 1, until: 2_000, clusters, subject, before: Some(9), limit: 5 });
     }
 
     #[test]

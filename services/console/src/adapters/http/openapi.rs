@@ -2,16 +2,21 @@
 
 mod bodies;
 
-use axum::response::{IntoResponse as _, Response};
+use axum::http::HeaderMap;
+use axum::response::Response;
 use serde_json::{Value, json};
 
+use super::{answer_unless_known, reading};
+
 /// `GET /api/v1/openapi.json`
-pub(super) async fn get() -> Response {
-    axum::Json(description()).into_response()
+pub(super) async fn get(headers: HeaderMap) -> Response {
+    let description = description();
+    let tag = reading::tag("openapi", &[&description]);
+    answer_unless_known(&headers, tag, || description)
 }
 
 /// The whole document.
-fn description() -> Value {
+pub(super) fn description() -> Value {
     let row = json!({
         "type": "object",
         "required": ["key"],
@@ -32,12 +37,13 @@ fn description() -> Value {
             "/api/v1/session/oidc": sign_in_there(),
             "/api/v1/session/oidc/callback": sign_in_here(),
             "/api/v1/actions/{name}": actions(),
+            "/api/v1/actions/{name}/plan": plan(),
             "/api/v1/policies/{cluster}/simulation": simulation(),
             "/api/v1/stream": stream(),
             "/api/v1/events": events(),
             "/api/v1/export": export(),
             "/api/v1/audit": audit(),
-            "/api/v1/openapi.json": read("This description", json!({ "type": "object" })),
+            "/api/v1/openapi.json": tagged("This description", json!({ "type": "object" })),
             "/api/v1/{table}": table(),
             "/api/v1/{table}/{node}": table_of_node(),
         },
@@ -51,8 +57,8 @@ fn table() -> Value {
         "description": "console, fleet, clusters, hosts, deployments, alerts, services, rollout, events, nodes, actions, objects, applications, policies, secrets, metrics:GROUP/NODE, entries:UUID, or history:UUID" },
         { "name": "at", "in": "query", "required": false, "schema": { "type": "integer" },
           "description": "the table as it was at this time, UTC ms; for fleet, clusters, hosts, deployments, alerts, services, rollout and events" }]);
-    let mut table = read(
-        "All rows of a table; ETag and If-None-Match are understood",
+    let mut table = tagged(
+        "All rows of a table",
         json!({ "type": "object", "properties": {
             "rev": { "type": "integer" }, "at": { "type": ["integer", "null"] },
             "gaps": { "type": "array", "description": "with at: [from, to] of the gap that the time is in; to is null while it lasts" },
@@ -65,7 +71,7 @@ fn table() -> Value {
 /// The path of the metrics of one Edge Node, with the slash as it is.
 fn table_of_node() -> Value {
     let part = |name: &str, description: &str| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" }, "description": description });
-    let mut table = read("The metrics of one Edge Node: table metrics:GROUP/NODE", json!({ "type": "object" }));
+    let mut table = tagged("The metrics of one Edge Node: table metrics:GROUP/NODE", json!({ "type": "object" }));
     table["parameters"] = json!([part("table", "metrics:GROUP"), part("node", "NODE")]);
     table
 }
@@ -95,6 +101,15 @@ fn sign_in_here() -> Value {
 fn read(summary: &str, schema: Value) -> Value {
     json!({ "get": { "summary": summary, "responses": { "200": {
         "description": "OK", "content": { "application/json": { "schema": schema } } } } } })
+}
+
+/// A read that has an ETag.
+fn tagged(summary: &str, schema: Value) -> Value {
+    let mut read = read(summary, schema);
+    let etag = json!({ "ETag": { "schema": { "type": "string" }, "description": "for If-None-Match" } });
+    read["get"]["responses"]["200"]["headers"] = etag;
+    read["get"]["responses"]["304"] = json!({ "description": "it is as If-None-Match has it" });
+    read
 }
 
 /// The path of the session.
@@ -130,6 +145,29 @@ fn actions() -> Value {
     })
 }
 
+/// The path of what an action would do.
+fn plan() -> Value {
+    let action = actions();
+    let parameters: Vec<&Value> =
+        action["parameters"].as_array().into_iter().flatten().filter(|one| one["name"] != "Idempotency-Key").collect();
+    let step = json!({ "type": "object", "required": ["change", "subject", "object", "name", "before", "after"], "properties": {
+        "change": { "enum": ["create-object", "change-object", "write", "delete", "command", "ask-rebirth", "read-history"] },
+        "subject": { "type": "string", "description": "what it is done to, for people" },
+        "object": { "type": ["string", "null"], "format": "uuid", "description": "null: an Edge Node" },
+        "name": { "type": ["string", "null"], "description": "slug of an application, or name of a metric; null: the whole object or node" },
+        "before": { "description": "what is there at present; null: nothing is, or it is not known" },
+        "after": { "description": "what is there afterwards; null: nothing is" } } });
+    json!({
+        "parameters": parameters,
+        "post": { "summary": "What the action would do; nothing comes of it, and it is not recorded",
+            "requestBody": action["post"]["requestBody"],
+            "responses": { "200": { "description": "OK", "content": { "application/json": { "schema": {
+                "type": "object", "required": ["steps"], "properties": { "steps": { "type": "array", "items": step } } } } } },
+                "401": { "description": "the credential is missing or not accepted" }, "403": { "description": "they may not" },
+                "409": { "description": "it cannot be done as things stand" } } }
+    })
+}
+
 /// The path of a policy's simulation.
 fn simulation() -> Value {
     let texts = json!({ "type": "array", "items": { "type": "string" } });
@@ -154,7 +192,7 @@ fn audit() -> Value {
         "at": { "type": "integer", "description": "UTC ms" }, "who": text, "from": text, "operation": text,
         "cluster": { "type": "string", "format": "uuid", "description": "absent: it concerns all" }, "target": text,
         "request": text, "result": { "enum": ["accepted", "done", "refused", "failed"] }, "reason": text } });
-    let mut audit = read(
+    let mut audit = tagged(
         "Who did what here, the newest first; for administrators of all clusters",
         json!({ "type": "object", "properties": { "rows": { "type": "array", "items": record } } }),
     );
@@ -169,7 +207,7 @@ fn audit() -> Value {
 /// The path of what happened.
 fn events() -> Value {
     let parameter = |name: &str, schema: &str, description: &str| json!({ "name": name, "in": "query", "required": false, "schema": { "type": schema }, "description": description });
-    let mut events = read(
+    let mut events = tagged(
         "What happened, the latest first, and where nothing was received",
         json!({ "type": "object", "properties": {
             "rows": { "type": "array", "items": { "$ref": "#/components/schemas/Event" } },
@@ -187,6 +225,7 @@ fn events() -> Value {
             "the events until this time, UTC ms, as the tables have their rows of then; not with until, not later than now, and not before the history begins"
         ),
         parameter("cluster", "string", "name of a cluster"),
+        parameter("subject", "string", "what they are about, as in the field of that name, such as: deployment Oven"),
         parameter("before", "string", "the field next of another answer"),
         parameter("limit", "integer", "1 to 1000"),
     ]);
@@ -216,6 +255,7 @@ fn event() -> Value {
             "kind": { "type": "string" }, "subject": { "type": "string" },
             "old": { "type": ["string", "null"] }, "new": { "type": ["string", "null"] },
             "text": { "type": "string" },
+            "who": { "type": ["string", "null"], "description": "the user who caused it, where that is known" },
             "request": { "type": ["string", "null"], "description": "Request/Id of the write that led to it, where it is known" }
         }
     })

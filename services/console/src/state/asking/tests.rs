@@ -159,6 +159,100 @@ fn an_action_is_recorded_sent_and_followed_to_its_end() {
 }
 
 #[test]
+fn a_plan_says_what_would_be_written_and_nothing_comes_of_it() {
+    let mut world = World::new(Config::default());
+    let plan = |world: &mut World, seed: u8, name: &str, body: serde_json::Value| {
+        let action = Action::parse(name, body.to_string().as_bytes()).unwrap();
+        world.ask(Credential::Token(hash(seed)), Question::Plan(action)).unwrap()
+    };
+    let Ok(Reply::Planned(steps)) = plan(&mut world, 1, "cluster.wave", wave(CLUSTER, 2)) else { panic!("a plan") };
+    let step = serde_json::to_value(&steps).unwrap();
+    let wanted = json!([{ "change": "write", "subject": CLUSTER, "object": CLUSTER, "name": "EdgeClusterRollout", "before": null, "after": { "wave": 2 } }]);
+    assert_eq!(step, wanted);
+    assert!(world.sent.is_empty() && world.records.is_empty() && world.state.actions.rows().is_empty());
+    // Who may not act gets no plan either, and what cannot be done has none.
+    assert!(matches!(plan(&mut world, 2, "cluster.wave", wave(CLUSTER, 2)), Err(Refusal::Forbidden(_))));
+    assert!(matches!(plan(&mut world, 3, "cluster.wave", wave(OTHER, 2)), Err(Refusal::Forbidden(_))));
+    assert!(matches!(plan(&mut world, 1, "cluster.wave", wave(CLUSTER, 10)), Err(Refusal::Request(_))));
+    for n in 0..500_u32 {
+        assert!(plan(&mut world, 1, "cluster.wave", wave(CLUSTER, 2)).is_ok(), "plan {n} is not counted as an action");
+    }
+    assert!(world.act(1, "k", "cluster.wave", wave(CLUSTER, 2)).is_ok());
+}
+
+/// A node of another maker, whose motor has a speed.
+fn foreign_node() -> sparkplug::EdgeNodeDescriptor {
+    sparkplug::EdgeNodeDescriptor::parse("Foreign", "Gateway").unwrap()
+}
+
+fn speed(world: &mut World, speed: u32) {
+    let (node, device) = (foreign_node(), sparkplug::DeviceId::new("Motor").unwrap());
+    let metrics = vec![sparkplug::Metric::new("Speed", speed)];
+    world.state.on_event(Event::Host(HostEvent::DeviceData { node, device, timestamp: 6, metrics }), at(6));
+}
+
+#[test]
+fn a_metric_is_written_by_a_command_and_done_when_the_node_reports_the_value() {
+    let mut world = World::new(Config::default());
+    let (node, device) = (foreign_node(), sparkplug::DeviceId::new("Motor").unwrap());
+    let born = HostEvent::NodeBirth {
+        node: node.clone(),
+        bd_seq: sparkplug::BdSeq::ZERO,
+        timestamp: 5,
+        uuid: None,
+        metrics: vec![sparkplug::Metric::new("Node Control/Rebirth", false)].into(),
+    };
+    world.state.on_event(Event::Host(born), at(5));
+    let metrics = vec![sparkplug::Metric::new("Speed", 3_u32)].into();
+    world.state.on_event(
+        Event::Host(HostEvent::DeviceBirth { node: node.clone(), device: device.clone(), timestamp: 5, metrics }),
+        at(5),
+    );
+    let write =
+        |value: &str| json!({ "node": "Foreign/Gateway", "device": "Motor", "metric": "Speed", "value": value });
+    assert!(matches!(world.act(2, "k", "metric.write", write("4")), Err(Refusal::Forbidden(_))), "a viewer");
+    assert!(matches!(world.act(3, "k", "metric.write", write("4")), Err(Refusal::Forbidden(_))), "of one cluster");
+    assert!(matches!(world.act(1, "k", "metric.write", write("fast")), Err(Refusal::Request(_))));
+    let id = id_of(world.act(1, "k", "metric.write", write("4")));
+    let metrics = vec![sparkplug::Metric::new("Speed", 4_u32)];
+    assert_eq!(world.sent, [HostRequest::Command { node, device: Some(device), metrics }]);
+    assert_eq!(world.row(&id).0, "sent");
+    speed(&mut world, 5);
+    world.effects();
+    assert_eq!(world.row(&id).0, "sent", "another value is not the one that was written");
+    speed(&mut world, 4);
+    world.effects();
+    assert_eq!(world.row(&id).0, "done");
+    let last = world.records.last().unwrap();
+    assert_eq!((last.operation, last.target.as_str()), (Operation::WriteMetric, "Foreign/Gateway/Motor Speed = 4"));
+    // The node that has the value already says nothing more of it.
+    let again = id_of(world.act(1, "again", "metric.write", write("4")));
+    assert_eq!((world.row(&again).0.as_str(), world.sent.len()), ("done", 2));
+    let late = id_of(world.act(1, "late", "metric.write", write("9")));
+    world.state.on_event(Event::DeadlineReached, at(61_000));
+    world.effects();
+    assert_eq!(world.row(&late).0, "failed");
+}
+
+#[test]
+fn no_metric_of_a_service_of_the_fleet_is_written_past_its_own_rules() {
+    let mut world = World::new(Config::default());
+    for node in ["ACME-Central/ConfigDB", "ACME-Central/Any", "ACME-Paint_Shop/Sync", "ACME-Paint_Shop-Join/paint-1"] {
+        let body = json!({ "node": node, "metric": "Node Control/Rebirth", "value": "true" });
+        let refused = world.act(4, node, "metric.write", body).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "node: is a service of this fleet; other actions change what it does",
+            "{node}"
+        );
+    }
+    let body = json!({ "node": "ACME-Paint_Shop/Oven", "metric": "Speed", "value": "1" });
+    let refused = world.act(3, "k", "metric.write", body).unwrap_err();
+    assert_eq!(refused.to_string(), "node: there is no \"ACME-Paint_Shop/Oven\"", "an operator of the cluster may");
+    assert!(world.sent.is_empty());
+}
+
+#[test]
 fn what_configdb_refuses_says_the_field_and_the_rule() {
     let mut world = World::new(Config::default());
     let id = id_of(world.act(1, "k", "cluster.wave", wave(CLUSTER, 2)));

@@ -149,14 +149,18 @@ fn a_clock_that_steps_back_makes_no_earlier_record() {
 #[test]
 fn a_write_is_named_as_the_cause_of_what_follows_it() {
     let mut recorder = settled(&clusters(&[]));
-    recorder.note_cause("a".to_owned(), "request-1".to_owned(), at(5));
+    let cause = |request: &str, who: Option<&str>| Cause { request: request.to_owned(), who: who.map(str::to_owned) };
+    recorder.note_cause("a".to_owned(), cause("request-1", Some("token:ada")), at(5));
     let one = recorder.poll(&clusters(&[("a", json!("spec"))]), &well(), at(10)).unwrap();
-    assert_eq!(one.transitions[0].event.as_ref().unwrap().request.as_deref(), Some("request-1"));
+    let event = one.transitions[0].event.as_ref().unwrap();
+    assert_eq!((event.request.as_deref(), event.who.as_deref()), (Some("request-1"), Some("token:ada")));
     recorder.on_answer(Answer::Stored { first: 2 });
+    assert_eq!(recorder.events()["2"]["who"], "token:ada");
     let two = recorder.poll(&clusters(&[("a", json!("ready"))]), &well(), at(20)).unwrap();
-    assert_eq!(two.transitions[0].event.as_ref().unwrap().request, None, "it is used up");
+    let event = two.transitions[0].event.as_ref().unwrap();
+    assert_eq!((&event.request, &event.who), (&None, &None), "it is used up");
     recorder.on_answer(Answer::Stored { first: 3 });
-    recorder.note_cause("a".to_owned(), "request-2".to_owned(), at(30));
+    recorder.note_cause("a".to_owned(), cause("request-2", None), at(30));
     let late = recorder.poll(&clusters(&[]), &well(), at(9_000)).unwrap();
     assert_eq!(late.transitions[0].event.as_ref().unwrap().request, None, "it is too old");
 }

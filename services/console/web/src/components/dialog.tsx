@@ -4,8 +4,10 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 import { useSignal } from "@preact/signals";
 import { ActionError } from "../actions.ts";
 import { visible } from "../format.ts";
+import { at } from "../router.ts";
 import { Icon } from "./icon.tsx";
 import { Command } from "./copy.tsx";
+import { Plan, type Planned } from "./plan.tsx";
 
 /** A dialog that is open as long as it is rendered. */
 export function Dialog({ title, close, children, wide = false }: { title: string; close: () => void; children: ComponentChildren; wide?: boolean }) {
@@ -53,15 +55,20 @@ export function FormDialog(props: {
   /** Says what is wrong before anything is sent. */
   check: () => Wrong | null;
   send: () => Promise<unknown>;
+  /** The action with its arguments, of which the plan is shown; null: it is no action, and can be sent whatever time is looked at. */
+  action: Planned | null;
+  /** Whether the action is complete, so that it can be planned; by default once nothing is wrong. */
+  isComplete?: boolean;
   command: string | null;
   children: (wrong: Wrong | null) => ComponentChildren;
 }) {
   const wrong = useSignal<Wrong | null>(null);
   const busy = useSignal(false);
+  const isPast = props.action !== null && at.value !== null;
   const submit = async (event: Event) => {
     event.preventDefault();
     wrong.value = props.check();
-    if (wrong.value || busy.value) return;
+    if (wrong.value || busy.value || isPast) return;
     busy.value = true;
     try {
       await props.send();
@@ -81,6 +88,8 @@ export function FormDialog(props: {
             {visible(wrong.value.text, 600)}
           </p>
         )}
+        {isPast && <p class="reason h-away" data-past>You look at a past time, and nothing is sent from there. Go back to now.</p>}
+        {props.action !== null && !isPast && <Plan action={props.action} isReady={props.isComplete ?? props.check() === null} />}
         {props.command !== null && (
           <details>
             <summary>Copy as command</summary>
@@ -91,7 +100,7 @@ export function FormDialog(props: {
           <button type="button" onClick={props.close}>
             Cancel
           </button>
-          <button type="submit" class={props.danger ? "danger" : "primary"} disabled={busy.value}>
+          <button type="submit" class={props.danger ? "danger" : "primary"} disabled={busy.value || isPast}>
             {props.verb}
           </button>
         </footer>
@@ -115,7 +124,7 @@ export function Field(props: { name: string; label: string; hint?: string; wrong
 }
 
 /** Asks for the name of what will be destroyed. */
-export function TypeTheName(props: { title: string; verb: string; name: string; consequence: string; command: string | null; send: () => Promise<unknown>; close: () => void }) {
+export function TypeTheName(props: { title: string; verb: string; name: string; consequence: string; action: Planned; command: string | null; send: () => Promise<unknown>; close: () => void }) {
   const typed = useSignal("");
   return (
     <FormDialog
@@ -123,6 +132,8 @@ export function TypeTheName(props: { title: string; verb: string; name: string; 
       verb={props.verb}
       danger
       close={props.close}
+      action={props.action}
+      isComplete
       command={props.command}
       check={() => (typed.value === props.name ? null : { text: "The name is not the one above.", field: "confirm" })}
       send={props.send}

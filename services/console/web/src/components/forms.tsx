@@ -22,18 +22,20 @@ export function nameProblem(name: string): string | null {
 export function CreateCluster({ close }: { close: () => void }) {
   const name = useSignal("");
   const namespace = useSignal(DEFAULT_NAMESPACE);
+  const wanted = { name: name.value, namespace: namespace.value };
   return (
     <FormDialog
       title="New cluster"
       verb="Create"
       close={close}
+      action={{ name: "cluster.create", body: wanted }}
       command={commands.createCluster(name.value || "NAME", namespace.value)}
       check={() => {
         const text = nameProblem(name.value);
         return text === null ? null : { text, field: "name" };
       }}
       send={async () => {
-        await act("cluster.create", { name: name.value, namespace: namespace.value }, `Create cluster ${name.value}`);
+        await act("cluster.create", wanted, `Create cluster ${name.value}`);
         go(link(["cluster", name.value], { tab: "setup" }));
       }}
     >
@@ -86,14 +88,14 @@ export function CreateDeployment({ cluster: given, close }: { cluster?: string; 
     if (text !== null) return { text, field: "name" };
     return document === null ? { text: "The values must be a JSON object.", field: "values" } : null;
   };
+  const key = clusters.find((row) => row.name === cluster.value)?.key ?? cluster.value;
+  const body = { cluster: key, name: name.value, chart: chart.value, ...(host.value === "" ? {} : { host: host.value }), ...(document === undefined ? {} : { values: document }) };
   const send = async () => {
-    const key = clusters.find((row) => row.name === cluster.value)?.key ?? cluster.value;
-    const body = { cluster: key, name: name.value, chart: chart.value, ...(host.value === "" ? {} : { host: host.value }), values: document };
     await act("deployment.create", body, `Create deployment ${name.value}`);
     go(link(["deployment", cluster.value, name.value]));
   };
   return (
-    <FormDialog title="New deployment" verb="Create" close={close} command={commands.createDeployment(cluster.value || "CLUSTER", name.value || "NAME", chart.value, host.value, document ?? undefined)} check={check} send={send}>
+    <FormDialog title="New deployment" verb="Create" close={close} action={{ name: "deployment.create", body }} command={commands.createDeployment(cluster.value || "CLUSTER", name.value || "NAME", chart.value, host.value, document ?? undefined)} check={check} send={send}>
       {(wrong) => (
         <>
           <Field name="name" label="Name" hint={NAME_RULE} wrong={wrong}>
@@ -133,6 +135,7 @@ export function SetWave({ row, close }: { row: ClusterRow; close: () => void }) 
       title={`Wave of ${row.name}`}
       verb="Set"
       close={close}
+      action={{ name: "cluster.wave", body: { cluster: row.key, wave: wave.value } }}
       command={commands.setWave(row.name, wave.value)}
       check={() => null}
       send={() => act("cluster.wave", { cluster: row.key, wave: wave.value }, `Wave ${wave.value} for ${row.name}`)}
@@ -162,6 +165,7 @@ export function Acknowledge({ row, close }: { row: AlertRow; close: () => void }
   const known = row.acknowledged;
   const silence = SILENCES.find(([time]) => time === seconds.value);
   const about = `${row.alert} of ${alertSubject(row)}`;
+  const body = { alert: row.key, ...(note.value === "" ? {} : { note: note.value }), ...(silence ? { silence_s: silence[0] } : {}) };
   return (
     <FormDialog
       title={`Look after ${about}`}
@@ -169,7 +173,8 @@ export function Acknowledge({ row, close }: { row: AlertRow; close: () => void }
       close={close}
       command={silence ? commands.silence(alertSubject(row), row.alert, silence[1], note.value) : commands.acknowledge(alertSubject(row), row.alert, note.value)}
       check={() => null}
-      send={() => act("alert.acknowledge", { alert: row.key, ...(note.value === "" ? {} : { note: note.value }), ...(silence ? { silence_s: silence[0] } : {}) }, `${silence ? "Silence" : "Acknowledge"} ${about}`)}
+      action={{ name: "alert.acknowledge", body }}
+      send={() => act("alert.acknowledge", body, `${silence ? "Silence" : "Acknowledge"} ${about}`)}
     >
       {(wrong) => (
         <>
@@ -200,6 +205,7 @@ export function SignIn({ close }: { close: () => void }) {
       title="Sign in"
       verb="Sign in"
       close={close}
+      action={null}
       command={commands.createToken("NAME", "operator")}
       check={() => (token.value.trim() === "" ? { text: "Paste a token.", field: "token" } : null)}
       send={() => signIn(token.value.trim())}
@@ -226,6 +232,7 @@ export function MoveHost({ row, cluster, bound, close }: { row: HostRow; cluster
       close={close}
       command={commands.moveHost(row.cluster, row.name, to.value)}
       check={() => (to.value === row.name ? { text: "They are there already.", field: "host" } : null)}
+      action={{ name: "host.move", body: { cluster, host: row.name, to: to.value || null } }}
       send={() => act("host.move", { cluster, host: row.name, to: to.value || null }, `Move all from ${row.name}`)}
     >
       {() => (
@@ -247,6 +254,7 @@ export function MoveDeployment({ row, close }: { row: DeploymentRow; close: () =
       close={close}
       command={commands.moveDeployment(row.cluster, row.name, host.value)}
       check={() => null}
+      action={{ name: "deployment.move", body: { deployment: row.key, host: host.value || null } }}
       send={() => act("deployment.move", { deployment: row.key, host: host.value || null }, `Move ${row.name}`)}
     >
       {() => <HostField cluster={row.cluster} host={host.value} onHost={(chosen) => (host.value = chosen)} />}

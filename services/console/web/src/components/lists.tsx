@@ -73,6 +73,7 @@ const ALERTS: Column<AlertRow>[] = [
   { title: "Node", cell: (row) => <Text of={row.node} longest={60} /> },
   { title: "Reason", cell: (row) => <Text of={row.reason} longest={200} />, class: "grow" },
   { title: "Said by", cell: (row) => <Text of={row.monitor} longest={40} />, class: "wide" },
+  { title: "What to do", cell: (row) => <a href={link(["runbook", row.alert])} aria-label={`What to do about ${visible(row.alert, 60)}`}>Runbook</a>, class: "fit" },
   { title: "Looked after by", cell: (row) => <Acknowledgement row={row} /> },
 ];
 

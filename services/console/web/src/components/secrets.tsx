@@ -78,6 +78,7 @@ function Stored({ cluster }: { cluster: ClusterRow }) {
           verb="Delete the Secret"
           name={asking.value.name}
           consequence={`Flux removes the Secret ${visible(asking.value.name, 60)} from ${visible(cluster.name, 60)}.`}
+          action={{ name: "secret.delete", body: { cluster: cluster.key, namespace: asking.value.namespace, name: asking.value.name, keys: keysOf(asking.value) } }}
           command={commands.deleteSecret(cluster.name, asking.value.namespace, asking.value.name, keysOf(asking.value))}
           send={() => act("secret.delete", { cluster: cluster.key, namespace: asking.value!.namespace, name: asking.value!.name, keys: keysOf(asking.value!) }, `Delete ${asking.value!.namespace}/${asking.value!.name}`)}
           close={() => (asking.value = null)}

@@ -28,9 +28,9 @@ interface Made {
 function CreateToken({ done, close }: { done: (made: Made) => void; close: () => void }) {
   const clusters = useTable("clusters", true).list.value;
   const [name, scope, cluster, days] = [useSignal(""), useSignal("viewer"), useSignal(""), useSignal(90)];
+  const key = clusters.find((row) => row.name === cluster.value)?.key;
+  const body = { name: name.value, scope: scope.value, expires_s: days.value * DAY_S, ...(key === undefined ? {} : { clusters: [key] }) };
   const send = async () => {
-    const key = clusters.find((row) => row.name === cluster.value)?.key;
-    const body = { name: name.value, scope: scope.value, expires_s: days.value * DAY_S, ...(key === undefined ? {} : { clusters: [key] }) };
     const { token } = await act("token.create", body, `Create token ${name.value}`);
     if (token !== undefined) done({ name: name.value, token });
   };
@@ -39,6 +39,7 @@ function CreateToken({ done, close }: { done: (made: Made) => void; close: () =>
       title="New token"
       verb="Create"
       close={close}
+      action={{ name: "token.create", body }}
       command={commands.createToken(name.value || "NAME", scope.value, cluster.value, days.value)}
       check={() => (/^[A-Za-z0-9._-]+$/.test(name.value) ? null : { text: "The name must be made of letters, digits, ., _ and -.", field: "name" })}
       send={send}
@@ -130,6 +131,7 @@ export function AccessView() {
           verb="Revoke the token"
           name={revoked.value}
           consequence="No request is authorised by it any more, and its sessions end."
+          action={{ name: "token.revoke", body: { name: revoked.value } }}
           command={commands.revokeToken(revoked.value)}
           send={() => act("token.revoke", { name: revoked.value }, `Revoke token ${revoked.value}`)}
           close={() => (revoked.value = null)}

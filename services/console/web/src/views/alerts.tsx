@@ -5,7 +5,8 @@ import { Hatched } from "../components/table.tsx";
 import { commands } from "../commands.ts";
 import { filtered } from "../filter.ts";
 import { useTable } from "../hooks.ts";
-import { route } from "../router.ts";
+import { isNotified, notified, notify } from "../notify.ts";
+import { link, route } from "../router.ts";
 import type { AlertRow } from "../wire.ts";
 
 /** Those that no user looks after first, the oldest of them before others. */
@@ -16,7 +17,9 @@ export function AlertsView() {
   const rows = filtered(table.list.value, route.value.query.q ?? "", "").sort(byNeed);
   return (
     <>
-      <Head title="Alerts" />
+      <Head title="Alerts" actions={<label><input type="checkbox" checked={isNotified.value} onChange={(event) => notify(event.currentTarget.checked)} /> Sound and notification{notified.value > 0 && <span class="number" data-notified>{notified.value}</span>}</label>}>
+        <p class="note"><a href={link(["runbook"])}>What each alert means, and what to do</a></p>
+      </Head>
       <FilterBar />
       <Hatched of={table}><AlertTable of={table} rows={rows} /></Hatched>
       <details class="as-command"><summary>As command</summary><Command line={commands.alerts()} /></details>

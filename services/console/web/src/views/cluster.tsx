@@ -161,6 +161,7 @@ export function ClusterView() {
           verb="Delete the cluster"
           name={row.name}
           consequence={`Its tear-down begins: ${row.deployments?.total ?? 0} deployments, its accounts, its address and the access to its repository go. Its hosts and what else runs on its Kubernetes stay.`}
+          action={{ name: "cluster.delete", body: { cluster: row.key, with_deployments: true } }}
           command={commands.deleteCluster(row.name)}
           send={() => act("cluster.delete", { cluster: row.key, with_deployments: true }, `Delete cluster ${row.name}`)}
           close={close}

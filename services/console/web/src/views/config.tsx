@@ -35,16 +35,18 @@ export const classesOf = (rows: readonly ObjectRow[]): ObjectRow[] =>
 function CreateObject({ close }: { close: () => void }) {
   const classes = classesOf(useTable("objects", true).list.value);
   const [name, chosen] = [useSignal(""), useSignal("")];
+  const object = useSignal(crypto.randomUUID()).value;
+  const body = { object, class: chosen.value, name: name.value.trim() };
   return (
     <FormDialog
       title="New object"
       verb="Create"
       close={close}
-      command={null}
+      action={{ name: "object.create", body }}
+      command={commands.createObject(object, chosen.value || "CLASS", body.name || "NAME")}
       check={() => (name.value.trim() === "" ? { text: "The object needs a name.", field: "name" } : chosen.value === "" ? { text: "Choose what it is.", field: "class" } : null)}
       send={async () => {
-        const object = crypto.randomUUID();
-        await act("object.create", { object, class: chosen.value, name: name.value.trim() }, `Create ${name.value.trim()}`);
+        await act("object.create", body, `Create ${body.name}`);
         go(link(["config", object]));
       }}
     >
@@ -241,7 +243,7 @@ function Editor({ object, application }: { object: string; application: string }
       {!computed && <Past object={object} application={application} text={liveText} restore={canWrite ? (text) => replace({ ...known, text }) : null} />}
       <details class="as-command"><summary>As command</summary><Command line={commands.getEntry(object, application)} /><Command line={commands.putEntry(object, application, known.etag)} /></details>
       {deleting.value && (
-        <TypeTheName title={`Delete ${application} of ${name}`} verb="Delete the entry" name={application} consequence="What the fleet does because of this entry ends. ConfigDB keeps its history." command={commands.deleteEntry(object, application)}
+        <TypeTheName title={`Delete ${application} of ${name}`} verb="Delete the entry" name={application} consequence="What the fleet does because of this entry ends. ConfigDB keeps its history." action={{ name: "entry.delete", body: { object, application, etag: known.etag } }} command={commands.deleteEntry(object, application)}
           send={async () => { await act("entry.delete", { object, application, etag: known.etag }, `Delete ${application} of ${name}`); go(link(["config", object])); }} close={() => (deleting.value = false)} />
       )}
     </>

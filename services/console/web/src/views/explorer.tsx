@@ -1,7 +1,9 @@
 // Every Edge Node on the broker: tree, live values, trend. It works for nodes of others, too.
-import { actNow } from "../actions.ts";
+import { useSignal } from "@preact/signals";
+import { act, actNow } from "../actions.ts";
 import { commands } from "../commands.ts";
 import { Command } from "../components/copy.tsx";
+import { Field, FormDialog } from "../components/dialog.tsx";
 import { Shape } from "../components/health.tsx";
 import { Icon } from "../components/icon.tsx";
 import { Card, Facts, FilterBar, Head, NoPast } from "../components/page.tsx";
@@ -60,10 +62,44 @@ function Tree({ nodes, chosen, device }: { nodes: readonly NodeRow[]; chosen: st
   );
 }
 
-function MetricDetail({ metric }: { metric: MetricRow }) {
+/** Values of these datatypes have no form as text. */
+const WITHOUT_TEXT = new Set(["DataSet", "Template"]);
+
+/** Writes a metric by a command; it is done when the node reports the value. */
+function WriteMetric({ node, metric, close }: { node: string; metric: MetricRow; close: () => void }) {
+  const value = useSignal(metric.value === null ? "" : typeof metric.value === "object" ? JSON.stringify(metric.value) : String(metric.value));
+  const body = { node, ...(metric.device === "" ? {} : { device: metric.device }), metric: metric.name, value: value.value };
+  const title = `Write ${metric.name} of ${[node, metric.device].filter((part) => part !== "").join("/")}`;
   return (
-    <Card title={visible(metric.name, 120)} class="metric-detail">
-      {(metric.trend ?? []).length > 1 ? <Trend points={metric.trend} label={metric.name} /> : <p class="note">No trend: the value has not changed while the console was watching, or it is not a number.</p>}
+    <FormDialog
+      title={visible(title, 120)}
+      verb="Write"
+      close={close}
+      action={{ name: "metric.write", body }}
+      isComplete={value.value !== ""}
+      command={commands.writeMetric(node, metric.device, metric.name, value.value)}
+      check={() => null}
+      send={() => act("metric.write", body, title)}
+    >
+      {(wrong) => (
+        <>
+          <p>The node gets a command ({metric.device === "" ? "NCMD" : "DCMD"}). It decides whether it takes the value. What it moves, moves.</p>
+          <Field name="value" label={`Value (${metric.datatype})`} hint="As text: true, 21.5, [1,2], hexadecimal digits for bytes, or null." wrong={wrong}>
+            {(id, hint) => <input id={id} aria-describedby={hint} autofocus autocomplete="off" spellcheck={false} value={value.value} onInput={(event) => (value.value = event.currentTarget.value)} />}
+          </Field>
+        </>
+      )}
+    </FormDialog>
+  );
+}
+
+function MetricDetail({ node, metric }: { node: NodeRow; metric: MetricRow }) {
+  const writing = useSignal(false);
+  const canWrite = may("metric.write") && node.alive && metric.writable === true && !WITHOUT_TEXT.has(metric.datatype);
+  return (
+    <Card title={visible(metric.name, 120)} class="metric-detail" actions={canWrite && <button onClick={() => (writing.value = true)}>Write…</button>}>
+      {writing.value && <WriteMetric node={node.key} metric={metric} close={() => (writing.value = false)} />}
+      {(metric.trend ?? []).length > 1 ? <Trend points={metric.trend ?? []} label={metric.name} /> : <p class="note">No trend: the value has not changed while the console was watching, or it is not a number.</p>}
       <Facts
         facts={[
           ["Value", <code><Text of={valueText(metric.value, 2000)} longest={2000} /></code>],
@@ -110,7 +146,7 @@ function NodeDetail({ node, device }: { node: NodeRow; device: string | undefine
         />
         <details><summary>As commands</summary><Command line={commands.watch(node.group, node.node)} /><Command line={commands.rebirth(node.group, node.node)} why="Asks the node for its birth:" /></details>
       </Card>
-      {metric && <MetricDetail metric={metric} key={metric.key} />}
+      {metric && <MetricDetail node={node} metric={metric} key={metric.key} />}
       <Hatched of={table}>
         <DataTable
           label="Metrics"

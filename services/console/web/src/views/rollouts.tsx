@@ -23,11 +23,9 @@ function Decision({ of }: { of: RolloutDecision }) {
 /** Holds a rollout, or lets it continue without a cluster. */
 function Decide({ row, cluster, close }: { row: RolloutRow; cluster: RolloutCluster | null; close: () => void }) {
   const note = useSignal("");
-  const reason = () => (note.value === "" ? {} : { note: note.value });
   const title = cluster === null ? `Hold the rollout of ${row.template}` : `Continue without ${cluster.name}`;
-  const send = () => cluster === null
-    ? act("rollout.hold", { template: row.uuid, ...reason() }, title)
-    : act("rollout.free", { template: row.uuid, cluster: cluster.cluster, ...reason() }, title);
+  const name = cluster === null ? "rollout.hold" : "rollout.free";
+  const body = { template: row.uuid, ...(cluster === null ? {} : { cluster: cluster.cluster }), ...(note.value === "" ? {} : { note: note.value }) };
   return (
     <FormDialog
       title={visible(title, 120)}
@@ -35,7 +33,8 @@ function Decide({ row, cluster, close }: { row: RolloutRow; cluster: RolloutClus
       close={close}
       command={cluster === null ? commands.holdRollout(row.template, note.value) : commands.freeRollout(row.template, cluster.name, note.value)}
       check={() => null}
-      send={send}
+      action={{ name, body }}
+      send={() => act(name, body, title)}
     >
       {(wrong) => (
         <>

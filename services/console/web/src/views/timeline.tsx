@@ -2,7 +2,11 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { now } from "../clock.ts";
+import { commands } from "../commands.ts";
+import { Command } from "../components/copy.tsx";
+import { Differences } from "../components/differences.tsx";
 import { EventList } from "../components/events.tsx";
+import { Icon } from "../components/icon.tsx";
 import { FilterBar, Head } from "../components/page.tsx";
 import { Hatched } from "../components/table.tsx";
 import { Text } from "../components/text.tsx";
@@ -15,7 +19,8 @@ import { readEvents } from "../stream.ts";
 import type { EventPage, EventRow, Gap } from "../wire.ts";
 
 const MINUTE = 60_000;
-const SPANS: [string, number][] = [["15 min", 15 * MINUTE], ["1 h", 60 * MINUTE], ["6 h", 360 * MINUTE], ["24 h", 1440 * MINUTE]];
+const SPANS: [string, number][] = [["15 min", 15 * MINUTE], ["1 h", 60 * MINUTE], ["6 h", 360 * MINUTE], ["24 h", 1440 * MINUTE], ["7 d", 7 * 1440 * MINUTE], ["30 d", 30 * 1440 * MINUTE]];
+const DAY = 1440 * MINUTE;
 const MOST_LANES = 60;
 const MOST_LISTED = 200;
 /** Reads of a past time while the scrubber moves: at most one in this time. */
@@ -23,6 +28,9 @@ const SCRUB_MS = 150;
 /** Reads of the history while events come: at most one in this time. */
 const READ_MS = 300;
 const NOTHING: EventPage = { rows: [], next: null, gaps: [], begins: null };
+
+/** The address of the history from a time on, until the time that is looked at or now. */
+const exportOf = (from: number, until: number | null): string => `/api/v1/export?since=${Math.round(from)}${until === null ? "" : `&until=${Math.round(until)}`}`;
 
 function Gaps({ gaps, from, to }: { gaps: readonly Gap[]; from: number; to: number }) {
   const parts = gapParts(gaps, from, to);
@@ -100,7 +108,7 @@ export function TimelineView() {
   const shown = newestFirst(time === null ? listed : listed.filter((event) => event.at <= time));
   return (
     <>
-      <Head title="Timeline" />
+      <Head title="Timeline" actions={recording && <a class="button" href={exportOf(from, time)} download="history.jsonl" title={`The history from ${stamp(from)} as a file that sparkfleet up --replay plays`}><Icon name="copy" /> Export</a>} />
       <FilterBar>
         <div class="spans" role="group" aria-label="Span">
           {SPANS.map(([title, ms]) => <button aria-pressed={ms === length} onClick={() => setQuery({ span: String(ms / MINUTE) })} key={title}>{title}</button>)}
@@ -117,7 +125,7 @@ export function TimelineView() {
             <label class="lane-name" for="scrubber">Look at</label>
             <div class="scrub">
               <input id="scrubber" type="range" min={from} max={to} step={1000} value={time ?? to} aria-valuetext={time === null ? "now" : stamp(time)} onInput={(event) => scrub(Number(event.currentTarget.value))} />
-              <div class="ticks" aria-hidden="true">{[0, 0.25, 0.5, 0.75].map((part) => <span key={part}>{clock(from + part * length)}</span>)}<span>now</span></div>
+              <div class="ticks" aria-hidden="true">{[0, 0.25, 0.5, 0.75].map((part) => <span key={part}>{(length > DAY ? stamp : clock)(from + part * length)}</span>)}<span>now</span></div>
             </div>
           </div>
           <Gaps gaps={gaps} from={from} to={to} />
@@ -131,6 +139,8 @@ export function TimelineView() {
         </section>
         <section class="card"><header><h2>{time === null ? "Events" : `Events until ${clock(time)}`}</h2></header><EventList events={shown.slice(0, MOST_LISTED)} />{shown.length > MOST_LISTED && <p class="note" data-cut="list">{plural(shown.length - MOST_LISTED, "earlier event")} of this span not listed: filter, or look at an earlier time.</p>}</section>
       </Hatched>
+      <Differences from={from} to={time ?? to} />
+      <details class="as-command"><summary>As command</summary><Command line={commands.exportHistory(new Date(from).toISOString(), new Date(time ?? to).toISOString())} /></details>
     </>
   );
 }

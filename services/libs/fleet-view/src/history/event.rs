@@ -26,6 +26,9 @@ pub struct Event {
     /// `Request/Id` of the write to ConfigDB that led to it, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
+    /// The user who caused it, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub who: Option<String>,
 }
 
 /// A field whose changes are events: its place in the row, the kind of event, and its name in sentences.
@@ -88,7 +91,17 @@ impl Event {
             View::Services => None,
             _ => view.cluster_of(row).map(part),
         };
-        Some(Self { cluster, kind: kind.to_owned(), subject, old: before, new: after, text, request: None })
+        let who = new.and_then(|row| decided_by(kind, row));
+        Some(Self { cluster, kind: kind.to_owned(), subject, old: before, new: after, text, request: None, who })
+    }
+}
+
+/// The user whom a row itself names for what happened.
+fn decided_by(kind: &str, row: &Value) -> Option<String> {
+    match kind {
+        "alert acknowledged" => text(row, "/acknowledged/by"),
+        "rollout held" => text(row, "/hold/by"),
+        _ => None,
     }
 }
 
@@ -260,6 +273,22 @@ mod tests {
         }
         let missing = json!({ "name": "a", "held": null });
         assert_eq!(events(View::Clusters, &table(missing), &table(json!({ "name": "a" }))), [""; 0]);
+    }
+
+    #[test]
+    fn a_row_that_names_who_decided_names_them_for_its_event() {
+        let table = |row: Value| Table::from([("k".to_owned(), row)]);
+        let who = |view: View, old: Value, new: Value| {
+            let found = transitions(view, &table(old), &table(new));
+            found[0].event.clone().unwrap().who
+        };
+        let alert = |by: Value| json!({ "alert": "Offline", "cluster": "c", "reason": "r", "acknowledged": by });
+        let acknowledged = alert(json!({ "by": "console/token:ada" }));
+        assert_eq!(who(View::Alerts, alert(Value::Null), acknowledged.clone()).as_deref(), Some("console/token:ada"));
+        assert_eq!(who(View::Alerts, acknowledged, alert(Value::Null)), None, "who withdrew it is not in the row");
+        let held = json!({ "hold": { "by": "ben" } });
+        assert_eq!(who(View::Rollout, json!({ "hold": null }), held).as_deref(), Some("ben"));
+        assert_eq!(who(View::Deployments, json!({ "state": "sending" }), json!({ "state": "applied" })), None);
     }
 
     #[test]

@@ -29,7 +29,7 @@ const OBJECT: Field = ("object", Kind::Uuid, NEEDED, "the object");
 const APPLICATION: Field = ("application", Kind::Text, NEEDED, "its slug, such as EdgeCluster");
 
 /// The fields of each action, in the order of the documentation.
-const BODIES: [(&str, &[Field]); 23] = [
+const BODIES: [(&str, &[Field]); 24] = [
     (
         "cluster.create",
         &[
@@ -123,6 +123,15 @@ const BODIES: [(&str, &[Field]); 23] = [
         ],
     ),
     ("node.rebirth", &[("node", Kind::Text, NEEDED, "GROUP/NODE")]),
+    (
+        "metric.write",
+        &[
+            ("node", Kind::Text, NEEDED, "GROUP/NODE, of no service of this fleet"),
+            ("device", Kind::Text, !NEEDED, "without it a metric of the node itself"),
+            ("metric", Kind::Text, NEEDED, "its name"),
+            ("value", Kind::Text, NEEDED, "as text; it is read by the datatype that the birth gives"),
+        ],
+    ),
     (
         "object.create",
         &[

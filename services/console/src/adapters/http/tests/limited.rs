@@ -211,11 +211,10 @@ async fn the_stream_is_of_the_same_rows_is_silent_on_others_and_ends_with_the_ri
     limited.stop.trigger();
 }
 
-#[tokio::test]
-async fn the_past_events_and_the_export_are_of_the_same_rows() {
-    let directory = tempfile::tempdir().unwrap();
+/// A history of the three states, and the last of them.
+async fn history_in(directory: &FilePath) -> (History, BTreeMap<View, Table>) {
     let keep = Retention { days: 30, bytes: 1 << 30 };
-    let mut history = History::start(directory.path(), Some(keep), Clock::new());
+    let mut history = History::start(directory, Some(keep), Clock::new());
     assert!(matches!(history.recv().await, Stored::Opened(_)));
     let mut old = BTreeMap::<View, Table>::new();
     for n in 1..=3 {
@@ -229,6 +228,13 @@ async fn the_past_events_and_the_export_are_of_the_same_rows() {
         assert!(matches!(history.recv().await, Stored::Stored { .. }));
         old = new;
     }
+    (history, old)
+}
+
+#[tokio::test]
+async fn the_past_events_and_the_export_are_of_the_same_rows() {
+    let directory = tempfile::tempdir().unwrap();
+    let (history, old) = history_in(directory.path()).await;
     let limited = Limited::start(history.reader()).await;
     for view in View::ALL {
         let (status, tag, body) = limited.get(&format!("/api/v1/{view}?at=1500"), "").await;
@@ -315,4 +321,70 @@ async fn the_record_of_actions_is_for_administrators_of_all_clusters() {
     }
     *limited.holder.lock().unwrap() = None;
     assert_eq!(limited.get("/api/v1/audit", "").await.0, 401);
+}
+
+/// Routes that are read and are no table: the session, the way to the identity provider, and what never ends or is read once.
+const UNTAGGED: [&str; 5] =
+    ["/api/v1/session", "/api/v1/session/oidc", "/api/v1/session/oidc/callback", "/api/v1/stream", "/api/v1/export"];
+
+/// Addresses of a route of the description, with every table in place of the parameter.
+fn addresses(route: &str) -> Vec<String> {
+    let of_one = ["entries", "history"].map(|word| format!("{word}:{OWN}"));
+    match route {
+        "/api/v1/{table}/{node}" => vec!["/api/v1/metrics:ACME-Paint_Shop/Sync".to_owned()],
+        "/api/v1/{table}" => {
+            let fixed = TableName::FIXED.iter().map(TableName::to_string);
+            fixed.chain(of_one).map(|name| format!("/api/v1/{name}")).collect()
+        }
+        other => vec![other.to_owned()],
+    }
+}
+
+#[tokio::test]
+async fn every_read_of_the_description_has_a_tag_and_is_not_sent_twice() {
+    let directory = tempfile::tempdir().unwrap();
+    let (history, _) = history_in(directory.path()).await;
+    let limited = Limited::start_in(directory.path(), history.reader()).await;
+    RecordFile::new(service_runtime::record::path(directory.path()))
+        .keep(&json!({ "at": 1, "who": "token:ada" }))
+        .await;
+    let mut all = holder(None);
+    all.grants[0].scope = TokenScope::Administrator;
+    let description = super::openapi::description();
+    let reads = description["paths"].as_object().unwrap().iter().filter(|(_, item)| item.get("get").is_some());
+    let (mut tried, mut untagged) = (0, Vec::new());
+    for (route, item) in reads {
+        if item["get"]["responses"].get("304").is_none() {
+            untagged.push(route.as_str());
+            continue;
+        }
+        for path in addresses(route) {
+            // Those who see everything and those who see one cluster get tags of their own.
+            for principal in [all.clone(), holder(Some(&[OWN]))] {
+                if path == "/api/v1/audit" && principal != all {
+                    continue;
+                }
+                *limited.holder.lock().unwrap() = Some(principal);
+                let (status, tag, body) = limited.get(&path, "").await;
+                assert_eq!(status, 200, "{path}: {body}");
+                let tag = tag.unwrap_or_else(|| panic!("{path} has no ETag"));
+                let (status, again, body) = limited.get(&path, &format!("If-None-Match: {tag}\r\n")).await;
+                assert_eq!((status, again.as_ref(), body.as_str()), (304, Some(&tag), ""), "{path}");
+                let (status, ..) = limited.get(&path, "If-None-Match: \"another\"\r\n").await;
+                assert_eq!(status, 200, "{path}");
+                tried += 1;
+            }
+        }
+    }
+    assert_eq!(untagged.iter().copied().collect::<std::collections::BTreeSet<_>>(), UNTAGGED.into());
+    assert!(tried > 2 * TableName::FIXED.len(), "{tried}");
+    // A table that changes has another tag.
+    *limited.holder.lock().unwrap() = Some(all);
+    let tag = async |n: u64| {
+        *limited.n.lock().unwrap() = n;
+        limited.get("/api/v1/metrics:ACME-Paint_Shop/Sync", "").await.1
+    };
+    assert_ne!(tag(1).await, tag(2).await);
+    limited.stop.trigger();
+    history.stop().await;
 }
