@@ -10,11 +10,12 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use console::Config;
-use console::action::{ACTIONS, Action, Plan};
+use console::action::{ACTIONS, Action, Plan, Replicas};
 use console::adapters::replay::Source;
 use console::replay::Progress;
 use fleet_view::Fleet;
 use fleet_view::bench::Bench;
+use fleet_view::explorer::Explorer;
 use service_runtime::health::Health;
 use service_runtime::shutdown::Shutdown;
 use sparkplug_mqtt::MqttConfig;
@@ -93,10 +94,11 @@ pub fn action(bytes: &[u8]) {
         Err(error) => return assert!(!error.to_string().is_empty()),
     };
     assert!(ACTIONS.contains(&(action.name(), action.operation())) && action.name() == name);
-    let fleet = fleet();
+    let (fleet, explorer) = known();
+    let replicas = Replicas { fleet, explorer };
     let _ = (action.cluster(fleet), action.target(fleet));
-    let plan = action.plan(fleet, "a1", "console/fuzz", WALL);
-    assert_eq!(action.plan(fleet, "a1", "console/fuzz", WALL), plan);
+    let plan = action.plan(replicas, "a1", "console/fuzz", WALL);
+    assert_eq!(action.plan(replicas, "a1", "console/fuzz", WALL), plan);
     match plan {
         Ok(Plan::Writes(requests)) => {
             let is_named = requests
@@ -104,17 +106,19 @@ pub fn action(bytes: &[u8]) {
                 .all(|request| request.id.starts_with("a1-") && request.writer.as_deref() == Some("console/fuzz"));
             assert!(is_named, "{requests:?}");
         }
-        Ok(Plan::Rebirth(_) | Plan::Replay(_)) => {}
+        Ok(Plan::Rebirth(_) | Plan::Replay(_) | Plan::Command(_)) => {}
         Err(error) => assert!(!error.to_string().is_empty()),
     }
 }
 
-/// A fleet with a cluster, a host and a deployment.
-fn fleet() -> &'static Fleet {
-    static FLEET: OnceLock<Fleet> = OnceLock::new();
-    FLEET.get_or_init(|| {
+/// A fleet with a cluster, a host and a deployment, and the Edge Nodes that it was made from.
+fn known() -> &'static (Fleet, Explorer) {
+    static KNOWN: OnceLock<(Fleet, Explorer)> = OnceLock::new();
+    KNOWN.get_or_init(|| {
         let mut bench = Bench::with_cluster();
         bench.deployment(uuid::Uuid::from_u128(0xD), "Robot", None);
-        bench.fleet
+        let mut explorer = Explorer::default();
+        bench.events.iter().for_each(|event| explorer.on_event(event, WALL));
+        (bench.fleet, explorer)
     })
 }
