@@ -39,7 +39,6 @@ use sparkplug::Now;
 use sparkplug::replication::Pace;
 use uuid::Uuid;
 
-
 /// When each cluster or repository is looked at without an event, `Now::mono`.
 #[derive(Debug, Clone, Default)]
 pub struct Deadlines {

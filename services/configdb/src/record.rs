@@ -7,8 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use configdb_contract::names;
-use configdb_schema::document::ApiToken;
 use configdb_schema::Document as _;
+use configdb_schema::document::ApiToken;
 use serde::{Deserialize, Serialize};
 use service_runtime::atomic_file;
 use service_runtime::record::{self, RecordFile};

@@ -23,7 +23,7 @@ pub enum Event {
     /// By its own Edge Node: among it what the cluster manager commands.
     Node(NodeEvent),
     /// By HTTP: a user wants to read or push.
-    Asked(Asked),
+    GitRequest(GitRequest),
     /// By HTTP: a push was received apart.
     Pushed(PushRequest),
     /// By HTTP: a cluster has asked for a repository.
@@ -41,7 +41,7 @@ pub enum Effect {
     Host(HostRequest),
     /// By its own Edge Node.
     Node(NodeUpdate),
-    /// By HTTP: the answer to [`Event::Asked`].
+    /// By HTTP: the answer to [`Event::GitRequest`].
     Answer(u64, Result<Admission, Denial>),
     /// On the disk: the record of a push that was refused here. The cluster manager records those that reach it.
     Record(Box<AuditRecord>),
@@ -53,7 +53,7 @@ pub enum Effect {
 
 /// A user wants to read or push.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
+pub struct GitRequest {
     /// Names the answer.
     pub id: u64,
     /// Address of the user.

@@ -61,7 +61,7 @@ use adapters::copying;
 use adapters::gatekeeper::{QUESTIONS_MAX, StateGatekeeper};
 use adapters::sparkplug::{host_config, node_config, own_descriptor};
 use adapters::store::Store;
-use event::{Asked, Effect, Event, PushRequest};
+use event::{Effect, Event, GitRequest, PushRequest};
 use state::{Settings, State};
 
 /// Polls of clusters that wait for the loop.
@@ -203,7 +203,7 @@ struct Io {
     /// Of pushes that were refused here.
     record: RecordFile,
     gatekeeper: StateGatekeeper,
-    asked: mpsc::Receiver<Asked>,
+    asked: mpsc::Receiver<GitRequest>,
     pushed: mpsc::Receiver<PushRequest>,
     polled: mpsc::Receiver<Uuid>,
     copying: JoinSet<Event>,
@@ -236,7 +236,7 @@ impl ServiceIo for Io {
             event = self.sessions.node.recv() => {
                 Event::Node(service::admitted(event.context("the Edge Node's session ended by itself")?)?)
             }
-            Some(asked) = self.asked.recv() => Event::Asked(asked),
+            Some(asked) = self.asked.recv() => Event::GitRequest(asked),
             Some(push) = self.pushed.recv() => Event::Pushed(push),
             Some(cluster) = self.polled.recv() => Event::Polled(cluster),
             Some(copied) = self.copying.join_next() => copied.context("work on a copy")?,

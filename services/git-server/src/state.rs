@@ -26,9 +26,9 @@ use sparkplug::host::{HostEvent, HostRequest};
 use sparkplug::{DeviceId, EdgeNodeDescriptor, EdgeNodeId, Metric, Now, TypedMetrics as _};
 use uuid::Uuid;
 
-use crate::event::{Asked, Effect, Event, PersistedCopies, PushRequest};
+use crate::event::{Effect, Event, GitRequest, PersistedCopies, PushRequest};
 use copies::Copies;
-use pushes::{Ended, Pushes};
+use pushes::{PushEnd, Pushes};
 use users::Users;
 
 /// What the state goes by.
@@ -124,7 +124,7 @@ impl State {
                 ended.into_iter().for_each(|(push, ended)| self.end(push, ended));
             }
             Event::Pushed(request) => self.on_pushed(request, now),
-            Event::Asked(asked) => {
+            Event::GitRequest(asked) => {
                 let answer = self.admit(&asked, now);
                 let refused = self.users.take_refused();
                 self.effects.extend(refused.into_iter().map(|record| Effect::Record(Box::new(record))));
@@ -247,20 +247,20 @@ impl State {
     fn end_pushes(&mut self, repository: Uuid) {
         let Some(refs) = self.copies.refs(repository) else { return };
         for push in self.pushes.on_refs(repository, refs) {
-            self.end(push, Ended::Done);
+            self.end(push, PushEnd::Done);
         }
     }
 
-    fn end(&mut self, push: Uuid, ended: Ended) {
+    fn end(&mut self, push: Uuid, ended: PushEnd) {
         let result = match ended {
-            Ended::Done => Ok(()),
-            Ended::Denied(denial) => Err(denial),
+            PushEnd::Done => Ok(()),
+            PushEnd::Denied(denial) => Err(denial),
         };
         tracing::info!(%push, refused = result.as_ref().err().map(Denial::reason), "a push has ended");
         self.effects.push(Effect::PushEnded(push, result));
     }
 
-    fn admit(&mut self, asked: &Asked, now: Now) -> Result<Admission, Denial> {
+    fn admit(&mut self, asked: &GitRequest, now: Now) -> Result<Admission, Denial> {
         if !self.is_ready() {
             let reason = "ConfigDB is not known completely; no user is admitted until it is";
             return Err(Denial::NotAtPresent(reason.to_owned()));

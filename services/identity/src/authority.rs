@@ -42,7 +42,7 @@ pub struct Terms {
 
 /// Who asks.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct CertificateRequest<'a> {
     /// By what.
     pub by: &'a ProofKind,
     /// For which key: hash of the public key.
@@ -133,7 +133,7 @@ pub fn judge(
     recorded: &EdgeClusterIdentity,
     wanted: &EdgeClusterEnrolment,
     terms: &Terms,
-    asked: Asked<'_>,
+    asked: CertificateRequest<'_>,
     now_ms: u64,
 ) -> Verdict {
     match asked.by {
@@ -147,7 +147,7 @@ fn judge_token(
     wanted: &EdgeClusterEnrolment,
     terms: &Terms,
     by: &TokenHash,
-    asked: Asked<'_>,
+    asked: CertificateRequest<'_>,
     now_ms: u64,
 ) -> Verdict {
     if let Some(used) = recorded.tokens.iter().find(|used| by.is(&used.hash)) {
@@ -180,7 +180,7 @@ fn issue(
     record: &mut EdgeClusterIdentity,
     wanted: &EdgeClusterEnrolment,
     terms: &Terms,
-    asked: Asked<'_>,
+    asked: CertificateRequest<'_>,
     now_ms: u64,
 ) -> Option<String> {
     let expires = now_ms.saturating_add(millis(terms.lifetime)).min(terms.authority_ends_ms);
@@ -203,7 +203,7 @@ fn authority_is_over() -> Verdict {
 }
 
 /// The first user of a token asks again.
-fn again(recorded: &EdgeClusterIdentity, asked: Asked<'_>, now_ms: u64) -> Verdict {
+fn again(recorded: &EdgeClusterIdentity, asked: CertificateRequest<'_>, now_ms: u64) -> Verdict {
     match recorded.certificates.iter().rev().find(|certificate| certificate.key == asked.key) {
         Some(certificate) if certificate.state == CertificateState::Revoked => refuse(
             RefusalCode::Revoked,
@@ -218,7 +218,7 @@ fn again(recorded: &EdgeClusterIdentity, asked: Asked<'_>, now_ms: u64) -> Verdi
 }
 
 /// The request is not from the first user of the token.
-fn reused(recorded: &EdgeClusterIdentity, token: &TokenHash, asked: Asked<'_>, now_ms: u64) -> Verdict {
+fn reused(recorded: &EdgeClusterIdentity, token: &TokenHash, asked: CertificateRequest<'_>, now_ms: u64) -> Verdict {
     let text = format!(
         "token {} was used again, by key {}: if that was not you, revoke this cluster's identity",
         short(token.as_str()),

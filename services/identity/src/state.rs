@@ -21,7 +21,7 @@ use sparkplug::replication::ReplicaChange;
 use sparkplug::{EdgeNodeDescriptor, EdgeNodeId, Metric, Now, TypedMetrics as _};
 use uuid::Uuid;
 
-use crate::authority::{self, Asked, Terms, Verdict};
+use crate::authority::{self, CertificateRequest, Terms, Verdict};
 use crate::clusters::{self, Clusters};
 use crate::event::{Effect, Event, IssueCertificate};
 use crate::issued::Issued;
@@ -337,7 +337,7 @@ impl State {
         let key = opened.key_hash();
         let count = u32::try_from(current.certificates.len()).unwrap_or(u32::MAX);
         let serial = self.settings.key_pair.serial(uuid, &key, wanted.fence, count);
-        let asked = Asked { by: &opened.by, key: &key, serial };
+        let asked = CertificateRequest { by: &opened.by, key: &key, serial };
         let answer = match authority::judge(current, wanted, &self.settings.terms, asked, now.wall) {
             Verdict::Record(identity) | Verdict::Refuse { record: Some(identity), .. } => {
                 return self.record(uuid, &identity, now);

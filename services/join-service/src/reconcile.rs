@@ -49,7 +49,7 @@ impl Ending {
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Due {
+pub enum DueWork {
     /// End an attempt.
     End(RequestId, Ending),
     /// Give a document back.
@@ -60,36 +60,36 @@ pub enum Due {
 
 /// Everything that is due at `wall_ms`. `token_ms`: how long a token is valid.
 #[must_use]
-pub fn due(cache: &Cache, policy: &Policy, wall_ms: u64, token_ms: u64) -> Vec<Due> {
+pub fn due(cache: &Cache, policy: &Policy, wall_ms: u64, token_ms: u64) -> Vec<DueWork> {
     let mut due = Vec::new();
     for (id, entry) in cache.requests() {
         let request = &entry.is;
         if let Some(ending) = ending(cache, policy, request, wall_ms, token_ms) {
-            due.push(Due::End(*id, ending));
+            due.push(DueWork::End(*id, ending));
         } else if !request.is_live() && wall_ms > request.changed_ms.saturating_add(FORGET_MS) {
-            due.push(Due::Delete(Key::Request(*id), entry.version.clone()));
+            due.push(DueWork::Delete(Key::Request(*id), entry.version.clone()));
         }
     }
     if let Some(lease) = cache.control_plane() {
         let holder = cache.requests().values().find(|entry| entry.is.record.request.to_string() == lease.is.request);
         if wall_ms > lease.is.until_ms || holder.is_some_and(|holder| !holder.is.is_live()) {
-            due.push(Due::Delete(Key::ControlPlane, lease.version.clone()));
+            due.push(DueWork::Delete(Key::ControlPlane, lease.version.clone()));
         }
     }
     let is_old = |since_ms: u64| wall_ms > since_ms.saturating_add(BINDING_MS);
     for (disk, entry) in cache.disks() {
         let is_owned = cache.host(&entry.is.ek).is_some_and(|host| host.is.disk == *disk);
         if !is_owned && is_old(entry.is.since_ms) {
-            due.push(Due::Delete(Key::Disk(*disk), entry.version.clone()));
+            due.push(DueWork::Delete(Key::Disk(*disk), entry.version.clone()));
         }
     }
     for (name, entry) in cache.names() {
         let is_owned = cache.host(&entry.is.ek).is_some_and(|host| host.is.name == *name);
         if !is_owned && is_old(entry.is.since_ms) {
-            due.push(Due::Delete(Key::Name(name.clone()), entry.version.clone()));
+            due.push(DueWork::Delete(Key::Name(name.clone()), entry.version.clone()));
         }
     }
-    due.extend(revoked_nodes(cache, policy).map(Due::DeleteNode));
+    due.extend(revoked_nodes(cache, policy).map(DueWork::DeleteNode));
     due
 }
 

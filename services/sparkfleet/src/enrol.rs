@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use configdb_schema::Organisation;
-use edge_sync::adapters::identity::{Exchange, Identity, Keys, Purpose, Secrets, granted};
+use edge_sync::adapters::identity::{Exchange, Identity, KeyPurpose, Keys, Secrets, granted};
 use enrolment_protocol::cluster::Grant;
 use enrolment_protocol::identity::IdentityKey;
 use enrolment_protocol::metrics;
@@ -51,7 +51,7 @@ pub async fn run(arguments: EnrolArguments) -> anyhow::Result<()> {
         tracing::info!(name, "the cluster is enrolled already with this token");
         return Ok(());
     }
-    let keys = secrets.keys(&Purpose::Token(token.hash())).await?;
+    let keys = secrets.keys(&KeyPurpose::Token(token.hash())).await?;
     let request = keys.request(arguments.cluster, &token, &identity_key)?;
     let shutdown = Shutdown::on_signals().context("cannot listen to signals")?;
     let node = metrics::node(&organisation, arguments.cluster).map_err(|error| unusable(error.into()))?;

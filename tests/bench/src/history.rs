@@ -114,7 +114,7 @@ async fn answers(reader: &Reader, events: u64) -> anyhow::Result<(Distribution, 
         let past = reader.at(View::Clusters, at).await?;
         states.push(start.elapsed());
         ensure!(!past.rows.is_empty(), "there were clusters");
-        let query = EventQuery { since: 0, until: at, clusters: None, before: None, limit: 100 };
+        let query = EventQuery { since: 0, until: at, clusters: None, subject: None, before: None, limit: 100 };
         let start = Instant::now();
         ensure!(!reader.events(&query).await?.events.is_empty(), "there were events");
         pages.push(start.elapsed());

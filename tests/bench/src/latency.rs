@@ -91,12 +91,16 @@ async fn start_central_services(
     };
     manager.state_dir.create()?;
     let bd_seq = BdSeqStore::in_directory(directory, &configdb_node(organisation));
-    let (organisation, mqtt, stop) = (organisation.clone(), mqtt.clone(), shutdown.child());
+    let stop = shutdown.child();
+    let config = configdb::Config {
+        organisation: organisation.as_str().to_owned(),
+        state_dir: directory.join("configdb").into(),
+        mqtt: mqtt.clone(),
+        ..configdb::Config::default()
+    };
+    config.state_dir.create()?;
     let mut services = JoinSet::new();
-    services.spawn(async move {
-        let limits = configdb::model::Limits::default();
-        configdb::run_on(store, &organisation, limits, &mqtt, bd_seq, stop, Health::new()).await
-    });
+    services.spawn(async move { configdb::run_on(store, &config, bd_seq, stop, Health::new()).await });
     services.spawn(cluster_manager::run(manager, shutdown.child(), Health::new()));
     Ok(services)
 }

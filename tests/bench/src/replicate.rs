@@ -34,11 +34,17 @@ pub async fn run(objects: usize) -> anyhow::Result<()> {
     let broker = start_broker().await?;
     let mqtt = MqttConfig { servers: vec![broker.url()], ..MqttConfig::default() };
     let shutdown = Shutdown::new();
-    let (stop, owner, settings) = (shutdown.child(), organisation.clone(), mqtt.clone());
+    let stop = shutdown.child();
+    let directory = tempfile::tempdir()?;
+    let config = configdb::Config {
+        organisation: organisation.as_str().to_owned(),
+        state_dir: directory.path().to_path_buf().into(),
+        mqtt: mqtt.clone(),
+        ..configdb::Config::default()
+    };
     let configdb = tokio::spawn(async move {
         let store = configdb::store::MemoryStore::new(Uuid::from_u128(1));
-        let limits = configdb::model::Limits::default();
-        configdb::run_on(store, &owner, limits, &settings, BdSeqStore::Memory, stop, Health::new()).await
+        configdb::run_on(store, &config, BdSeqStore::Memory, stop, Health::new()).await
     });
     let loading = Instant::now();
     let held = load(&organisation, &mqtt, objects).await?;

@@ -121,7 +121,7 @@ impl Site {
             at("ca.key")
         );
         site.run_with("configdb", "ACME-Central", (configdb, ""), site.server.directory());
-        let tables = format!("[git]\n{}", tables(&site));
+        let tables = format!("[git]\n{}", tables(site));
         site.run("cluster-manager", "ACME-Central", &tables, site.server.directory());
         site.run_with("identity", "ACME-Central-Identity", (&identity, ""), site.server.directory());
         let head = git_server_head(site.git);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use edge_sync_contract::source::{DesiredSource, Others, Sources};
+use edge_sync_contract::source::{DesiredSource, OtherCommits, Sources};
 use sparkplug::replication::{Desired, DesiredSender, Report};
 use sparkplug::{EdgeNodeDescriptor, Now};
 use uuid::Uuid;
@@ -20,7 +20,7 @@ pub struct Commits<'a> {
     /// That of the shared charts.
     pub charts: Option<&'a str>,
     /// Of other shared repositories that it follows.
-    pub others: Others,
+    pub others: OtherCommits,
 }
 
 /// The commits of all clusters on their way.

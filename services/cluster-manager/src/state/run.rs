@@ -5,7 +5,7 @@
 use cluster_manager_contract::{SetupState, names};
 use configdb_contract::WriteRequest;
 use configdb_schema::known;
-use edge_sync_contract::source::{OTHERS_MAX, Others};
+use edge_sync_contract::source::{OTHERS_MAX, OtherCommits};
 use sparkplug::Now;
 use uuid::Uuid;
 
@@ -155,7 +155,8 @@ impl ClusterManager {
         let are_served = self.is_served(uuid, repository) && self.is_served(known::repository::HELM_CHARTS, charts);
         let others = self.other_sources(uuid).filter(|_| are_served);
         // Flux that is asked before the copy has the commit fetches the one before, and looks again only at its interval.
-        let (repository, others) = others.map_or_else(|| (None, Others::default()), |others| (repository, others));
+        let (repository, others) =
+            others.map_or_else(|| (None, OtherCommits::default()), |others| (repository, others));
         let commits = Commits { repository, charts, others };
         let node = cluster.expecting.as_ref();
         let command = self.flux_sources.reconcile(&self.fleet, (uuid, name), node, commits, now);
@@ -170,7 +171,7 @@ impl ClusterManager {
     }
 
     /// Commits of the shared repositories beside the charts that the cluster, or a deployment on it, is rendered from. None: the git server does not have one of them yet.
-    fn other_sources(&self, uuid: Uuid) -> Option<Others> {
+    fn other_sources(&self, uuid: Uuid) -> Option<OtherCommits> {
         let mut objects = self.deployments.rendered_from(uuid);
         objects.extend(self.repositories.rendered_from(uuid));
         let commits = objects
@@ -178,7 +179,7 @@ impl ClusterManager {
             .filter(|object| *object != known::repository::HELM_CHARTS)
             .filter_map(|object| Some((object, self.shared.commit(object)?)))
             .take(OTHERS_MAX);
-        let mut others = Others::default();
+        let mut others = OtherCommits::default();
         for (object, commit) in commits {
             if !self.is_served(object, Some(commit)) {
                 return None;

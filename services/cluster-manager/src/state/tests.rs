@@ -840,7 +840,6 @@ impl World {
 }
 
 /// A cluster that is set up, bootstrapped and runs one deployment.
-
 fn running() -> World {
     let mut world = World::new(Kill::Never);
     world.put_cluster(CLUSTER, "Paint_Shop");

@@ -37,4 +37,4 @@ pub use entries::Entries;
 pub use names::SyncDevice;
 pub use node::SyncNode;
 pub use replica::{SyncContract, SyncDevices, SyncReplica};
-pub use source::{Commit, DesiredSource, Others, Sources};
+pub use source::{Commit, DesiredSource, OtherCommits, Sources};

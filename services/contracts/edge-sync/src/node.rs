@@ -12,7 +12,7 @@ use crate::names::{
     SEALING_CERTIFICATE, SEALING_REASON, SERVICE, SERVICE_NAME, SIMULATED, SOURCE_APPLIED, SOURCE_CHARTS,
     SOURCE_COMMIT, SOURCE_OTHERS, SOURCE_READY, SOURCE_READY_REASON, SOURCE_REASON, SOURCE_VERSION, VERSION,
 };
-use crate::source::{Commit, Others};
+use crate::source::{Commit, OtherCommits};
 
 /// What a Sync node says of itself and of its cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -50,7 +50,7 @@ pub struct SyncNode {
     /// Last commit of the shared charts of which it notified Flux.
     pub source_charts: Option<Commit>,
     /// Last commits of other repositories of which it notified Flux.
-    pub source_others: Others,
+    pub source_others: OtherCommits,
     /// Why it could not notify Flux of later ones.
     pub source_error: Option<String>,
     /// Commit of the cluster's repository that Flux has applied last, as a whole.
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn names_and_types_on_the_wire_are_fixed_and_only_changes_are_published() {
         let commit = "0123456789abcdef0123456789abcdef01234567".parse().unwrap();
-        let source_others = Others([("http://git/x".to_owned(), commit)].into());
+        let source_others = OtherCommits([("http://git/x".to_owned(), commit)].into());
         let node = SyncNode { cluster_uuid: Uuid::from_u128(1), source_others, ..SyncNode::default() };
         let metrics = node.to_metrics();
         let listed: Vec<String> = metrics.iter().map(|m| format!("{} {:?}", m.name, m.datatype)).collect();

@@ -68,9 +68,9 @@ const URL_BYTES_MAX: usize = 2048;
 
 /// Commits of other repositories that a cluster takes charts from, by their URLs as GitRepositories have them. As a metric a DataSet, in commands a JSON object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Others(pub BTreeMap<String, Commit>);
+pub struct OtherCommits(pub BTreeMap<String, Commit>);
 
-impl Others {
+impl OtherCommits {
     fn to_json(&self) -> Json {
         self.0
             .iter()
@@ -96,12 +96,12 @@ impl Others {
     }
 }
 
-impl form::Columns for Others {
+impl form::Columns for OtherCommits {
     const KEY: &'static str = "URL";
     const VALUE: &'static str = "Commit";
 }
 
-impl MetricValue for Others {
+impl MetricValue for OtherCommits {
     const DATATYPE: DataType = DataType::DataSet;
 
     fn to_value(&self) -> Option<Value> {
@@ -132,7 +132,7 @@ pub struct Sources {
     /// Of the repository of shared charts; None: not known.
     pub charts: Option<Commit>,
     /// Of others that it takes charts from.
-    pub others: Others,
+    pub others: OtherCommits,
 }
 
 /// NCMD [`DESIRED_SOURCE`]: the cluster's repositories are at these commits.
@@ -189,8 +189,10 @@ impl DesiredSource {
             charts => Some(commit(charts, " charts")?),
         };
         let others = match &value["others"] {
-            Json::Null => Others::default(),
-            others => Others::from_json(others).map_err(|rule| error(Some(version), " others", rule.to_owned()))?,
+            Json::Null => OtherCommits::default(),
+            others => {
+                OtherCommits::from_json(others).map_err(|rule| error(Some(version), " others", rule.to_owned()))?
+            }
         };
         let none = serde_json::Map::new();
         let (origin, follows) = origin_of(value.as_object().unwrap_or(&none))
@@ -217,17 +219,19 @@ mod tests {
         let commit: Commit = "0123456789abcdef0123456789abcdef01234567".parse().unwrap();
         assert_eq!(commit.to_string(), "0123456789abcdef0123456789abcdef01234567");
         let sync = crate::names::sync_node(GroupId::new("ACME-Cell").unwrap());
-        let others = Others([("http://git/uuid/1".to_owned(), commit)].into());
-        for (charts, others) in
-            [(None, Others::default()), (Some("89abcdef0123456789abcdef0123456789abcdef".parse().unwrap()), others)]
-        {
+        let others = OtherCommits([("http://git/uuid/1".to_owned(), commit)].into());
+        for (charts, others) in [
+            (None, OtherCommits::default()),
+            (Some("89abcdef0123456789abcdef0123456789abcdef".parse().unwrap()), others),
+        ] {
             let desired = DesiredSource {
                 version: 3,
                 sources: Sources { repository: commit, charts, others },
                 origin: "00000000-0000-0000-0000-000000000007/2/00000000000000ab/12".parse().ok(),
                 follows: None,
             };
-            let read: Result<Others, String> = form::Plain::read(form::Plain::write(&desired.sources.others).as_ref());
+            let read: Result<OtherCommits, String> =
+                form::Plain::read(form::Plain::write(&desired.sources.others).as_ref());
             assert_eq!(read.as_ref(), Ok(&desired.sources.others));
             let request = desired.to_request(sync.clone());
             let HostRequest::Command { device: None, metrics, .. } = request else { panic!("an NCMD") };

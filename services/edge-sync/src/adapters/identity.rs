@@ -7,9 +7,9 @@ pub mod renewal;
 pub mod secrets;
 
 pub use exchange::Exchange;
-pub use keys::{Held, Keys};
+pub use keys::{HeldCertificate, Keys};
 pub use renewal::Renewal;
-pub use secrets::{Identity, Purpose, Secrets};
+pub use secrets::{Identity, KeyPurpose, Secrets};
 
 use anyhow::anyhow;
 use enrolment_protocol::cluster::Grant;

@@ -20,7 +20,7 @@ pub struct Session {
 /// The task of the Edge Node ended, which it does only when it is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the task of the edge node ended by itself")]
-pub struct Ended;
+pub struct SessionEnded;
 
 impl Session {
     /// A session that waits for its start.
@@ -55,9 +55,9 @@ impl Session {
     ///
     /// # Errors
     /// The session has ended.
-    pub async fn recv(&mut self) -> Result<NodeEvent, Ended> {
+    pub async fn recv(&mut self) -> Result<NodeEvent, SessionEnded> {
         match &mut self.node {
-            Some(node) => node.recv().await.ok_or(Ended),
+            Some(node) => node.recv().await.ok_or(SessionEnded),
             None => std::future::pending().await,
         }
     }

@@ -128,11 +128,11 @@ impl Source {
 mod tests {
     use super::*;
     use crate::event::ErrorClass;
-    use edge_sync_contract::Others;
+    use edge_sync_contract::OtherCommits;
 
     fn desired(version: u64) -> DesiredSource {
         let repository = format!("{version:040x}").parse().unwrap();
-        let sources = Sources { repository, charts: None, others: Others::default() };
+        let sources = Sources { repository, charts: None, others: OtherCommits::default() };
         DesiredSource { version, sources, origin: None, follows: None }
     }
 

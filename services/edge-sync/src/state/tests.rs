@@ -891,7 +891,7 @@ fn an_index_of_an_older_or_another_store_changes_nothing_until_an_operator_raise
     let sources = edge_sync_contract::Sources {
         repository: "0123456789abcdef0123456789abcdef01234567".parse().unwrap(),
         charts: None,
-        others: edge_sync_contract::Others::default(),
+        others: edge_sync_contract::OtherCommits::default(),
     };
     let source = edge_sync_contract::DesiredSource { version: 3, sources, origin: None, follows: None };
     bench.run_on(command(source.to_request(sync())));

@@ -6,7 +6,7 @@ use edge_sync::adapters::kubernetes::Kubernetes;
 use edge_sync::event::{Deletion, Effect, ErrorClass, Event, Observation, PreparedObject};
 use edge_sync::object::{Kind, LABEL_MANAGED_BY, LABEL_UUID, MANAGER, Marks, ObjectKey, ObservedObject};
 use edge_sync::record::{IndexRecord, RECORD_NAME, StoredRecord};
-use edge_sync_contract::{Commit, DesiredIndex, DesiredManifests, Digest, Others, Sources};
+use edge_sync_contract::{Commit, DesiredIndex, DesiredManifests, Digest, OtherCommits, Sources};
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -521,7 +521,7 @@ async fn flux_is_asked_to_fetch_every_source_that_follows_a_repository_with_a_ne
         sources.create(&PostParams::default(), &serde_json::from_value(source).unwrap()).await.unwrap();
     }
     let commit = |digit: &str| digit.repeat(40).parse::<Commit>().unwrap();
-    let others = Others([("http://git/uuid/1".to_owned(), commit("b"))].into());
+    let others = OtherCommits([("http://git/uuid/1".to_owned(), commit("b"))].into());
     let wanted = Sources { repository: commit("a"), charts: None, others };
     let Event::Annotated(result) = answer(&kubernetes, Effect::Annotate(wanted)).await else {
         panic!("an answer to it")

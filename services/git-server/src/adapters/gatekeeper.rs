@@ -10,7 +10,7 @@ use identity_provider::{Identities, IdentityFault};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use uuid::Uuid;
 
-use crate::event::{Asked, Credential, PushRequest};
+use crate::event::{Credential, GitRequest, PushRequest};
 
 /// Questions under way at the same time.
 pub const QUESTIONS_MAX: usize = 64;
@@ -20,7 +20,7 @@ type Answer = Result<Admission, Denial>;
 /// Asks the state. Clones are the same.
 #[derive(Debug, Clone)]
 pub struct StateGatekeeper {
-    questions: mpsc::Sender<Asked>,
+    questions: mpsc::Sender<GitRequest>,
     pushes: mpsc::Sender<PushRequest>,
     polls: mpsc::Sender<Uuid>,
     identities: Option<Identities>,
@@ -46,7 +46,7 @@ impl StateGatekeeper {
     /// `questions` and `pushes` lead to the state and need room for [`QUESTIONS_MAX`]; `polls` receives which clusters ask, and while it is full it does not. `identities`: None if no provider is configured.
     #[must_use]
     pub fn new(
-        questions: mpsc::Sender<Asked>,
+        questions: mpsc::Sender<GitRequest>,
         pushes: mpsc::Sender<PushRequest>,
         polls: mpsc::Sender<Uuid>,
         identities: Option<Identities>,
@@ -99,7 +99,7 @@ impl StateGatekeeper {
             id
         };
         let repository = request.repository.as_ref().map(|open| (open.uuid, open.kind == Kind::Shared));
-        let asked = Asked { id, from: request.from.to_string(), credential, repository, push: request.push };
+        let asked = GitRequest { id, from: request.from.to_string(), credential, repository, push: request.push };
         if self.questions.try_send(asked).is_err() {
             self.answer(id, Err(stopping()));
         }

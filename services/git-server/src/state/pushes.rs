@@ -27,7 +27,7 @@ const STALLED_MAX: Duration = Duration::from_secs(60);
 
 /// What becomes of a push.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum PushEnd {
     /// The copy is as the push wants it.
     Done,
     /// Why nothing became of it.
@@ -130,7 +130,7 @@ impl Pushes {
                 self.by_id.remove(&id);
                 Answered {
                     updates: vec![death],
-                    ended: Some(Ended::Denied(Denial::Forbidden(reason))),
+                    ended: Some(PushEnd::Denied(Denial::Forbidden(reason))),
                     ..Answered::default()
                 }
             }
@@ -163,7 +163,7 @@ impl Pushes {
     }
 
     /// What is due: parts to be sent again, and pushes that have waited too long.
-    pub(crate) fn on_deadline(&mut self, now: Now) -> (Vec<NodeUpdate>, Vec<(Uuid, Ended)>) {
+    pub(crate) fn on_deadline(&mut self, now: Now) -> (Vec<NodeUpdate>, Vec<(Uuid, PushEnd)>) {
         let (mut updates, mut ended) = (Vec::new(), Vec::new());
         for (id, push) in &mut self.by_id {
             if push.gives_up_at() <= now.mono {
@@ -180,11 +180,11 @@ impl Pushes {
             self.by_id.remove(&id);
             if is_accepted {
                 tracing::warn!(push = %id, "a push is accepted, and the copy does not show it yet");
-                return (id, Ended::Done);
+                return (id, PushEnd::Done);
             }
             updates.push(NodeUpdate::DeviceDeath { device: push_device(id) });
             let reason = "the cluster manager does not answer; whether it took the push shows a fetch";
-            (id, Ended::Denied(Denial::NotAtPresent(reason.to_owned())))
+            (id, PushEnd::Denied(Denial::NotAtPresent(reason.to_owned())))
         };
         let ended = ended.into_iter().map(end).collect();
         (updates, ended)
@@ -206,7 +206,7 @@ pub(crate) struct Answered {
     /// To be published.
     pub(crate) updates: Vec<NodeUpdate>,
     /// How the push ended; None: it has not.
-    pub(crate) ended: Option<Ended>,
+    pub(crate) ended: Option<PushEnd>,
     /// Objects for a copy.
     pub(crate) pack: Option<(Uuid, Pack)>,
     /// The push is accepted, into this repository.

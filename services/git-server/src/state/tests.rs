@@ -417,7 +417,8 @@ fn pushes_are_bounded_in_memory() {
 fn no_user_is_admitted_before_configdb_is_known() {
     let mut run = Run::with(&desired(A, 1));
     let credential = crate::event::Credential::Verified(access::Principal { name: "ada".to_owned(), grants: vec![] });
-    let asked = Asked { id: 1, from: "10.0.0.7".to_owned(), credential, repository: Some((A, false)), push: false };
+    let asked =
+        GitRequest { id: 1, from: "10.0.0.7".to_owned(), credential, repository: Some((A, false)), push: false };
     let denied = run.state.admit(&asked, at(100)).unwrap_err();
     assert!(matches!(denied, Denial::NotAtPresent(reason) if reason.contains("ConfigDB")));
 }

@@ -12,7 +12,7 @@ use git_server_contract::DesiredRepository;
 use sparkplug::Now;
 use uuid::Uuid;
 
-use crate::event::{Asked, Credential};
+use crate::event::{Credential, GitRequest};
 
 /// Most principals whose rate is remembered at the same time: some 100 bytes each.
 const PRINCIPALS_MAX: usize = 4096;
@@ -60,7 +60,7 @@ impl Users {
     /// Whether a user may. `desired`: the repository, if there is one. A push that is refused is to be recorded.
     pub(crate) fn admit(
         &mut self,
-        asked: &Asked,
+        asked: &GitRequest,
         desired: Option<&DesiredRepository>,
         now: Now,
     ) -> Result<Admission, Denial> {
@@ -103,7 +103,7 @@ impl Users {
 
 fn consider(
     who: Principal,
-    asked: &Asked,
+    asked: &GitRequest,
     operation: Operation,
     (repository, is_shared): (Uuid, bool),
     desired: Option<&DesiredRepository>,
@@ -135,8 +135,13 @@ mod tests {
         let now = Now { mono: Duration::from_secs(1), wall: 5 };
         let mut asks = |push| {
             let credential = Credential::Verified(ada.clone());
-            let asked =
-                Asked { id: 1, from: "10.0.0.7".to_owned(), credential, repository: Some((repository, true)), push };
+            let asked = GitRequest {
+                id: 1,
+                from: "10.0.0.7".to_owned(),
+                credential,
+                repository: Some((repository, true)),
+                push,
+            };
             let denial = users.admit(&asked, None, now).unwrap_err();
             (denial, users.take_refused())
         };

@@ -8,7 +8,7 @@ use configdb_schema::document::{
 };
 use enrolment_protocol::refusal::{Refusal, RefusalCode};
 
-use super::{Asked, Terms, Verdict, alerted, authority_is_over, from_text, is_past, issue, refuse, short};
+use super::{CertificateRequest, Terms, Verdict, alerted, authority_is_over, from_text, is_past, issue, refuse, short};
 
 /// Judges a request by the certificate of that serial number and key.
 pub(super) fn judge(
@@ -16,7 +16,7 @@ pub(super) fn judge(
     wanted: &EdgeClusterEnrolment,
     terms: &Terms,
     (serial, key): (&str, &str),
-    asked: Asked<'_>,
+    asked: CertificateRequest<'_>,
     now_ms: u64,
 ) -> Verdict {
     // A cluster that asks again may not have received the answer, and then does not have the certificate that was issued.
@@ -133,7 +133,7 @@ mod tests {
         let recorded = up_to_date(Some(recorded), None, wanted, &terms(), false, now_ms);
         let by = ProofKind::Certificate { serial: by.0.to_owned(), key: by.1.to_owned() };
         let count = u8::try_from(recorded.certificates.len()).unwrap();
-        judge(&recorded, wanted, &terms(), Asked { by: &by, key, serial: [0x50 + count; 16] }, now_ms)
+        judge(&recorded, wanted, &terms(), CertificateRequest { by: &by, key, serial: [0x50 + count; 16] }, now_ms)
     }
 
     fn code(verdict: &Verdict) -> RefusalCode {
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(code(&ask(&record, &fenced, OLD, "bb", late)), RefusalCode::Revoked);
         let over = Terms { authority_ends_ms: late, ..terms() };
         let by = ProofKind::Certificate { serial: "4a01".to_owned(), key: "aa".to_owned() };
-        let asked = Asked { by: &by, key: "bb", serial: [0x50; 16] };
+        let asked = CertificateRequest { by: &by, key: "bb", serial: [0x50; 16] };
         assert_eq!(code(&judge(&enrolled(), &wanted, &over, asked, late)), RefusalCode::Other(0));
     }
 

@@ -33,7 +33,7 @@ fn wanted(tokens: &[u8], fence: u32) -> EdgeClusterEnrolment {
 fn ask(recorded: &EdgeClusterIdentity, wanted: &EdgeClusterEnrolment, token: u8, key: &str, now_ms: u64) -> Verdict {
     let recorded = up_to_date(Some(recorded), None, wanted, &terms(), false, now_ms);
     let by = ProofKind::Token(hash(token));
-    judge(&recorded, wanted, &terms(), Asked { by: &by, key, serial: [0x4a; 16] }, now_ms)
+    judge(&recorded, wanted, &terms(), CertificateRequest { by: &by, key, serial: [0x4a; 16] }, now_ms)
 }
 
 fn code(verdict: &Verdict) -> RefusalCode {
@@ -102,7 +102,7 @@ fn a_raised_fence_voids_what_was_issued_before_and_lets_a_new_token_in() {
 fn nothing_is_certified_for_longer_than_the_authority_lives() {
     let short = Terms { authority_ends_ms: NOW + DAY, ..terms() };
     let (wanted, by) = (wanted(&[1], 0), ProofKind::Token(hash(1)));
-    let asked = Asked { by: &by, key: "aa", serial: [0x4a; 16] };
+    let asked = CertificateRequest { by: &by, key: "aa", serial: [0x4a; 16] };
     let Verdict::Record(record) = judge(&EdgeClusterIdentity::default(), &wanted, &short, asked, NOW) else { panic!() };
     assert_eq!(from_text(&record.certificates[0].expires), Some(NOW + DAY));
     let over = Terms { authority_ends_ms: NOW, ..terms() };

@@ -34,7 +34,7 @@ pub struct Sessions {
 /// A session ended, which it does only when it is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the task of a session ended by itself")]
-pub struct Ended;
+pub struct SessionEnded;
 
 impl Sessions {
     /// Sessions that wait for their start.
@@ -84,11 +84,11 @@ impl Sessions {
     ///
     /// # Errors
     /// A session has ended.
-    pub async fn recv(&mut self) -> Result<Event, Ended> {
+    pub async fn recv(&mut self) -> Result<Event, SessionEnded> {
         let Some((node, host)) = &mut self.running else { return std::future::pending().await };
         tokio::select! {
-            event = node.recv() => event.map(Event::Node).ok_or(Ended),
-            event = host.recv() => event.map(Event::Host).ok_or(Ended),
+            event = node.recv() => event.map(Event::Node).ok_or(SessionEnded),
+            event = host.recv() => event.map(Event::Host).ok_or(SessionEnded),
         }
     }
 

@@ -36,7 +36,7 @@ impl Request {
     /// The text of its document.
     #[must_use]
     pub fn to_text(&self) -> String {
-        to_text(&Form::of(self))
+        to_text(&RequestDocument::of(self))
     }
 
     /// Reads its document.
@@ -44,13 +44,13 @@ impl Request {
     /// # Errors
     /// What is wrong with it.
     pub fn from_text(text: &str) -> Result<Self, String> {
-        from_text::<Form>(text)?.read()
+        from_text::<RequestDocument>(text)?.read()
     }
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Form {
+struct RequestDocument {
     request: String,
     evidence_hash: String,
     th3: String,
@@ -91,7 +91,7 @@ enum PhaseForm {
     Done,
 }
 
-impl Form {
+impl RequestDocument {
     fn of(request: &Request) -> Self {
         let Request { record, ek, token, changed_ms } = request;
         let phase = match &record.phase {

@@ -5,7 +5,7 @@ use sparkplug::Now;
 
 use super::{State, Work, rebirth};
 use crate::event::{Effect, ErrorClass, Operation, TransactionError, Written};
-use crate::reconcile::{self, Due, Ending};
+use crate::reconcile::{self, DueWork, Ending};
 use join_protocol::terms::RequestId;
 
 impl State {
@@ -90,12 +90,12 @@ impl State {
         let token_ms = u64::try_from(self.settings.token_lifetime.as_millis()).unwrap_or(u64::MAX);
         for due in reconcile::due(&self.cache, self.policy.verifier().policy(), now.wall, token_ms) {
             match due {
-                Due::End(id, ending) if !self.busy.contains(&id) => self.end(id, ending, None, now),
-                Due::End(..) => self.sweep_again = true,
-                Due::Delete(key, version) => {
+                DueWork::End(id, ending) if !self.busy.contains(&id) => self.end(id, ending, None, now),
+                DueWork::End(..) => self.sweep_again = true,
+                DueWork::Delete(key, version) => {
                     self.run(Work::Housekeeping, vec![Operation::Delete { key, version }], Effects::new());
                 }
-                Due::DeleteNode(name) => {
+                DueWork::DeleteNode(name) => {
                     tracing::warn!(node = name, "the host is revoked: its node is taken out of the cluster");
                     self.run(Work::Housekeeping, vec![Operation::DeleteNode { name }], Effects::new());
                 }

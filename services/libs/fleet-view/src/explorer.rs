@@ -263,7 +263,7 @@ impl Explorer {
         if !known.alive {
             return Err(RequestError::NotNow(format!("{node} is away; a command would not arrive")));
         }
-        if let Some(device) = device.filter(|device| !known.devices.get(*device).is_some_and(|of| !of.dead)) {
+        if let Some(device) = device.filter(|device| known.devices.get(*device).is_none_or(|of| of.dead)) {
             return Err(missing("device", device.as_str()));
         }
         let metric = self.metric(node, device, name).ok_or_else(|| missing("metric", name))?;

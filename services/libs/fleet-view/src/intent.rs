@@ -92,7 +92,7 @@ impl Versions {
 
 /// What an edge reported of a deployment.
 #[derive(Debug, Clone, Copy, Default)]
-struct Standing {
+struct DeploymentReport {
     version: u64,
     /// Number of the message that reported the version first.
     order: u64,
@@ -147,7 +147,7 @@ pub struct Intents {
     acknowledged: BTreeMap<Uuid, Versions>,
     /// Revisions that edges have accepted.
     received: BTreeMap<EdgeNodeDescriptor, Versions>,
-    deployments: BTreeMap<EdgeNodeDescriptor, BTreeMap<Uuid, Standing>>,
+    deployments: BTreeMap<EdgeNodeDescriptor, BTreeMap<Uuid, DeploymentReport>>,
     recalled: BTreeMap<Uuid, Recalled>,
 }
 
@@ -239,7 +239,7 @@ impl Intents {
         let of_node = self.deployments.entry(sync.clone()).or_default();
         let is_ready = device.ready == Some(true);
         let next = match of_node.get(&deployment) {
-            None => Standing { version: device.version, order, is_ready, ready_at: None, is_stale: false },
+            None => DeploymentReport { version: device.version, order, is_ready, ready_at: None, is_stale: false },
             Some(before) => {
                 let is_other = before.version != device.version;
                 let ready_at = match is_ready {
@@ -248,7 +248,7 @@ impl Intents {
                     true => Some(at).filter(|_| !before.is_stale),
                 };
                 let order = if is_other { order } else { before.order };
-                Standing { version: device.version, order, is_ready, ready_at, is_stale: false }
+                DeploymentReport { version: device.version, order, is_ready, ready_at, is_stale: false }
             }
         };
         of_node.insert(deployment, next);

@@ -37,7 +37,7 @@ use zeroize::Zeroizing;
 use crate::client;
 use crate::gatekeeper::{Admission, AdmissionRequest, Denial, Gatekeeper};
 use crate::passwords::PasswordDigests;
-use crate::places::{Place, Places};
+use crate::places::{Permit, Places};
 use crate::pulls::HIDDEN_REFS;
 use crate::push::{Allowed, Hooks, Receiver};
 use crate::repositories::{Kind, Open, Repositories, cluster_path};
@@ -332,7 +332,7 @@ impl<G: Gatekeeper> Server<G> {
     }
 
     /// A place for a child of this user.
-    async fn place(&self, who: &str) -> Result<Place, Refusal> {
+    async fn place(&self, who: &str) -> Result<Permit, Refusal> {
         self.children.take(who, WAIT_MAX).await.ok_or(Refusal::Busy)
     }
 
@@ -501,7 +501,7 @@ async fn feed(body: Body, mut stdin: ChildStdin) -> std::io::Result<()> {
 struct Running {
     child: Child,
     deadline: Instant,
-    _place: Place,
+    _place: Permit,
 }
 
 impl Running {

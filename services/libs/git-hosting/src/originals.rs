@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use crate::client;
 use crate::gatekeeper::Gatekeeper;
 use crate::pkt_line;
-use crate::places::Place;
+use crate::places::Permit;
 use crate::pulls::{LOCAL_MAX, chain};
 use crate::push::{Allowed, Receiver};
 use crate::repositories::{self, Refs};
@@ -158,7 +158,7 @@ pub async fn take<G: Gatekeeper>(
     allowed: Allowed,
     changes: &RefChanges,
     pack: Bytes,
-    place: Place,
+    place: Permit,
 ) -> Result<Taken, String> {
     if let Err(rule) = check(changes) {
         return Ok(Taken::Refused(rule.to_owned()));

@@ -19,7 +19,7 @@ pub struct Places {
 
 /// A place; dropping it frees it.
 #[derive(Debug)]
-pub struct Place {
+pub struct Permit {
     _own: OwnedSemaphorePermit,
     _all: OwnedSemaphorePermit,
 }
@@ -38,12 +38,12 @@ impl Places {
     }
 
     /// A place for who is known by that name: first one of its own, then one of all. None: there is none within `wait`.
-    pub async fn take(&self, name: &str, wait: Duration) -> Option<Place> {
+    pub async fn take(&self, name: &str, wait: Duration) -> Option<Permit> {
         let own = self.of(name);
         let taken = tokio::time::timeout(wait, async {
             let own = own.acquire_owned().await.ok()?;
             let all = Arc::clone(&self.all).acquire_owned().await.ok()?;
-            Some(Place { _own: own, _all: all })
+            Some(Permit { _own: own, _all: all })
         });
         taken.await.ok()?
     }

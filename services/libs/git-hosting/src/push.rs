@@ -28,7 +28,7 @@ use access::Principal;
 use crate::client::{self, Input};
 use crate::copies::{self, Refs};
 use crate::gatekeeper::{Change, Gatekeeper, Push, ReceivedPush};
-use crate::places::Place;
+use crate::places::Permit;
 use crate::pulls::HIDDEN_REFS;
 use crate::report;
 use crate::repositories::{Kind, Open, Repositories};
@@ -134,7 +134,7 @@ impl<G: Gatekeeper> Receiver<G> {
     ///
     /// # Errors
     /// Git does not work here; for the log.
-    pub async fn receive(self, allowed: Allowed, body: Body, place: Place) -> Result<Bytes, String> {
+    pub async fn receive(self, allowed: Allowed, body: Body, place: Permit) -> Result<Bytes, String> {
         if !self.hooks.can_run(&allowed.repository.directory, self.limit).await {
             return Err(NO_HOOK.to_owned());
         }
@@ -165,7 +165,7 @@ impl<G: Gatekeeper> Receiver<G> {
         allowed: Allowed,
         credential: Zeroizing<String>,
         body: Body,
-        (place, _only): (Place, Place),
+        (place, _only): (Permit, Permit),
     ) -> Result<Bytes, String> {
         let of = allowed.repository.directory.clone();
         let made = tokio::task::spawn_blocking(move || {

@@ -103,7 +103,7 @@ fn running(cluster: &SimulatedCluster) -> Vec<String> {
     let releases = cluster.kubernetes().list("helm.toolkit.fluxcd.io/v2", "HelmRelease", None);
     let name =
         |release: &Value| Some(release.pointer("/metadata/annotations/sparkfleet.io~1name")?.as_str()?.to_owned());
-    let mut names: Vec<String> = releases.iter().filter_map(name).collect();
+    let mut names: Vec<String> = releases.iter().filter_map(|release| name(release)).collect();
     names.sort();
     names
 }

@@ -6,7 +6,7 @@ use cluster_manager::event::{PushResult, PushWork};
 use cluster_manager::git_users::{Answer, Asked as Question, Credential, Question as What, Reply, RepositoryPush};
 use configdb_schema::known::repository::HELM_CHARTS;
 use git_hosting::gatekeeper::{Admission, Change, Denial};
-use git_server::event::{Asked, Credential as Shown, Effect, Event, PushRequest};
+use git_server::event::{Credential as Shown, Effect, Event, GitRequest, PushRequest};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
@@ -41,14 +41,14 @@ impl World {
         self.people.next += 1;
         let number = self.people.next;
         self.pushing.asked.insert(number, (pusher, place));
-        let asked = Asked {
+        let asked = GitRequest {
             id: number,
             from: FROM.to_owned(),
             credential: Shown::Verified(pusher.principal()),
             repository: Some((place, place == HELM_CHARTS)),
             push: true,
         };
-        self.give_git_server(id, Event::Asked(asked));
+        self.give_git_server(id, Event::GitRequest(asked));
     }
 
     /// A cluster asks for its repository.

@@ -122,7 +122,8 @@ async fn events_are_read_page_by_page_and_by_cluster() {
     assert_eq!(some.events, expected);
     let subject = Some(expected[0].event.subject.clone());
     for clusters in [None, Some(vec!["0003".to_owned()]), Some(vec!["0003".to_owned(), "0004".to_owned()])] {
-        let found = reader.events(&EventQuery { clusters: clusters.clone(), subject: subject.clone(), ..all() }).await.unwrap();
+        let found =
+            reader.events(&EventQuery { clusters: clusters.clone(), subject: subject.clone(), ..all() }).await.unwrap();
         let is_wanted = |one: &&StoredEvent| {
             let is_of = |names: &Vec<String>| one.event.cluster.as_ref().is_some_and(|name| names.contains(name));
             Some(&one.event.subject) == subject.as_ref() && clusters.as_ref().is_none_or(is_of)

@@ -28,7 +28,7 @@ pub struct Exchange {
 /// The session ended although no one had ended it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the MQTT session ended by itself")]
-pub struct Ended;
+pub struct SessionEnded;
 
 impl Exchange {
     /// Begins to ask, as that Edge Node.
@@ -49,8 +49,8 @@ impl Exchange {
     /// The next answer that is meant for it. After a refusal it asks on. Cancel-safe.
     ///
     /// # Errors
-    /// [`Ended`]
-    pub async fn answer(&mut self) -> Result<Result<Grant, Refusal>, Ended> {
+    /// [`SessionEnded`]
+    pub async fn answer(&mut self) -> Result<Result<Grant, Refusal>, SessionEnded> {
         loop {
             tokio::select! {
                 event = self.session.recv() => match event {
@@ -70,7 +70,7 @@ impl Exchange {
                         self.trouble = format!("the MQTT server is away: {reason}");
                     }
                     Some(_) => {}
-                    None => return Err(Ended),
+                    None => return Err(SessionEnded),
                 },
                 () = tokio::time::sleep_until(self.next) => {
                     self.attempt = self.attempt.saturating_add(1);

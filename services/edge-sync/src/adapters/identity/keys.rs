@@ -86,7 +86,12 @@ impl Keys {
     ///
     /// # Errors
     /// A key cannot sign.
-    pub fn renewal(&self, cluster: Uuid, held: &Held, identity_key: &IdentityKey) -> anyhow::Result<Request> {
+    pub fn renewal(
+        &self,
+        cluster: Uuid,
+        held: &HeldCertificate,
+        identity_key: &IdentityKey,
+    ) -> anyhow::Result<Request> {
         let seed = Seed::new(*self.seed);
         let draft = RenewalDraft::new(cluster, &held.predecessor, point(&self.pair)?, identity_key, &seed);
         let hash = draft.to_sign();
@@ -102,20 +107,20 @@ impl Keys {
 }
 
 /// The certificate that the cluster has, with its key.
-pub struct Held {
+pub struct HeldCertificate {
     predecessor: Predecessor,
     pair: EcdsaKeyPair,
     /// From when until when it is good.
     pub life: ValidityPeriod,
 }
 
-impl std::fmt::Debug for Held {
+impl std::fmt::Debug for HeldCertificate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Held").field("life", &self.life).finish_non_exhaustive()
+        f.debug_struct("HeldCertificate").field("life", &self.life).finish_non_exhaustive()
     }
 }
 
-impl Held {
+impl HeldCertificate {
     /// Of PEM; the first certificate counts.
     ///
     /// # Errors

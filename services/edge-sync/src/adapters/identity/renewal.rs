@@ -15,7 +15,7 @@ use sparkplug_mqtt::{Clock, MqttConfig};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{Exchange, Held, Identity, Keys, Purpose, Secrets, granted};
+use super::{Exchange, HeldCertificate, Identity, KeyPurpose, Keys, Secrets, granted};
 use crate::renewal::{CertificateStatus, LOOK_EVERY, NextAttempt};
 
 /// First and longest pause after something did not work.
@@ -65,7 +65,7 @@ impl Renewal {
     /// Looks at the certificate and renews it if it is time; how long to wait until the next look.
     async fn look(&self, secrets: &Secrets, clock: Clock) -> anyhow::Result<Duration> {
         let Some(identity) = secrets.identity().await? else { return Ok(LOOK_EVERY) };
-        let held = Held::read(&identity.certificates, &identity.key)?;
+        let held = HeldCertificate::read(&identity.certificates, &identity.key)?;
         record_end(held.life.ends);
         let standing = held.life.standing(clock.now().wall);
         let (node, mqtt, limit) = match standing {
@@ -87,16 +87,20 @@ impl Renewal {
             .enrolment_key
             .clone()
             .context("Secret sparkfleet-identity has no manager.key; it comes with the next enrolment")?;
-        let keys = secrets.keys(&Purpose::Renewal(held.serial())).await?;
-        let asked =
-            Asked { held: &held, keys: &keys, identity_key: identity_key.parse().context("manager.key")?, limit };
+        let keys = secrets.keys(&KeyPurpose::Renewal(held.serial())).await?;
+        let asked = RenewalRequest {
+            held: &held,
+            keys: &keys,
+            identity_key: identity_key.parse().context("manager.key")?,
+            limit,
+        };
         tracing::info!(
             serial = held.serial(),
             expired = standing == CertificateStatus::Expired,
             "asking to renew the certificate"
         );
         match self.ask(asked, node, mqtt).await? {
-            Answer::Granted(grant) => {
+            RenewalOutcome::Granted(grant) => {
                 let renewed = Identity {
                     token: identity.token,
                     version: identity.version,
@@ -106,12 +110,17 @@ impl Renewal {
                 tracing::info!("the certificate is renewed");
                 Ok(Duration::ZERO)
             }
-            Answer::Refused(pause) => Ok(pause),
+            RenewalOutcome::Refused(pause) => Ok(pause),
         }
     }
 
     /// Asks until the answer is final or its time is over.
-    async fn ask(&self, asked: Asked<'_>, node: EdgeNodeDescriptor, mqtt: &MqttConfig) -> anyhow::Result<Answer> {
+    async fn ask(
+        &self,
+        asked: RenewalRequest<'_>,
+        node: EdgeNodeDescriptor,
+        mqtt: &MqttConfig,
+    ) -> anyhow::Result<RenewalOutcome> {
         let request = asked.keys.renewal(self.cluster, asked.held, &asked.identity_key)?;
         let mut exchange = Exchange::start(request, node, mqtt)?;
         let end = Instant::now() + asked.limit;
@@ -122,13 +131,13 @@ impl Renewal {
                 () = tokio::time::sleep_until(end) => {
                     let error = anyhow!("not answered so far: {}", exchange.trouble());
                     exchange.end("refused").await;
-                    return if refused.is_some() { Ok(Answer::Refused(Duration::ZERO)) } else { Err(error) };
+                    return if refused.is_some() { Ok(RenewalOutcome::Refused(Duration::ZERO)) } else { Err(error) };
                 }
             };
             match answer {
                 Ok(grant) => {
                     exchange.end("enrolled").await;
-                    return Ok(Answer::Granted(grant));
+                    return Ok(RenewalOutcome::Granted(grant));
                 }
                 Err(refusal) => {
                     let course = asked.held.life.after(refusal.code);
@@ -139,7 +148,7 @@ impl Renewal {
                     }
                     if let NextAttempt::Pause(pause) = course {
                         exchange.end("refused").await;
-                        return Ok(Answer::Refused(pause));
+                        return Ok(RenewalOutcome::Refused(pause));
                     }
                 }
             }
@@ -148,14 +157,14 @@ impl Renewal {
 }
 
 /// What is asked for.
-struct Asked<'a> {
-    held: &'a Held,
+struct RenewalRequest<'a> {
+    held: &'a HeldCertificate,
     keys: &'a Keys,
     identity_key: IdentityKey,
     limit: Duration,
 }
 
-enum Answer {
+enum RenewalOutcome {
     Granted(Grant),
     /// Look again after that time.
     Refused(Duration),

@@ -33,14 +33,14 @@ const MANAGER: &str = "sparkfleet-enrol";
 
 /// What keys are kept for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Purpose {
+pub enum KeyPurpose {
     /// To enrol with that token.
     Token(TokenHash),
     /// To renew the certificate of that serial number, hexadecimal.
     Renewal(String),
 }
 
-impl Purpose {
+impl KeyPurpose {
     fn annotation(&self) -> (&'static str, &str) {
         match self {
             Self::Token(hash) => (TOKEN, hash.as_str()),
@@ -103,7 +103,7 @@ impl Secrets {
     ///
     /// # Errors
     /// Kubernetes does not answer, or does not keep them.
-    pub async fn keys(&self, purpose: &Purpose) -> anyhow::Result<Keys> {
+    pub async fn keys(&self, purpose: &KeyPurpose) -> anyhow::Result<Keys> {
         let (name, value) = purpose.annotation();
         if let Some(secret) = self.get(KEYS).await?.filter(|secret| annotation(secret, name) == Some(value)) {
             let [key, seed] = ["key", "seed"].map(|name| decoded(&secret, name));

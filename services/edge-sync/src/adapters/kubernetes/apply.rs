@@ -1,7 +1,7 @@
 //! Writing: server-side apply, deletion with preconditions, the record of the accepted index.
 
 use edge_sync_contract::source::{CHARTS_SOURCE, REPOSITORY_SOURCE};
-use edge_sync_contract::{Commit, Others, Sources};
+use edge_sync_contract::{Commit, OtherCommits, Sources};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind, ObjectMeta};
@@ -125,7 +125,7 @@ impl Kubernetes {
     }
 
     /// The GitRepositories that follow one of these repositories, with the commits of those.
-    async fn sources_of(&self, others: &Others) -> Result<Vec<(String, Commit)>, KubernetesError> {
+    async fn sources_of(&self, others: &OtherCommits) -> Result<Vec<(String, Commit)>, KubernetesError> {
         let listed = within_time(self.sources().list(&ListParams::default())).await?;
         let follows = |source: &DynamicObject| {
             let url = source.data.pointer("/spec/url")?.as_str()?;
