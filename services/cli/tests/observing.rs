@@ -152,7 +152,7 @@ fn a_metric_is_written_as_its_birth_says_and_never_by_guess() {
         (vec!["write", "Paint_Shop", "Speed", "5"], 2, "is not GROUP/NODE"),
         (vec!["write", place, "Sped", "5"], 7, "did you mean \"Speed\"?"),
         (vec!["write", place, "Speed", "fast"], 2, "is not a value of datatype Int32"),
-        (vec!["write", place, "Speed", "99999999999"], 2, "is not a value of datatype Int32"),
+        (vec!["write", place, "Speed", "99999999999"], 2, "does not fit into datatype Int32"),
         (vec!["write", "ACME-Paint_Shop/Nowhere", "Speed", "5", "--timeout", "1s"], 6, "is it alive"),
         (vec!["write", "ACME-Paint_Shop/Sync/None", "Speed", "5", "--timeout", "1s"], 6, ""),
         // This node obeys no command: it says nothing of the value.

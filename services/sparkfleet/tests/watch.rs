@@ -286,6 +286,7 @@ async fn a_metric_is_written_by_the_datatype_of_its_birth_and_the_report_is_awai
     for (arguments, code, part) in [
         (["ACME-Plant/Press", "Temprature", "1"], 7, "did you mean \"Temperature\"?"),
         (["ACME-Plant/Press", "Temperature", "warm"], 2, "\"warm\" is not a value of datatype Float"),
+        (["ACME-Plant/Press", "Temperature", "NaN"], 2, "\"NaN\" is not a finite number of datatype Float"),
         (["ACME-Plant", "Temperature", "1"], 2, "is not GROUP/NODE or GROUP/NODE/DEVICE"),
         (["ACME-Plant/Press", "Mode", "manual"], 6, "Mode was written; ACME-Plant/Press reported nothing of it"),
     ] {

@@ -63,7 +63,7 @@ const STOP_MAX: Duration = Duration::from_secs(5);
 pub struct BrokerConfig {
     /// Where to listen; port 0 takes a free one. Must be a loopback address.
     pub listen: SocketAddr,
-    /// Largest MQTT packet taken; the connection that sends a larger one is closed.
+    /// Largest MQTT packet taken. The CONNACK of MQTT 5 names it. The connection of who sends a larger one is closed when its length is known; the rest is not read.
     pub max_packet_bytes: usize,
     /// Connections at a time.
     pub max_clients: usize,

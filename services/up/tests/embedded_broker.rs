@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sparkfleet_up::broker::{Broker, BrokerConfig, Guard};
 use sparkplug::session::QoS;
-use sparkplug_mqtt::{Clock, ListenerEvent, ListenerHandle, MqttConfig, spawn_listener};
+use sparkplug_mqtt::{Clock, ListenerEvent, ListenerHandle, MqttConfig, Protocol, spawn_listener};
 
 /// Waits for it, and fails with `what` when it does not come; a machine under load is slow.
 async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
@@ -155,6 +155,45 @@ async fn a_client_that_is_taken_over_receives_what_its_version_of_mqtt_has_for_i
         let will = soon("the will of the other", reader.recv()).await;
         assert!(matches!(will, Some(ListenerEvent::Message { ref topic, .. }) if topic == "will"), "{will:?}");
     }
+    broker.stop().await;
+}
+
+/// The body is not read: the connection ends when the header has named its length. MQTT 5 would have a DISCONNECT with 0x95 before that, which the crate does not send; clients of MQTT 5 know the limit from
+/// the CONNACK.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_packet_beyond_the_limit_ends_the_connection_of_its_sender_and_no_other() {
+    const LIMIT: usize = 64 * 1024;
+    let listen = "127.0.0.1:0".parse().unwrap();
+    let broker =
+        Broker::start(BrokerConfig { listen, max_packet_bytes: LIMIT, ..BrokerConfig::default() }).await.unwrap();
+    let address = broker.local_addr();
+    let mut reader = listener(&broker, "#", None).await;
+    let mut other = tokio::task::spawn_blocking(move || raw_client(address, 4, "other", None)).await.unwrap();
+    for version in [4, 5] {
+        let said = tokio::task::spawn_blocking(move || {
+            let mut sender = raw_client(address, version, "sender", None);
+            // PUBLISH of 2 MiB to `a`, of which only the beginning comes.
+            sender.write_all(&[0x30, 0x80, 0x80, 0x80, 0x01, 0, 1, b'a']).unwrap();
+            let mut said = Vec::new();
+            // Some systems call it a reset.
+            let _ = sender.read_to_end(&mut said);
+            said
+        });
+        assert_eq!(soon("the end of the connection", said).await.unwrap(), [0; 0], "MQTT level {version}");
+        let will = soon("the will", reader.recv()).await;
+        assert!(matches!(will, Some(ListenerEvent::Message { ref topic, .. }) if topic == "will"), "{will:?}");
+    }
+    assert!(tokio::task::spawn_blocking(move || is_alive(&mut other)).await.unwrap());
+    let v5 = MqttConfig { protocol: Protocol::V5, ..mqtt(&broker.url()) };
+    let mut sender = spawn_listener(vec![("own".to_owned(), QoS::AtMostOnce)], &v5, Clock::new()).unwrap();
+    assert_eq!(soon("the sender", sender.recv()).await, Some(ListenerEvent::Online));
+    sender.publish("small".to_owned(), Bytes::from(vec![0; LIMIT - 100])).await.unwrap();
+    let small = soon("what fits", reader.recv()).await;
+    assert!(matches!(small, Some(ListenerEvent::Message { ref topic, .. }) if topic == "small"), "{small:?}");
+    sender.publish("large".to_owned(), Bytes::from(vec![0; 5 * LIMIT])).await.unwrap();
+    let refused = soon("the refusal by the own client", sender.recv()).await;
+    let says_limit = |reason: &str| reason.contains(&LIMIT.to_string());
+    assert!(matches!(refused, Some(ListenerEvent::Offline { ref reason }) if says_limit(reason)), "{refused:?}");
     broker.stop().await;
 }
 

@@ -42,7 +42,7 @@ pub struct CommandCallbacks(BTreeMap<(Option<DeviceId>, Arc<str>), Callback>);
 pub struct Taken {
     /// What the functions report, for [`super::EdgeNode::update`].
     pub update: Option<NodeUpdate>,
-    /// The event, if it is no command; of a command the metrics that no function is for. None: there are none.
+    /// The event, if it is not a command; of a command the metrics that no function is for. None: there are none.
     pub rest: Option<NodeEvent>,
 }
 

@@ -192,6 +192,12 @@ impl Server {
         format!("mqtt://{}", self.address())
     }
 
+    /// What a script in Python gets: host, port, group, edge node.
+    fn arguments(&self, node: &str) -> [String; 4] {
+        let address = self.address();
+        [address.ip().to_string(), address.port().to_string(), "ACME-Interop".to_owned(), node.to_owned()]
+    }
+
     fn mqtt(&self) -> MqttConfig {
         MqttConfig { servers: vec![self.url()], protocol: self.protocol, ..MqttConfig::default() }
     }
@@ -579,10 +585,20 @@ async fn our_edge_node_is_commanded_and_reborn_by_other_clients() {
         is_commanded(&mut node, &mut Foreign::start(script), [order, rebirth], &expected).await;
         node.stop().await;
 
+        let mut node = own_node(&server, "ByPython");
+        let mut script = python_script("command_pysparkplug.py");
+        script.args(server.arguments("ByPython"));
+        let order =
+            json!([["Count", "UINT32", u32::MAX], ["Temperature", "DOUBLE", 23.5], ["Text", "STRING", "wärmer"]]);
+        let rebirth = json!([["Node Control/Rebirth", "BOOLEAN", true]]);
+        let expected =
+            [Metric::new("Count", u32::MAX), Metric::new("Temperature", 23.5), Metric::new("Text", "wärmer")];
+        is_commanded(&mut node, &mut Foreign::start(script), [order, rebirth], &expected).await;
+        node.stop().await;
+
         let mut node = own_node(&server, "ByWrapper");
-        let address = server.address();
         let mut script = wrapper_script("command.py");
-        script.args([&address.ip().to_string(), &address.port().to_string(), "ACME-Interop", "ByWrapper"]);
+        script.args(server.arguments("ByWrapper"));
         let order = json!({ "Count": 7, "Temperature": 23.5, "Text": "wärmer" });
         let expected = [Metric::new("Count", 7_u32), Metric::new("Temperature", 23.5), Metric::new("Text", "wärmer")];
         is_commanded(
@@ -605,9 +621,12 @@ fn node_red(server: &Server, directory: &Path) -> Command {
         run(Command::new("npm").args(install).arg(directory).args(packages))
     };
     let place = installed("node-red", &packages.concat(), install);
-    for file in ["flows.json", "settings.js"] {
-        fs::copy(flow.join(file), directory.join(file)).unwrap();
-    }
+    fs::copy(flow.join("settings.js"), directory.join("settings.js")).unwrap();
+    let flows = fs::read_to_string(flow.join("flows.json")).unwrap();
+    let version = format!(r#""protocolVersion": "{}""#, server.level());
+    let of_server = flows.replace(r#""protocolVersion": "4""#, &version);
+    assert!(of_server.contains(&version), "the flow names the version of MQTT");
+    fs::write(directory.join("flows.json"), of_server).unwrap();
     fs::write(directory.join("package.json"), r#"{"dependencies": {"sparkplug-payload": "1.0.3"}}"#).unwrap();
     std::os::unix::fs::symlink(place.join("node_modules"), directory.join("node_modules")).unwrap();
     let mut command = Command::new("node");
@@ -713,35 +732,35 @@ fn node_red_text(value: &Value) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_example_flow_of_node_red_reads_births_and_data() {
-    let server = Server::mosquitto(Protocol::V311);
+async fn the_example_flow_of_node_red_reads_births_and_data_and_commands() {
+    for server in Server::all().await {
+        node_red_reads_and_commands(&server).await;
+    }
+}
+
+async fn node_red_reads_and_commands(server: &Server) {
     let directory = tempfile::tempdir().unwrap();
-    let command = node_red(&server, directory.path());
-    let filters = vec![("readable/#".to_owned(), QoS::AtMostOnce)];
+    let command = node_red(server, directory.path());
+    let recorder = Recorder::start(server.address()).await;
+    let _runs = tokio::process::Command::from(command).kill_on_drop(true).spawn().unwrap();
+    flow_answers(&recorder).await;
+    let filters = vec![("readable/ACME-Interop/ForNodeRed/#".to_owned(), QoS::AtMostOnce)];
     let mut readable = spawn_listener(filters, &server.mqtt(), Clock::new()).unwrap();
     assert_eq!(readable.recv().await, Some(ListenerEvent::Online));
-    let mut node = own_node(&server, "ForNodeRed");
+    let mut node = own_node(server, "ForNodeRed");
     while !matches!(next_event(&mut node, "the birth").await, NodeEvent::Born { .. }) {}
-    let _runs = tokio::process::Command::from(command).kill_on_drop(true).spawn().unwrap();
-    // A birth until it listens, then data.
+    // A birth, then data.
     let mut seen: BTreeMap<String, Value> = BTreeMap::new();
-    let deadline = tokio::time::Instant::now() + wait::PATIENCE;
-    let mut again = tokio::time::interval(std::time::Duration::from_secs(1));
-    let mut has_said = false;
     while seen.get("Temperature").is_none_or(|value| value["value"] != 22.25) {
-        tokio::select! {
-            event = readable.recv() => {
-                let Some(ListenerEvent::Message { topic, payload, .. }) = event else { panic!("{event:?}") };
-                let name = topic.strip_prefix("readable/ACME-Interop/ForNodeRed/").unwrap().to_owned();
-                seen.insert(name, serde_json::from_slice(&payload).unwrap());
-                if !has_said && seen.len() == 6 {
-                    has_said = true;
-                    let metrics = vec![Metric::new("Count", 8_u32), Metric::new("Small", -8_i8), Metric::new("Temperature", 22.25)];
-                    node.update(NodeUpdate::Set { device: None, metrics }).await.unwrap();
-                }
-            }
-            _ = again.tick(), if !has_said => node.update(NodeUpdate::Rebirth).await.unwrap(),
-            () = tokio::time::sleep_until(deadline) => panic!("waited for Node-RED: {seen:#?}"),
+        let event = tokio::time::timeout(wait::PATIENCE, readable.recv()).await;
+        let Ok(Some(ListenerEvent::Message { topic, payload, .. })) = event else {
+            panic!("{event:?} after {seen:#?}")
+        };
+        let name = topic.strip_prefix("readable/ACME-Interop/ForNodeRed/").unwrap().to_owned();
+        if seen.insert(name, serde_json::from_slice(&payload).unwrap()).is_none() && seen.len() == 6 {
+            let metrics =
+                vec![Metric::new("Count", 8_u32), Metric::new("Small", -8_i8), Metric::new("Temperature", 22.25)];
+            node.update(NodeUpdate::Set { device: None, metrics }).await.unwrap();
         }
     }
     let read = |name: &str| (seen[name]["type"].as_str().unwrap(), &seen[name]["value"]);
@@ -749,6 +768,19 @@ async fn the_example_flow_of_node_red_reads_births_and_data() {
     assert_eq!(read("Small"), ("Int32", &json!(-8)));
     assert_eq!(read("Temperature"), ("Double", &json!(22.25)));
     assert_eq!(read("Text"), ("String", &json!("a")));
+    let wish = async |metrics: Value| {
+        let topic = "write/ACME-Interop/ForNodeRed".to_owned();
+        readable.publish(topic, metrics.to_string().into()).await.unwrap();
+    };
+    wish(json!([{ "name": "Count", "type": "UInt32", "value": 4_000_000_000_u32 }, { "name": "Text", "type": "String", "value": "wärmer" }])).await;
+    let NodeEvent::Command { device: None, metrics, .. } = next_event(&mut node, "the command").await else {
+        panic!("no NCMD")
+    };
+    let wanted = [("Count", 4_000_000_000_u32.into()), ("Text", "wärmer".into())];
+    let received = metrics.iter().map(|metric| (&*metric.name, metric.value.clone().unwrap())).collect::<Vec<_>>();
+    assert_eq!(received, wanted);
+    wish(json!([{ "name": "Node Control/Rebirth", "type": "Boolean", "value": true }])).await;
+    assert!(matches!(next_event(&mut node, "the rebirth").await, NodeEvent::Born { rebirth: true, .. }));
     node.stop().await;
     readable.stop().await;
 }
@@ -961,9 +993,8 @@ async fn an_edge_node_of_pysparkplug_is_replicated_and_commanded() {
 async fn leads_a_life_in_python(server: &Server) {
     let mut host = host(server);
     let mut replica = Replica::default();
-    let address = server.address();
     let mut script = python_script("edge_node.py");
-    script.args([&address.ip().to_string(), &address.port().to_string(), "ACME-Interop", "Python"]);
+    script.args(server.arguments("Python"));
     let mut foreign = Foreign::start(script);
     until(&mut host, &mut replica, "the birth", |replica| replica.devices.contains_key("Burner")).await;
     assert_first_birth(&replica);
@@ -972,11 +1003,48 @@ async fn leads_a_life_in_python(server: &Server) {
 
     let node = EdgeNodeDescriptor::parse("ACME-Interop", "Python").unwrap();
     let command = vec![Metric::new("Temperature", 23.5_f64), Metric::new("Count", 7_u32)];
-    host.request(HostRequest::Command { node, device: None, metrics: command }).await.unwrap();
+    host.request(HostRequest::Command { node: node.clone(), device: None, metrics: command }).await.unwrap();
     assert_eq!(foreign.next_command().await, json!({ "ncmd": null, "metrics": [["Temperature", 23.5], ["Count", 7]] }));
+    let device = Some(sparkplug::DeviceId::new("Burner").unwrap());
+    let command = vec![Metric::new("Flame", false), Metric::new("Power", 0.25_f32)];
+    host.request(HostRequest::Command { node: node.clone(), device, metrics: command }).await.unwrap();
+    assert_eq!(
+        foreign.next_command().await,
+        json!({ "dcmd": "Burner", "metrics": [["Flame", false], ["Power", 0.25]] })
+    );
+    // The request arrives; the client has nothing by which an application could answer it.
+    host.request(HostRequest::Rebirth { node }).await.unwrap();
+    assert_eq!(foreign.next_command().await, json!({ "ncmd": null, "metrics": [["Node Control/Rebirth", true]] }));
     lead_a_life(&mut foreign, &mut host, &mut replica).await;
     // Its own NDEATH would carry the bdSeq of a session that it has not begun, and such a death is not a death. Its will carries the right one.
     foreign.child.kill().await.unwrap();
     is_seen_dying(&mut host, &mut replica).await;
+    host.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edge_node_of_mqtt_spb_wrapper_is_read_commanded_and_reborn() {
+    join_all(Server::all().await.iter().map(is_born_by_the_wrapper)).await;
+}
+
+/// Its data have other names than its births, so there are none.
+async fn is_born_by_the_wrapper(server: &Server) {
+    use sparkplug::Value as V;
+    let mut host = host(server);
+    let mut replica = Replica::default();
+    let mut script = wrapper_script("edge_node_wrapper.py");
+    script.args(server.arguments("Wrapper"));
+    let mut foreign = Foreign::start(script);
+    until(&mut host, &mut replica, "the birth", |replica| replica.births == 1).await;
+    let born = ["DATA/Temperature", "DATA/Text", "DATA/On", "CMD/Setpoint"].map(|name| replica.value(name).cloned());
+    assert_eq!(born, [V::Double(21.5), V::Text("Öfen, 炉".into()), V::Boolean(true), V::Double(20.0)].map(Some));
+    let node = EdgeNodeDescriptor::parse("ACME-Interop", "Wrapper").unwrap();
+    let metrics = vec![Metric::new("CMD/Setpoint", 22.5)];
+    host.request(HostRequest::Command { node: node.clone(), device: None, metrics }).await.unwrap();
+    assert_eq!(foreign.next_command().await, json!({ "ncmd": [["CMD/Setpoint", 22.5]] }));
+    host.request(HostRequest::Rebirth { node }).await.unwrap();
+    assert_eq!(foreign.next_command().await, json!({ "ncmd": [["Node Control/Rebirth", true]] }));
+    until(&mut host, &mut replica, "the rebirth", |replica| replica.births == 2).await;
+    assert!(replica.is_alive && replica.complaints.is_empty(), "{:?}", replica.complaints);
     host.stop().await;
 }

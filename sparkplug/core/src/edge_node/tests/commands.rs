@@ -239,6 +239,6 @@ fn each_metric_of_a_command_goes_to_its_own_function_and_what_that_reports_becom
     let Some(NodeUpdate::Set { metrics, .. }) = callbacks.take(event).update else { panic!("no update") };
     let values: Vec<_> = metrics.iter().map(Metric::as_u64).collect();
     assert_eq!(values, [Some(103), Some(104)]);
-    // What is no command is left as it is.
+    // What is not a command is left as it is.
     assert_eq!(callbacks.take(NodeEvent::Stopped), Taken { update: None, rest: Some(NodeEvent::Stopped) });
 }
