@@ -311,8 +311,8 @@ pub fn v5(parts: &[&str]) -> Uuid {
     Uuid::new_v5(&FACTORY_PLUS, parts.join(":").as_bytes())
 }
 
-/// A name that may stand in Sparkplug groups, made from what a person typed: words are capitalised and joined with `_`, a change from lower to upper case
-/// begins a word, everything but letters, digits and `_` is dropped. Empty when nothing is left.
+/// A name that is allowed in Sparkplug groups, made from what a person typed. Words are capitalised and joined with `_`; a change from lower to upper case begins a
+/// word. Everything but letters, digits and `_` is dropped. Empty when nothing is left.
 ///
 /// ```
 /// use configdb_schema::address::sparkplug_safe_name;
@@ -355,7 +355,7 @@ pub fn k8s_name(parts: &[&str]) -> String {
     out.trim_matches('-').to_owned()
 }
 
-/// Like [`k8s_name`], at most `characters_max` long (at least 16): a longer name is cut and gets eight digits of a hash of the whole, so that two long names do not meet.
+/// Like [`k8s_name`], at most `characters_max` long (at least 16). A longer name is cut and gets eight digits of a hash of the whole. So two long names that begin alike stay different.
 #[must_use]
 pub fn k8s_name_capped(parts: &[&str], characters_max: usize) -> String {
     let name = k8s_name(parts);

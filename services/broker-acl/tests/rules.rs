@@ -81,7 +81,7 @@ fn topics() -> impl Strategy<Value = String> {
     prop_oneof![8 => below_group, 2 => state.prop_map(str::to_owned)]
 }
 
-/// What a wall keeps out, by the user's kind: true if no one of that kind may do it.
+/// Whether the rules keep every user of this kind from the action.
 // long: one table, an arm for each kind of principal and each action.
 fn is_walled_off(site: &Site, principal: &Principal, action: Action, topic: &str) -> bool {
     let group = |name: &str| format!("spBv1.0/{name}/#");

@@ -26,7 +26,7 @@ config_table! {
         history_days: usize = Retention::DAYS, in 1..=36_500;
         /// Bytes of history that are kept; the oldest goes first.
         history_bytes_max: usize = Retention::BYTES, in 1024 * 1024..=usize::MAX;
-        /// The MQTT server lets each operator write in their own name alone, as the access rules of `sparkfleet acl generate --operator` do: the history and the record of writes then name who wrote. Without it every name is a claim.
+        /// The MQTT server lets each operator write only in their own name, as the access rules of `sparkfleet acl generate --operator` do. The history and the record of writes then name who wrote. Without it every name is a claim.
         operators_named: bool = false;
     }
     tables {

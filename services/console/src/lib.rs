@@ -7,10 +7,10 @@
 //!                         births, data, deaths of all nodes: adapters/sparkplug (Host Application, Edge Node ORG-Central/Console)
 //! ```
 //!
-//! It calls no service and stores nothing but its bdSeq, its history, the hashes of sessions and the record of what people did here: it can be stopped, and nothing else changes. A read never causes a message.
+//! It calls no service. It stores nothing but its bdSeq, its history, the hashes of sessions and the record of what people did here. It can be stopped, and nothing else changes. A read never causes a message.
 //!
-//! What people do ([`action`]) is asked of the state ([`question`]): who they are (`state/users.rs`), whether they may ([`access`]), what it comes to as requests to ConfigDB
-//! ([`fleet_view::requests`]), and what ConfigDB answers (`state/actions.rs`). `adapters/answers.rs` records it before it is answered. What a table means is
+//! What people do ([`action`]) is asked of the state ([`question`]). `state/users.rs` says who they are, and [`access`] whether they may. [`fleet_view::requests`]
+//! says what it comes to as requests to ConfigDB, and `state/actions.rs` what ConfigDB answers. `adapters/answers.rs` records it before it is answered. What a table means is
 //! [`fleet_view`]'s, so that the console judges as the command line does.
 //!
 //! Tables that are recorded go on to `adapters/history`, as `state/recorder.rs` decides: what changed, and where nothing was received. Reads of the past read there.

@@ -12,7 +12,7 @@ pub fn has_sentences(path: &str) -> bool {
 }
 
 /// Longest sentence, words.
-pub const WORDS_MAX: usize = 40;
+pub const WORDS_MAX: usize = 30;
 
 /// Ends of words that look like the end of a sentence.
 const ABBREVIATIONS: &[&str] = &["e.g.", "i.e.", "etc.", "vs.", "cf.", "approx.", "No.", "..."];

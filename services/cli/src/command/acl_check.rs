@@ -1,6 +1,6 @@
 //! `sparkfleet acl check`: tries on a running MQTT server what each user may and may not do, and compares it with the table that `acl generate` writes from.
 //!
-//! What is tried names an Edge Node that does not exist, with a payload that is not Sparkplug, or the STATE of a host, with a death that is older than any. No one acts on it. A server that refuses a message says nothing, so a witness that
+//! What is tried names an Edge Node that does not exist, with a payload that is not Sparkplug. Or it is the STATE of a host, with a death that is older than any other. No one acts on it. A server that refuses a message says nothing, so a witness that
 //! may receive everything shows what was published; what others may receive is published by it.
 
 use std::collections::BTreeSet;
@@ -281,7 +281,7 @@ fn compared(client: &Client, probe: &Probe, arrives: bool) -> Option<(String, De
     Some((client.user.clone(), Deviation { action, topic: probe.topic.clone(), found: found.to_owned() }))
 }
 
-/// What is published. The hosts of the site may run: on the topic of a STATE it is a death older than any other, which readers pass over and the host answers with its birth.
+/// What is published. The hosts of the site may run, so on the topic of a STATE it is a death older than any other. Readers pass over it, and the host answers with its birth.
 fn payload(topic: &str, mark: String) -> String {
     if topic.starts_with(STATE) { json!({ "online": false, "timestamp": 0, "probe": mark }).to_string() } else { mark }
 }

@@ -21,7 +21,7 @@ use crate::usage_error::usage;
 /// Carries out the command.
 ///
 /// # Errors
-/// With [`exit::USAGE`] for a name that is none, [`exit::CONFIG`] if the authority's files cannot be used or the new ones not be written, and [`exit::REFUSED`] if the operator has files already.
+/// With [`exit::USAGE`] for a name that is not valid, and with [`exit::REFUSED`] if the operator has files already. With [`exit::CONFIG`] if the authority's files cannot be used or the new ones cannot be written.
 pub(super) fn run(arguments: &AclOperatorArguments) -> anyhow::Result<()> {
     let organisation = Organisation::new(&*arguments.organisation).context("--organisation").map_err(usage)?;
     let name = OperatorName::new(&*arguments.name).map_err(|error| usage(error.into()))?;

@@ -71,7 +71,7 @@ pub enum Operation {
     AcknowledgeAlert,
     /// Ask an Edge Node for its birth.
     AskRebirth,
-    /// Write a metric of an Edge Node that is no service of this project.
+    /// Write a metric of an Edge Node that is not a service of this project.
     WriteMetric,
     /// Ask ConfigDB for the history of an object.
     ReadHistory,

@@ -249,7 +249,7 @@ impl Explorer {
     /// The metric of a command that writes `text` to a metric, with the datatype that its birth gives.
     ///
     /// # Errors
-    /// The node is away, its birth has no such metric or says that it is read-only (property `readOnly`), or the text is no value of the datatype.
+    /// The node is away, its birth has no such metric or says that it is read-only (property `readOnly`), or the text does not fit the datatype.
     pub fn written(
         &self,
         node: &EdgeNodeDescriptor,

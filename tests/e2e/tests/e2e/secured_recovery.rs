@@ -1,4 +1,4 @@
-//! What must hold when stores are restored, services run twice and operators write, on a Mosquitto with client certificates and the rules of `sparkfleet acl generate`, over both versions of MQTT.
+//! What must hold when stores are restored, services run twice and operators write. The tests run on a Mosquitto with client certificates and the rules of `sparkfleet acl generate`, over both versions of MQTT.
 
 use std::fs;
 use std::path::Path;

@@ -6,7 +6,7 @@ use configdb_schema::timestamp;
 use serde_json::Value as Json;
 use sparkplug::{DataType, Value};
 
-/// A text that is no value of the datatype that a birth gives.
+/// A text that does not fit the datatype that a birth gives.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
     /// Values of this datatype have no form as text.

@@ -323,7 +323,7 @@ async fn the_record_of_actions_is_for_administrators_of_all_clusters() {
     assert_eq!(limited.get("/api/v1/audit", "").await.0, 401);
 }
 
-/// Routes that are read and are no table: the session, the way to the identity provider, and what never ends or is read once.
+/// Routes that are read without being a table: the session, the way to the identity provider, and what never ends or is read once.
 const UNTAGGED: [&str; 5] =
     ["/api/v1/session", "/api/v1/session/oidc", "/api/v1/session/oidc/callback", "/api/v1/stream", "/api/v1/export"];
 
