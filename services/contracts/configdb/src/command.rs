@@ -484,7 +484,8 @@ impl Command {
         let by_user = device.is_some_and(|device| user_of(device).is_some());
         let named = metrics.iter().find(|metric| by_user && &*metric.name == names::REQUEST_OBJECT);
         let object = device.and_then(object_of).or_else(|| named.and_then(Metric::as_str)?.parse().ok());
-        Self::parse_fields((device.is_some(), by_user), object, metrics).map_err(|Fault { field, reason }| {
+        let addressed = object.ok_or_else(|| not_addressed(device.is_some()));
+        addressed.and_then(|object| Self::parse_fields(by_user, object, metrics)).map_err(|Fault { field, reason }| {
             CommandError {
                 id: id.filter(|id| check_text(names::REQUEST_ID, id, names::REQUEST_ID_BYTES_MAX).is_ok()),
                 object,
@@ -494,19 +495,7 @@ impl Command {
         })
     }
 
-    fn parse_fields(
-        (has_device, by_user): (bool, bool),
-        object: Option<Uuid>,
-        metrics: &[Metric],
-    ) -> Result<Self, Fault> {
-        let object = match object {
-            Some(object) => object,
-            None if has_device => {
-                let rule = "is neither the lower-case hyphenated UUID of an object, nor does Request/Object name one";
-                return Err(fault("device id", rule));
-            }
-            None => return Err(fault("device id", "requests go to the device of an object (DCMD), not to the node")),
-        };
+    fn parse_fields(by_user: bool, object: Uuid, metrics: &[Metric]) -> Result<Self, Fault> {
         let mut seen = BTreeSet::new();
         let mut write = WriteRequest::put("", object);
         let mut id = None;
@@ -572,6 +561,16 @@ impl Command {
             None => Ok(Self::Write(WriteRequest { id, ..write })),
         }
     }
+}
+
+/// No object is known that the command is about.
+fn not_addressed(has_device: bool) -> Fault {
+    let rule = if has_device {
+        "is neither the lower-case hyphenated UUID of an object, nor does Request/Object name one"
+    } else {
+        "requests go to the device of an object (DCMD), not to the node"
+    };
+    fault("device id", rule)
 }
 
 #[derive(Serialize, Deserialize)]

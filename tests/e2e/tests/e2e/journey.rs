@@ -336,7 +336,7 @@ impl Journey {
         }
         let dump = self.site.cli.run(&["config", "dump"]).await.stdout;
         let logs = self.site.processes.logs() + &self.edge.processes.logs() + &self.edge.job_log();
-        let audit = fs::read_to_string(state_dir.join("audit.jsonl")).unwrap();
+        let audit = fs::read_to_string(self.site.state_dir("configdb").join("audit.jsonl")).unwrap();
         let texts = [
             ("git", &git),
             ("the objects", &objects),

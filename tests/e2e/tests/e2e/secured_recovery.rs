@@ -10,6 +10,7 @@ use simulator::cluster::{ClusterSpec, HostSpec, SimulatedCluster};
 use simulator::flux::chart::Charts;
 use sparkplug::Metric;
 use sparkplug::payload::{EncodeOptions, Form, Payload, encode};
+use sparkplug::session::QoS;
 use sparkplug_mqtt::{Clock, ListenerEvent, spawn_listener};
 
 use crate::factory::uuid;
@@ -33,7 +34,8 @@ fn writers(site: &Site, slug: &str) -> Vec<String> {
 
 /// Patches the entry `Info` by the connection of `user`, in a command to ConfigDB's Device `device`, and claims to be ada.
 async fn forge(site: &Site, user: &str, device: &str, object: &str, id: &str) {
-    let mut listener = spawn_listener(vec![], &mqtt(&site.server, user), Clock::new()).unwrap();
+    let births = vec![("spBv1.0/ACME-Central/NBIRTH/ConfigDB".to_owned(), QoS::AtMostOnce)];
+    let mut listener = spawn_listener(births, &mqtt(&site.server, user), Clock::new()).unwrap();
     let online = tokio::time::timeout(wait::PATIENCE, listener.recv()).await.unwrap();
     assert_eq!(online, Some(ListenerEvent::Online));
     let value = serde_json::json!({ "name": id }).to_string();
