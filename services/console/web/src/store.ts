@@ -106,6 +106,17 @@ export function release(dropped: readonly Subscription[]): void {
   }
 }
 
+/** Tables that are wanted for now, too, and that another subscription of the same name has already: the stream does not bring them again. */
+export function share(added: readonly Subscription[]): void {
+  for (const { name, live } of added) {
+    const other = tables.get(keyOf({ name, live: !live }));
+    if (other?.state.value !== "current") continue;
+    const own = tableOf(name, live) as Table;
+    own.rows.value = other.rows.value;
+    own.state.value = "current";
+  }
+}
+
 /** Who looks, as the server says; null until it has answered. */
 export const session = signal<Session | null>(null);
 /** What the clock of the server is ahead of that of this machine. */

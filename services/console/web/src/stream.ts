@@ -1,7 +1,7 @@
 // The connection to the server: one stream for what is now, reads of single tables for what was.
 import { batch, effect, signal, untracked } from "@preact/signals";
 import { at } from "./router.ts";
-import { clockOffset, mark, release, session, subscriptions, takeFrame, takeSnapshot, type Subscription } from "./store.ts";
+import { clockOffset, mark, release, session, share, subscriptions, takeFrame, takeSnapshot, type Subscription } from "./store.ts";
 import type { AuditRow, EventPage, Frame, Row, Session, Snapshot, TableName } from "./wire.ts";
 
 /** State of the stream, and since when it is so. */
@@ -169,7 +169,9 @@ export function startStream(): void {
     pending = false;
     const [time, wanted] = [at.peek(), subscriptions.peek()];
     // Compared here and not when a view ends, because the next view often needs the same tables.
-    release(before.filter((one) => !wanted.some((other) => other.name === one.name && other.live === one.live)));
+    const isIn = (list: readonly Subscription[]) => (one: Subscription) => list.some((other) => other.name === one.name && other.live === one.live);
+    release(before.filter((one) => !isIn(wanted)(one)));
+    if (time === null) share(wanted.filter((one) => !isIn(before)(one)));
     before = wanted;
     const streamed = wanted.filter((one) => one.live || time === null);
     const parameter = tablesParameter(streamed.map((one) => one.name));

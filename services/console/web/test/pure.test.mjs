@@ -6,7 +6,7 @@ import { load } from "./bundle.mjs";
 
 const { visible, hasInvisible, age, duration, milliseconds, count, valueText, differingDigits, compare, inFours, tablesParameter, pastOf, readEvents, EVENT_PAGES } = await load("format.ts", "stream.ts");
 const { parse, address, timeOf } = await load("router.ts");
-const { applyFrame, takeFrame, tableOf, subscribe, subscriptions, mark } = await load("store.ts");
+const { applyFrame, takeFrame, tableOf, subscribe, subscriptions, mark, release, share } = await load("store.ts");
 const { filtered, parseFilter } = await load("filter.ts");
 const { gapParts, gapEvent, together, laneKind, continued, cutAt, lanes, marks } = await load("events.ts");
 const { commands, shellWord } = await load("commands.ts");
@@ -112,6 +112,25 @@ test("subscriptions are counted", () => {
   assert.equal(subscriptions.value.length, 1);
   two();
   assert.equal(subscriptions.value.length, 0);
+});
+
+test("a table that the stream brings for another subscription is shown at once by one that comes back", () => {
+  const ends = [subscribe("services", true), subscribe("services")];
+  const rows = (live) => [...tableOf("services", live).rows.value.keys()];
+  for (const live of [true, false]) takeFrame({ rev: 1, table: "services", full: true, set: [{ key: "a" }], del: [] }, live);
+  ends[1]();
+  release([{ name: "services", live: false }]);
+  takeFrame({ rev: 2, table: "services", full: false, set: [{ key: "b" }], del: [] }, true);
+  ends[1] = subscribe("services");
+  share([{ name: "services", live: false }]);
+  assert.deepEqual([rows(false), tableOf("services").state.value], [["a", "b"], "current"]);
+  takeFrame({ rev: 3, table: "services", full: false, set: [{ key: "c" }], del: [] }, false);
+  assert.deepEqual(rows(false), ["a", "b", "c"]);
+  assert.deepEqual(rows(true), ["a", "b"], "each takes its own frames");
+  // One whose sibling is not current waits for the stream.
+  share([{ name: "rollout", live: false }]);
+  assert.equal(tableOf("rollout").state.value, "loading");
+  ends.forEach((end) => end());
 });
 
 test("the filter knows words, fields, labels and health", () => {
