@@ -117,6 +117,7 @@ test("subscriptions are counted", () => {
 test("a table that the stream brings for another subscription is shown at once by one that comes back", () => {
   const ends = [subscribe("services", true), subscribe("services")];
   const rows = (live) => [...tableOf("services", live).rows.value.keys()];
+  assert.deepEqual([rows(true), rows(false)], [[], []]);
   for (const live of [true, false]) takeFrame({ rev: 1, table: "services", full: true, set: [{ key: "a" }], del: [] }, live);
   ends[1]();
   release([{ name: "services", live: false }]);
