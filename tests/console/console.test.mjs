@@ -551,7 +551,7 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     const inTree = page.locator(".tree a[aria-current=page]");
     node.die();
     await inTree.getByText("away").waitFor({ state: "attached" });
-    await node.start([["Temperature", DOUBLE, 20.25]], 1);
+    await node.start([["Temperature", DOUBLE, 20.25]], { bdSeq: 1 });
     await inTree.getByText("alive").waitFor({ state: "attached" });
     await row.getByText("20.25").waitFor();
     // It is judged by the server: a message that was lost is a thing of the past after the next birth, and stays counted.
@@ -562,7 +562,7 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     await page.locator(".facts > div", { hasText: "Out of sync" }).getByText("1", { exact: true }).waitFor();
     node.die();
     await inTree.getByText("away").waitFor({ state: "attached" });
-    await node.start([["Temperature", DOUBLE, 20.25]], 2);
+    await node.start([["Temperature", DOUBLE, 20.25]], { bdSeq: 2 });
     await inTree.locator(".shape.h-good").waitFor();
     await page.locator(".facts > div", { hasText: "Out of sync" }).getByText("1", { exact: true }).waitFor();
     await row.getByRole("link").click();
@@ -693,6 +693,26 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     await page.getByRole("row", { name: /Level/ }).getByText("12.5").waitFor();
     assert.equal(await page.getByRole("button", { name: "Sign in" }).count(), 0, "no user can act in it");
     await page.close_checked();
+    node.die();
+  });
+
+  scenario("a metric of a foreign node is written, and is done when the node reports it", async () => {
+    const node = new EdgeNode(factory.brokerPort, "Foreign", "Mixer_3");
+    const received = [];
+    const speed = [["Speed", DOUBLE, 10]];
+    await node.start(speed, { onCommand: (...command) => received.push(command) });
+    await factory.until("the birth of the node", async () => (await factory.rows("nodes")).some((row) => row.key === "Foreign/Mixer_3" && row.alive));
+    const write = { node: "Foreign/Mixer_3", metric: "Speed", value: "12.5" };
+    const { body } = await factory.act(tokens.administrator, "metric.write", write);
+    await factory.until("the command", async () => received.length > 0);
+    assert.deepEqual(received, [["Speed", 12.5]]);
+    assert.equal((await factory.rows("actions")).find((row) => row.key === body.id).state, "sent", "what the node does with it is not known yet");
+    node.report([["Speed", DOUBLE, 12.5]]);
+    assert.equal((await factory.ended(body.id)).state, "done");
+    const refused = await factory.act(tokens.administrator, "metric.write", { ...write, value: "fast" });
+    assert.equal(refused.status, 422);
+    assert.match(JSON.stringify(refused.body), /Double/);
+    assert.equal(received.length, 1);
     node.die();
   });
 

@@ -379,11 +379,14 @@ impl State {
             }
             self.actions.on_change(&change, now);
             self.users.on_change(&change, &self.fleet.config);
-            if let Change::Result(result) = change
-                && result.is_applied()
-            {
-                let who = self.actions.who(&result.id).map(str::to_owned);
-                self.recorder.note_cause(result.object.to_string(), Cause { request: result.id, who }, now);
+            match change {
+                Change::Result(result) if result.is_applied() => {
+                    let who = self.actions.who(&result.id).map(str::to_owned);
+                    let cause = Cause { request: result.id, who, is_applied: true };
+                    self.recorder.note_cause(result.object.to_string(), cause, now);
+                }
+                Change::Result(result) => self.recorder.forget_cause(&result.id),
+                _ => {}
             }
         }
         self.explorer.on_event(event, now.wall);

@@ -193,7 +193,10 @@ async fn manage(mqtt: sparkplug_mqtt::MqttConfig, books: Arc<Mutex<Books>>, chan
         {
             let mut books = books.lock().unwrap();
             books.is_complete = replica.is_complete();
-            books.url = replica.node().filter(|_| books.is_complete).map(|node| node.url.clone()).unwrap_or_default();
+            // While a push comes or goes, the node has said more than has arrived; its address stays.
+            if let Some(node) = replica.node().filter(|_| books.is_complete) {
+                books.url.clone_from(&node.url);
+            }
             books.pushes = replica.devices().pushes.len();
             books.copies = replica.devices().repositories.clone();
             receivers.retain(|push, _| replica.devices().pushes.contains_key(push));

@@ -124,6 +124,8 @@ pub(super) struct Actions {
     commands: Vec<WaitingCommand>,
     metrics: Vec<AwaitedMetric>,
     sends: Vec<HostRequest>,
+    /// Writes since they were last taken: the object, and the request.
+    submitted: Vec<(Uuid, String)>,
 }
 
 impl Running {
@@ -177,6 +179,7 @@ impl Actions {
             commands: Vec::new(),
             metrics: Vec::new(),
             sends: Vec::new(),
+            submitted: Vec::new(),
         }
     }
 
@@ -232,7 +235,7 @@ impl Actions {
             Plan::Writes(writes) => {
                 running.rest = writes.into();
                 if let Some(first) = running.rest.pop_front() {
-                    self.writer.submit(first, now).map_err(|error| Refusal::NotNow(error.to_string()))?;
+                    self.submit(first, now)?;
                 }
             }
         }
@@ -269,7 +272,7 @@ impl Actions {
         }
         let author = Author { id: format!("{id}-0"), writer: writer_name(&who.name) };
         let (request, expires) = requests::add_bootstrap_token(fleet, cluster, hash, lifetime, now.wall, author)?;
-        self.writer.submit(request, now).map_err(|error| Refusal::NotNow(error.to_string()))?;
+        self.submit(request, now)?;
         let (operation, name) = (Operation::BootstrapLine, "cluster.bootstrap");
         let target = format!("{} token {}", fleet.name_of(cluster), hash.get(..8).unwrap_or_default());
         let cluster_id = Some(cluster);
@@ -364,6 +367,11 @@ impl Actions {
         std::mem::take(&mut self.sends)
     }
 
+    /// The writes that were submitted since, with the objects that they change.
+    pub(super) fn take_submitted(&mut self) -> Vec<(Uuid, String)> {
+        std::mem::take(&mut self.submitted)
+    }
+
     /// When [`Actions::poll`] has something to do.
     pub(super) fn next_deadline(&self) -> Option<Duration> {
         let metrics = self.metrics.iter().map(|awaited| awaited.deadline);
@@ -428,11 +436,18 @@ impl Actions {
             return None;
         }
         let next = self.all.get_mut(id)?.rest.pop_front();
-        match next.map(|next| self.writer.submit(next, now)) {
+        match next.map(|next| self.submit(next, now)) {
             None => self.end(id, Stage::Done, now),
             Some(Ok(())) => None,
             Some(Err(error)) => self.end(id, Stage::Failed(error.to_string()), now),
         }
+    }
+
+    fn submit(&mut self, request: WriteRequest, now: Now) -> Result<(), Refusal> {
+        let submitted = (request.object, request.id.clone());
+        self.writer.submit(request, now).map_err(|error| Refusal::NotNow(error.to_string()))?;
+        self.submitted.push(submitted);
+        Ok(())
     }
 
     fn end(&mut self, id: &str, stage: Stage, now: Now) -> Option<Ended> {

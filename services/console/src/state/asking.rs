@@ -191,6 +191,10 @@ impl State {
     pub(super) fn poll_actions(&mut self, now: Now) {
         let replicas = Replicas { fleet: &self.fleet, explorer: &self.explorer };
         let ended = self.actions.poll(replicas, now);
+        for (object, request) in self.actions.take_submitted() {
+            let who = self.actions.who(&request).map(str::to_owned);
+            self.recorder.note_cause(object.to_string(), Cause { request, who, is_applied: false }, now);
+        }
         self.effects.extend(self.actions.take_sends().into_iter().map(Effect::Host));
         if !ended.is_empty() {
             self.mark(|name, _| *name == TableName::Actions);

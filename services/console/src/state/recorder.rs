@@ -48,13 +48,26 @@ pub(super) struct Outlook {
     pub unborn: BTreeSet<String>,
 }
 
-/// What led to a change.
+/// What led to a change, or may lead to one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Cause {
     /// `Request/Id` of the write to ConfigDB.
     pub request: String,
     /// The user who asked for it here; None: it was asked for elsewhere.
     pub who: Option<String>,
+    /// ConfigDB has answered that it is carried out. Its effect can be received before that answer.
+    pub is_applied: bool,
+}
+
+/// A cause whose effect is looked for.
+#[derive(Debug)]
+struct KnownCause {
+    /// Of the row that it can change.
+    key: String,
+    cause: Cause,
+    /// An event has it.
+    is_used: bool,
+    since: Duration,
 }
 
 /// See the module.
@@ -74,7 +87,7 @@ pub(super) struct Recorder {
     central_missing: Option<Duration>,
     unborn: BTreeMap<String, Duration>,
     events: VecDeque<StoredEvent>,
-    causes: VecDeque<(String, Cause, Duration)>,
+    causes: VecDeque<KnownCause>,
 }
 
 impl Recorder {
@@ -122,12 +135,22 @@ impl Recorder {
         self.events.iter().map(|event| (event.number.to_string(), event.to_row())).collect()
     }
 
-    /// A write to ConfigDB was applied: what follows on the row of that key comes from it.
+    /// A write to ConfigDB was sent or applied: what follows on the row of that key comes from it.
     pub(super) fn note_cause(&mut self, key: String, cause: Cause, now: Now) {
+        if let Some(known) = self.causes.iter_mut().find(|known| known.cause.request == cause.request) {
+            known.cause = cause;
+            known.since = now.mono;
+            return;
+        }
         if self.causes.len() >= CAUSES_MAX {
             self.causes.pop_front();
         }
-        self.causes.push_back((key, cause, now.mono));
+        self.causes.push_back(KnownCause { key, cause, is_used: false, since: now.mono });
+    }
+
+    /// A write was refused: nothing follows from it.
+    pub(super) fn forget_cause(&mut self, request: &str) {
+        self.causes.retain(|known| known.cause.request != request);
     }
 
     /// Takes what the store says. True: table `events` is another one.
@@ -269,15 +292,21 @@ impl Recorder {
         changed.flatten().collect()
     }
 
-    /// Says which write led to what, and who asked for it.
+    /// Says which write led to what, and who asked for it: the last one that was applied, or else the last one that was sent.
     fn explain(&mut self, transitions: &mut [Transition], now: Now) {
-        self.causes.retain(|(_, _, received)| now.mono.saturating_sub(*received) < CAUSE_AGE);
+        self.causes.retain(|known| now.mono.saturating_sub(known.since) < CAUSE_AGE);
         for transition in transitions {
             let Some(event) = &mut transition.event else { continue };
-            let cause = self.causes.iter().position(|(key, ..)| *key == transition.key);
-            let Some((_, cause, _)) = cause.and_then(|at| self.causes.remove(at)) else { continue };
-            event.request = Some(cause.request);
-            event.who = event.who.take().or(cause.who);
+            let candidates = self.causes.iter_mut().enumerate();
+            let of_row = candidates.filter(|(_, known)| known.key == transition.key && !known.is_used);
+            let Some((at, known)) = of_row.max_by_key(|(at, known)| (known.cause.is_applied, *at)) else { continue };
+            known.is_used = true;
+            event.request = Some(known.cause.request.clone());
+            event.who = event.who.take().or_else(|| known.cause.who.clone());
+            // An earlier one has had its effect, and it was seen together with this.
+            for earlier in self.causes.iter_mut().take(at).filter(|known| known.key == transition.key) {
+                earlier.is_used = true;
+            }
         }
     }
 

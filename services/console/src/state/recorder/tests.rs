@@ -146,23 +146,50 @@ fn a_clock_that_steps_back_makes_no_earlier_record() {
     assert_eq!(record.at, 1_000_000);
 }
 
+fn cause(request: &str, who: Option<&str>, is_applied: bool) -> Cause {
+    Cause { request: request.to_owned(), who: who.map(str::to_owned), is_applied }
+}
+
+/// The request and the user that the only event of the next record names, once that is stored.
+fn explained(recorder: &mut Recorder, setup: &str, now: Now) -> (Option<String>, Option<String>) {
+    let record = recorder.poll(&clusters(&[("a", json!(setup))]), &well(), now).unwrap();
+    recorder.on_answer(Answer::Stored { first: 2 });
+    let [transition] = record.transitions.as_slice() else { panic!("{record:?}") };
+    let event = transition.event.as_ref().unwrap();
+    (event.request.clone(), event.who.clone())
+}
+
 #[test]
 fn a_write_is_named_as_the_cause_of_what_follows_it() {
     let mut recorder = settled(&clusters(&[]));
-    let cause = |request: &str, who: Option<&str>| Cause { request: request.to_owned(), who: who.map(str::to_owned) };
-    recorder.note_cause("a".to_owned(), cause("request-1", Some("token:ada")), at(5));
-    let one = recorder.poll(&clusters(&[("a", json!("spec"))]), &well(), at(10)).unwrap();
-    let event = one.transitions[0].event.as_ref().unwrap();
-    assert_eq!((event.request.as_deref(), event.who.as_deref()), (Some("request-1"), Some("token:ada")));
-    recorder.on_answer(Answer::Stored { first: 2 });
+    let named = |request: &str, who: Option<&str>| (Some(request.to_owned()), who.map(str::to_owned));
+    recorder.note_cause("a".to_owned(), cause("request-1", Some("token:ada"), true), at(5));
+    assert_eq!(explained(&mut recorder, "spec", at(10)), named("request-1", Some("token:ada")));
     assert_eq!(recorder.events()["2"]["who"], "token:ada");
-    let two = recorder.poll(&clusters(&[("a", json!("ready"))]), &well(), at(20)).unwrap();
-    let event = two.transitions[0].event.as_ref().unwrap();
-    assert_eq!((&event.request, &event.who), (&None, &None), "it is used up");
-    recorder.on_answer(Answer::Stored { first: 3 });
-    recorder.note_cause("a".to_owned(), cause("request-2", None), at(30));
-    let late = recorder.poll(&clusters(&[]), &well(), at(9_000)).unwrap();
-    assert_eq!(late.transitions[0].event.as_ref().unwrap().request, None, "it is too old");
+    assert_eq!(explained(&mut recorder, "ready", at(20)), (None, None), "it is used up");
+    recorder.note_cause("a".to_owned(), cause("request-2", None, true), at(30));
+    assert_eq!(explained(&mut recorder, "failed", at(9_000)), (None, None), "it is too old");
+}
+
+#[test]
+fn the_effect_of_a_write_names_it_also_before_the_answer_and_after_a_write_without_effect() {
+    let mut recorder = settled(&clusters(&[]));
+    let named = |request: &str, who: Option<&str>| (Some(request.to_owned()), who.map(str::to_owned));
+    recorder.note_cause("a".to_owned(), cause("request-1", None, true), at(5));
+    recorder.note_cause("a".to_owned(), cause("request-2", Some("token:ada"), false), at(6));
+    recorder.note_cause("a".to_owned(), cause("request-2", Some("token:ada"), true), at(7));
+    assert_eq!(explained(&mut recorder, "spec", at(10)), named("request-2", Some("token:ada")), "the later one");
+    assert_eq!(explained(&mut recorder, "ready", at(20)), (None, None), "nor has the earlier one another effect");
+    recorder.note_cause("a".to_owned(), cause("request-3", Some("token:ben"), false), at(30));
+    assert_eq!(explained(&mut recorder, "failed", at(40)), named("request-3", Some("token:ben")), "before its answer");
+    recorder.note_cause("a".to_owned(), cause("request-3", Some("token:ben"), true), at(50));
+    assert_eq!(explained(&mut recorder, "spec", at(60)), (None, None), "its answer is no second cause");
+    recorder.note_cause("a".to_owned(), cause("request-4", Some("token:ben"), false), at(70));
+    recorder.forget_cause("request-4");
+    assert_eq!(explained(&mut recorder, "ready", at(80)), (None, None), "it was refused");
+    recorder.note_cause("a".to_owned(), cause("request-5", None, true), at(90));
+    recorder.note_cause("a".to_owned(), cause("request-6", Some("token:ben"), false), at(91));
+    assert_eq!(explained(&mut recorder, "failed", at(95)), named("request-5", None), "one that is applied goes first");
 }
 
 #[test]
