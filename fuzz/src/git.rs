@@ -20,7 +20,7 @@ use git_hosting::gatekeeper::{Admission, AdmissionRequest, Denial, Gatekeeper, P
 use git_hosting::http::{Anonymous, Settings, router};
 use git_hosting::passwords::{PasswordDigest, PasswordDigests};
 use git_hosting::push::Hooks;
-use git_hosting::repositories::{Kind, Place, Repositories, RepositoryFiles};
+use git_hosting::repositories::{Kind, Repositories, RepositoryFiles, RepositoryRecord};
 use service_runtime::http::server;
 use service_runtime::shutdown::Shutdown;
 use tempfile::TempDir;
@@ -91,7 +91,8 @@ impl Site {
             owned: [("a.yaml".to_owned(), b"a: 1\n".to_vec())].into(),
             message: "first".to_owned(),
         };
-        let place = Place { path: "cluster/Fuzz".to_owned(), kind: Kind::Cluster, store: Uuid::nil(), origin: None };
+        let place =
+            RepositoryRecord { path: "cluster/Fuzz".to_owned(), kind: Kind::Cluster, store: Uuid::nil(), origin: None };
         repositories.write(CLUSTER, &place, &files, 0).expect("a repository");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");

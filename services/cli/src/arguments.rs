@@ -16,7 +16,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use configdb_schema::document::GitRef;
 use uuid::Uuid;
 
-use crate::options::{CONSOLE_VARIABLE, CONTEXT_VARIABLE, Options, Reading, ReadingSource};
+use crate::options::{CONSOLE_VARIABLE, CONTEXT_VARIABLE, ListOptions, Options, ReadingSource};
 use crate::selector::Selector;
 use crate::watch::WatchArguments;
 use access::{AuditCommand, TokenCommand};
@@ -181,7 +181,7 @@ pub enum ClusterCommand {
         selector: Option<Selector>,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
-        reading: Reading,
+        reading: ListOptions,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
@@ -353,7 +353,7 @@ pub enum DeploymentCommand {
         selector: Option<Selector>,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
-        reading: Reading,
+        reading: ListOptions,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
@@ -515,7 +515,7 @@ pub enum AlertCommand {
         check: bool,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
-        reading: Reading,
+        reading: ListOptions,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,

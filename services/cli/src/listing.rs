@@ -25,7 +25,7 @@ use fleet_view::{AlertRow, ClusterRow, DeploymentRow, Fleet, JoiningHostRow};
 use crate::client::{Client, Scope};
 use crate::console_api::ConsoleApi;
 use crate::look_up;
-use crate::options::{Options, Reading, ReadingSource, Source};
+use crate::options::{ListOptions, Options, ReadingSource, Source};
 use crate::output::page::{PACE, REDRAW};
 use crate::output::{self, Table, remark};
 use crate::selector::Selector;
@@ -306,7 +306,7 @@ pub fn shown_labels(labels: &BTreeMap<String, String>) -> String {
 ///
 /// # Errors
 /// As documented for the exit codes.
-pub async fn run<L: InConsole>(filter: Filter<'_>, reading: &Reading, options: &Options) -> anyhow::Result<usize> {
+pub async fn run<L: InConsole>(filter: Filter<'_>, reading: &ListOptions, options: &Options) -> anyhow::Result<usize> {
     let mut screen = Screen::<L>::new(options.presentation.output, reading.watch);
     if let Some(address) = console_of(&reading.source)? {
         match console::run(address, filter, reading, options, &mut screen).await {

@@ -146,7 +146,7 @@ pub struct ConsoleAccess {
 /// Where a list is read, and whether it is followed.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Reading")]
-pub struct Reading {
+pub struct ListOptions {
     /// Go on, and show what changes: the whole list in place on a terminal, the rows that change elsewhere
     #[arg(long, short)]
     pub watch: bool,

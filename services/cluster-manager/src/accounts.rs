@@ -43,7 +43,7 @@ pub struct Object {
 }
 
 /// Everything that a plan needs.
-pub struct Facts<'a> {
+pub struct AccountInputs<'a> {
     /// The cluster.
     pub cluster: Uuid,
     /// Its name, as it is set up.
@@ -60,9 +60,12 @@ pub struct Facts<'a> {
     pub object: &'a dyn Fn(Uuid) -> Option<Object>,
 }
 
-impl std::fmt::Debug for Facts<'_> {
+impl std::fmt::Debug for AccountInputs<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Facts").field("cluster", &self.cluster).field("wishes", &self.wishes).finish_non_exhaustive()
+        f.debug_struct("AccountInputs")
+            .field("cluster", &self.cluster)
+            .field("wishes", &self.wishes)
+            .finish_non_exhaustive()
     }
 }
 
@@ -95,7 +98,7 @@ pub fn object_of(cluster: Uuid, wish: &AccountWish) -> Uuid {
 
 /// Compares.
 #[must_use]
-pub fn plan(facts: &Facts<'_>) -> Plan {
+pub fn plan(facts: &AccountInputs<'_>) -> Plan {
     let mut plan = Plan::default();
     let mut taken = Taken::default();
     let mut wanted = BTreeSet::new();
@@ -130,7 +133,7 @@ pub fn plan(facts: &Facts<'_>) -> Plan {
 }
 
 /// What the wish says, without its object.
-fn judge(facts: &Facts<'_>, wish: &AccountWish, taken: &Taken<'_>) -> Result<(), String> {
+fn judge(facts: &AccountInputs<'_>, wish: &AccountWish, taken: &Taken<'_>) -> Result<(), String> {
     wish.check().map_err(|error| format!("account.{error}"))?;
     judge_principal(facts, &wish.principal)?;
     if taken.principals.contains(wish.principal.as_str()) {
@@ -165,7 +168,7 @@ fn judge(facts: &Facts<'_>, wish: &AccountWish, taken: &Taken<'_>) -> Result<(),
 }
 
 /// A principal is a cluster's if its second component is the cluster's name.
-fn judge_principal(facts: &Facts<'_>, principal: &str) -> Result<(), String> {
+fn judge_principal(facts: &AccountInputs<'_>, principal: &str) -> Result<(), String> {
     let broken = |rule: &str| {
         let principal: String = principal.chars().take(PRINCIPAL_CHARACTERS_MAX).collect();
         Err(format!("principal {principal:?} {rule}"))
@@ -188,7 +191,12 @@ fn judge_principal(facts: &Facts<'_>, principal: &str) -> Result<(), String> {
 }
 
 /// Whether the cluster may have that object for an account.
-fn judge_object(facts: &Facts<'_>, wish: &AccountWish, uuid: Uuid, object: Option<&Object>) -> Result<(), String> {
+fn judge_object(
+    facts: &AccountInputs<'_>,
+    wish: &AccountWish,
+    uuid: Uuid,
+    object: Option<&Object>,
+) -> Result<(), String> {
     let Some(object) = object else {
         return match wish.uuid {
             Some(uuid) => Err(format!("account.uuid: there is no object {uuid}; leave uuid out to have one made")),
@@ -220,7 +228,7 @@ fn judge_object(facts: &Facts<'_>, wish: &AccountWish, uuid: Uuid, object: Optio
 }
 
 /// What brings the object to what is wanted; None: it is so.
-fn write(facts: &Facts<'_>, wish: &AccountWish, uuid: Uuid, object: Option<Object>) -> Option<WriteRequest> {
+fn write(facts: &AccountInputs<'_>, wish: &AccountWish, uuid: Uuid, object: Option<Object>) -> Option<WriteRequest> {
     let exists = object.is_some();
     let object = object.unwrap_or_default();
     let before = object.account.and_then(Result::ok);

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::bootstrap::BootstrapGrant;
 use crate::bootstrap::site::SiteScript;
-use crate::git_users::{Answer, Asked};
+use crate::git_users::{GitRequest, GitResponse};
 use crate::wanted_by::WantedBy;
 use git_hosting::pulls::Pull;
 use git_hosting::repositories::{Kind, RepositoryFiles};
@@ -28,8 +28,8 @@ pub enum Event {
     Node(NodeEvent),
     /// By the disk: how work on a repository ended.
     Git(GitResult),
-    /// By a user over git; each is answered by one [`Effect::Answer`].
-    Asked(Asked),
+    /// By a user over git; each is answered by one [`Effect::GitResponse`].
+    GitRequest(GitRequest),
     /// By the disk, or by another git server: how work on a shared repository ended.
     Shared(SharedResult),
     /// By the KDC: how work on principals ended.
@@ -54,7 +54,7 @@ pub enum Effect {
     /// On the disk; each is answered by one [`Event::Git`].
     Git(GitWork),
     /// To a user over git.
-    Answer(Box<Answer>),
+    GitResponse(Box<GitResponse>),
     /// On the disk, or with another git server; each is answered by one [`Event::Shared`].
     Shared(SharedWork),
     /// At the KDC; each is answered by one [`Event::Principals`].

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 /// A question with who asks it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Asked {
+pub struct GitRequest {
     /// Names the answer to it; no two have the same.
     pub id: u64,
     /// From where, for the record.
@@ -18,7 +18,7 @@ pub struct Asked {
     /// What was shown.
     pub credential: Credential,
     /// What is wanted.
-    pub question: Question,
+    pub question: GitOperation,
 }
 
 /// The credential that a user shows.
@@ -34,7 +34,7 @@ pub enum Credential {
 
 /// What is wanted.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Question {
+pub enum GitOperation {
     /// Read a repository over git, or push to it.
     Repository {
         /// Which.
@@ -61,7 +61,7 @@ pub struct RepositoryPush {
     pub after: Option<String>,
 }
 
-impl Question {
+impl GitOperation {
     /// What it is, for deciding who may.
     #[must_use]
     pub const fn operation(&self) -> Operation {
@@ -101,18 +101,18 @@ impl Question {
 
 /// An answer, on its way.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
-    /// As in [`Asked::id`].
+pub struct GitResponse {
+    /// As in [`GitRequest::id`].
     pub id: u64,
     /// The answer.
-    pub reply: Result<Reply, Refusal>,
+    pub reply: Result<GitOutcome, GitAccessError>,
     /// To be recorded before it is answered.
     pub audit: Option<AuditRecord>,
 }
 
 /// The answer to a question.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Reply {
+pub enum GitOutcome {
     /// They may read the repository, or push to it.
     Repository {
         /// Who they are.
@@ -126,7 +126,7 @@ pub enum Reply {
 
 /// Why a question is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum GitAccessError {
     /// Who they are is not shown.
     #[error("{0}")]
     Unauthenticated(String),

@@ -72,7 +72,7 @@ use git_hosting::credential::CredentialKeyPair;
 use git_hosting::external::External;
 use git_hosting::pulls::{Pull, Pulled, Pulls};
 use git_hosting::push::{Hooks, Receiver};
-use git_hosting::repositories::{Kind, Place, Repositories};
+use git_hosting::repositories::{Kind, Repositories, RepositoryRecord};
 use service_runtime::config::ExposeSecret as _;
 use service_runtime::exit;
 use service_runtime::health::Health;
@@ -104,7 +104,7 @@ use adapters::state_client::{QUESTIONS_MAX, StateClient, keep_records};
 use bootstrap::FluxSource;
 use event::{CopyAction, CopyWork, Effect, Event, LoginResult, SharedAction, SharedOutcome, SharedResult, SharedWork};
 use git_address::GitAddress;
-use git_users::Asked;
+use git_users::GitRequest;
 use state::{ClusterManager, PersistedRepositories, PersistedRepository, Settings};
 
 pub use adapters::passwords::password_file;
@@ -250,11 +250,11 @@ pub async fn run_with_charts(
 
 /// What an earlier process left open on the disk.
 fn persisted(repositories: &Repositories) -> PersistedRepositories {
-    let cluster = |(cluster, place): (Uuid, Place)| {
+    let cluster = |(cluster, place): (Uuid, RepositoryRecord)| {
         let name = place.path.rsplit('/').next().unwrap_or_default().to_owned();
         PersistedRepository { cluster, name, wanted_by: git_work::wanted_by(&place) }
     };
-    let shared = |(uuid, place): (Uuid, Place)| (uuid, git_work::wanted_by(&place));
+    let shared = |(uuid, place): (Uuid, RepositoryRecord)| (uuid, git_work::wanted_by(&place));
     PersistedRepositories {
         clusters: repositories.open_of(Kind::Cluster).into_iter().map(cluster).collect(),
         shared: repositories.open_of(Kind::Shared).into_iter().map(shared).collect(),
@@ -293,7 +293,7 @@ struct Io {
     pulls: Pulls,
     board: ScriptStore,
     desk: StateClient,
-    questions: mpsc::Receiver<Asked>,
+    questions: mpsc::Receiver<GitRequest>,
     copies: GitCopies,
     taker: PushTaker,
     /// Pulls, and what is asked of a KDC.
@@ -382,7 +382,7 @@ impl ServiceIo for Io {
                     Event::Node(service::admitted(event.context("the Edge Node's session ended by itself")?)?)
                 }
                 Some(result) = self.results.recv() => result,
-                Some(asked) = self.questions.recv() => Event::Asked(asked),
+                Some(asked) = self.questions.recv() => Event::GitRequest(asked),
                 Some(answer) = self.calls.join_next() => answer.context("call of another server")?,
                 Ok(place) = self.work.reserve(), if !self.waiting.is_empty() => {
                     if let Some(git) = self.waiting.pop_front() {
@@ -404,7 +404,7 @@ impl ServiceIo for Io {
             }
             Effect::Shared(shared) => self.waiting.push_back(git_work::Work::Shared(shared)),
             Effect::Principals(work) => drop(self.calls.spawn(self.realm.clone().carry_out(work))),
-            Effect::Answer(answer) => self.desk.answer(*answer),
+            Effect::GitResponse(answer) => self.desk.answer(*answer),
             Effect::BootstrapGrant { cluster, offer } => self.board.set(cluster, offer),
             Effect::Script(script) => self.board.set_script(script),
             Effect::Copy(CopyWork { repository, action }) => self.work_on_copy(repository, action).await?,

@@ -149,7 +149,7 @@ pub struct WantedRepository {
 
 /// Everything that a decision needs.
 #[derive(Debug, Clone)]
-pub struct Facts<'a> {
+pub struct SetupInputs<'a> {
     /// The cluster.
     pub cluster: Uuid,
     /// Prefix of the groups.
@@ -248,7 +248,7 @@ fn pins_json(pins: &BTreeMap<Uuid, GitRef>) -> Option<Value> {
 
 /// Decides.
 #[must_use]
-pub fn decide(facts: &Facts<'_>) -> Decision {
+pub fn decide(facts: &SetupInputs<'_>) -> Decision {
     let record = match &facts.record {
         Some(Ok(record)) => Some(record),
         Some(Err(reason)) => {
@@ -272,7 +272,11 @@ pub fn decide(facts: &Facts<'_>) -> Decision {
     }
 }
 
-fn set_up(facts: &Facts<'_>, config: &Result<EdgeCluster, String>, record: Option<&EdgeClusterSetup>) -> Decision {
+fn set_up(
+    facts: &SetupInputs<'_>,
+    config: &Result<EdgeCluster, String>,
+    record: Option<&EdgeClusterSetup>,
+) -> Decision {
     let step = record.map(step).unwrap_or_default();
     if !facts.is_git_known {
         return without_git(facts, config, record);
@@ -295,7 +299,11 @@ fn set_up(facts: &Facts<'_>, config: &Result<EdgeCluster, String>, record: Optio
 }
 
 /// Nothing is written that would have to name an address which is not known.
-fn without_git(facts: &Facts<'_>, config: &Result<EdgeCluster, String>, record: Option<&EdgeClusterSetup>) -> Decision {
+fn without_git(
+    facts: &SetupInputs<'_>,
+    config: &Result<EdgeCluster, String>,
+    record: Option<&EdgeClusterSetup>,
+) -> Decision {
     let is_ready = |config| record.is_some_and(|record| is_set_up_for(record, config, facts.pins));
     let state = if config.as_ref().is_ok_and(is_ready) { SetupState::Ready } else { SetupState::SettingUp };
     let reason = "the git server is not known yet: it has not reported its URL, and git.public_url is not configured";
@@ -304,7 +312,7 @@ fn without_git(facts: &Facts<'_>, config: &Result<EdgeCluster, String>, record: 
 }
 
 /// A configuration that cannot be followed is recorded with its reason; what was set up before stays as it is.
-fn refused(facts: &Facts<'_>, record: Option<&EdgeClusterSetup>, reason: String) -> Decision {
+fn refused(facts: &SetupInputs<'_>, record: Option<&EdgeClusterSetup>, reason: String) -> Decision {
     let known = record.and_then(|record| record.error.as_ref()) == Some(&reason);
     let action = (!known).then(|| {
         let mut next = record.cloned().unwrap_or_default();
@@ -316,7 +324,7 @@ fn refused(facts: &Facts<'_>, record: Option<&EdgeClusterSetup>, reason: String)
 }
 
 fn validate<'a>(
-    facts: &'a Facts<'_>,
+    facts: &'a SetupInputs<'_>,
     config: &'a Result<EdgeCluster, String>,
     record: Option<&EdgeClusterSetup>,
 ) -> Result<(&'a EdgeCluster, &'a WantedRepository), String> {
@@ -357,7 +365,7 @@ fn check_namespace(namespace: &str) -> Result<(), String> {
 
 /// The first step whose result is not there.
 fn next_step(
-    facts: &Facts<'_>,
+    facts: &SetupInputs<'_>,
     config: &EdgeCluster,
     wanted: &WantedRepository,
     record: &EdgeClusterSetup,
@@ -428,7 +436,7 @@ fn next_step(
 }
 
 /// `config_is_back`: the cluster was created again and waits for the end of this.
-fn tear_down(facts: &Facts<'_>, config_is_back: bool, record: Option<&EdgeClusterSetup>) -> Decision {
+fn tear_down(facts: &SetupInputs<'_>, config_is_back: bool, record: Option<&EdgeClusterSetup>) -> Decision {
     let tear_down = TearDown { facts, config_is_back, record, recorded: record.map(step).unwrap_or_default() };
     if let Some(record) = record.filter(|record| !record.is_deleting() && facts.object_exists) {
         let mut next = at(record, SetupStep::TearDown);
@@ -461,7 +469,7 @@ fn tear_down(facts: &Facts<'_>, config_is_back: bool, record: Option<&EdgeCluste
 
 /// A tear-down under way. Each stage says what is to be done, or None when it is done with.
 struct TearDown<'a> {
-    facts: &'a Facts<'a>,
+    facts: &'a SetupInputs<'a>,
     config_is_back: bool,
     record: Option<&'a EdgeClusterSetup>,
     recorded: SetupStep,
@@ -581,15 +589,15 @@ fn request(object: Uuid) -> WriteRequest {
 }
 
 /// The record has one writer; if it is not as it was read, another writer was at work and the step is decided again.
-fn if_unchanged(facts: &Facts<'_>, write: WriteRequest) -> WriteRequest {
+fn if_unchanged(facts: &SetupInputs<'_>, write: WriteRequest) -> WriteRequest {
     write.if_match(EdgeClusterSetup::slug(), facts.record_etag)
 }
 
-fn with_record(facts: &Facts<'_>, record: &EdgeClusterSetup) -> WriteRequest {
+fn with_record(facts: &SetupInputs<'_>, record: &EdgeClusterSetup) -> WriteRequest {
     if_unchanged(facts, request(facts.cluster)).entry(EdgeClusterSetup::slug(), json(record))
 }
 
-fn record_only(facts: &Facts<'_>, record: &EdgeClusterSetup) -> Action {
+fn record_only(facts: &SetupInputs<'_>, record: &EdgeClusterSetup) -> Action {
     Action::Write(vec![with_record(facts, record)])
 }
 

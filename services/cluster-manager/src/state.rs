@@ -231,7 +231,7 @@ impl ClusterManager {
                 self.copies.set_closed(result.cluster, result.outcome == GitOutcome::Closed);
                 self.repositories.on_result(result, now);
             }
-            Event::Asked(asked) => {
+            Event::GitRequest(asked) => {
                 let git_users::Outcome { answer, moved } =
                     self.git_users.on_asked(asked, &self.fleet, &self.shared, now);
                 self.effects.push(answer);

@@ -13,7 +13,7 @@ use cluster_manager::git_users::RepositoryPush;
 use git_hosting::credential::CredentialKeyPair;
 use git_hosting::originals;
 use git_hosting::push::{Hooks, Receiver};
-use git_hosting::repositories::{Kind, Place, Repositories, RepositoryFiles};
+use git_hosting::repositories::{Kind, Repositories, RepositoryFiles, RepositoryRecord};
 use git_server_contract::push::RefChange;
 use tokio::sync::mpsc;
 use uuid::Uuid;
@@ -40,7 +40,8 @@ impl Site {
         let state_dir = tempfile::tempdir().unwrap();
         let repositories = Repositories::load(state_dir.path()).unwrap();
         for (uuid, path) in [(A, "cluster/A"), (B, "cluster/B")] {
-            let place = Place { path: path.to_owned(), kind: Kind::Cluster, store: Uuid::nil(), origin: None };
+            let place =
+                RepositoryRecord { path: path.to_owned(), kind: Kind::Cluster, store: Uuid::nil(), origin: None };
             let files = RepositoryFiles {
                 initial: [("edo/a.yaml".to_owned(), b"a: 1\n".to_vec())].into(),
                 message: "x".to_owned(),

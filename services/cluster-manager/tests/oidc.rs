@@ -17,7 +17,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use cluster_manager::adapters::gatekeeper::StateGatekeeper;
 use cluster_manager::git_users::RepositoryPush;
 use git_hosting::http::{Anonymous, Settings, router};
-use git_hosting::repositories::{Kind, Place, Repositories, RepositoryFiles};
+use git_hosting::repositories::{Kind, Repositories, RepositoryFiles, RepositoryRecord};
 use identity_provider::{Identities, IdentityError, Limits, Provider};
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
@@ -263,7 +263,8 @@ async fn git_server(issuer: &Issuer) -> GitServer {
         message: "x".to_owned(),
         ..RepositoryFiles::default()
     };
-    let place = Place { path: "cluster/A".to_owned(), kind: Kind::Cluster, store: Uuid::nil(), origin: None };
+    let place =
+        RepositoryRecord { path: "cluster/A".to_owned(), kind: Kind::Cluster, store: Uuid::nil(), origin: None };
     repositories.write(CLUSTER, &place, &files, 0).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();

@@ -6,10 +6,10 @@ use access::audit::AuditRecord;
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::host::{HostEvent, HostRequest};
 
+use crate::api::{ApiRequest, ApiResponse};
 use crate::kept::KeptSession;
 use crate::published::{Published, TableName};
-use crate::question::{Answer as Answered, Asked};
-use crate::record::{Answer, Record};
+use crate::record::{Record, StoreEvent};
 use crate::replay::Step;
 
 /// What comes in.
@@ -24,11 +24,11 @@ pub enum Event {
     /// From the session as Edge Node `ORG-Central/Console`.
     Node(NodeEvent),
     /// From the history.
-    History(Answer),
+    History(StoreEvent),
     /// From an export that is replayed.
     Replayed(Step),
     /// A client asks something.
-    Asked(Box<Asked>),
+    ApiRequest(Box<ApiRequest>),
     /// A client follows these tables.
     Watch(Vec<TableName>),
     /// It does no more.
@@ -43,7 +43,7 @@ pub enum Effect {
     /// To the own Host Application.
     Host(HostRequest),
     /// To who asked.
-    Answer(Box<Answered>),
+    ApiResponse(Box<ApiResponse>),
     /// To the record of writes.
     Keep(Box<AuditRecord>),
     /// To the file of sessions, before anything that comes after.

@@ -11,7 +11,7 @@ use configdb_schema::document::TokenScope;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::question::SessionHash;
+use crate::api::SessionHash;
 
 /// Version of the file.
 const VERSION: u64 = 2;

@@ -20,12 +20,12 @@
 
 pub mod action;
 pub mod adapters;
+pub mod api;
 pub mod config;
 pub mod event;
 pub mod event_marks;
 pub mod kept;
 pub mod preview;
-pub mod question;
 pub mod reconcile;
 pub mod record;
 pub mod replay;
@@ -153,7 +153,7 @@ async fn serve_as(
                 Effect::Publish(table) => hub.publish(table),
                 Effect::Retire(table) => hub.retire(&table),
                 Effect::Record(record) => history.record(record),
-                Effect::Answer(answer) => answers.answer(*answer),
+                Effect::ApiResponse(answer) => answers.answer(*answer),
                 Effect::Keep(record) => answers.keep(*record),
                 Effect::KeepSessions(sessions) => session_file.write(&sessions).await,
                 other => sessions.execute(other).await.context("a session ended")?,
@@ -173,7 +173,7 @@ async fn serve_as(
                     continue;
                 }
                 Request::Ask { from, credential, question, answer } => {
-                    Event::Asked(Box::new(answers.ask(from, credential, *question, answer)))
+                    Event::ApiRequest(Box::new(answers.ask(from, credential, *question, answer)))
                 }
                 Request::Watch(tables) => Event::Watch(tables),
                 Request::Unwatch(tables) => Event::Unwatch(tables),

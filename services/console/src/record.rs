@@ -82,7 +82,7 @@ impl StoredEvent {
 
 /// What the store says.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
+pub enum StoreEvent {
     /// It can be written.
     Opened(Box<Known>),
     /// The last record is stored; its transitions have numbers from this one on.
@@ -99,7 +99,7 @@ pub enum Answer {
 
 /// Whether the past is recorded, for people.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Standing {
+pub enum HistoryStatus {
     /// It is being opened.
     #[default]
     Opening,
@@ -111,7 +111,7 @@ pub enum Standing {
     Failed(String),
 }
 
-impl Standing {
+impl HistoryStatus {
     /// Why there is no history; None: there is one.
     #[must_use]
     pub fn reason(&self) -> Option<String> {

@@ -31,7 +31,7 @@ use crate::kept::KeptSession;
 use crate::node::ConsoleNode;
 use crate::published::{Published, TableName};
 use crate::reconcile;
-use crate::record::{Answer, Record, Standing, Tables};
+use crate::record::{HistoryStatus, Record, StoreEvent, Tables};
 use actions::Actions;
 use recorder::{Cause, Outlook, Recorder};
 use replayed::Replay;
@@ -175,7 +175,11 @@ impl State {
             keep_sessions: now.mono + KEEP_SESSIONS,
             past: Past::default(),
             node: ConsoleNode { version: settings.version.clone(), ..ConsoleNode::default() },
-            recorder: Recorder::new(if settings.history.is_some() { Standing::Opening } else { Standing::Off }),
+            recorder: Recorder::new(if settings.history.is_some() {
+                HistoryStatus::Opening
+            } else {
+                HistoryStatus::Off
+            }),
             effects: Vec::new(),
             replay: (settings.role == Role::Replay).then(Replay::default),
             settings,
@@ -227,7 +231,7 @@ impl State {
             Event::Node(_) => {}
             Event::History(answer) => self.on_history(answer, now),
             Event::Replayed(step) => self.on_replayed(step, now),
-            Event::Asked(asked) => self.on_asked(*asked, now),
+            Event::ApiRequest(asked) => self.on_asked(*asked, now),
             Event::Watch(tables) => {
                 self.viewers += 1;
                 self.mark(|name, _| *name == TableName::Console);
@@ -249,9 +253,9 @@ impl State {
         }
     }
 
-    fn on_history(&mut self, answer: Answer, now: Now) {
-        let is_stored = matches!(answer, Answer::Stored { .. });
-        if let Answer::Opened(known) = &answer
+    fn on_history(&mut self, answer: StoreEvent, now: Now) {
+        let is_stored = matches!(answer, StoreEvent::Stored { .. });
+        if let StoreEvent::Opened(known) = &answer
             && let Some(deployments) = known.tables.get(&View::Deployments)
         {
             self.fleet.recall_intents(deployments);
@@ -537,7 +541,9 @@ impl State {
         let (health, reasons) = replayed.unwrap_or_else(|| match &self.online {
             Err(reason) => (Health::Away, vec![format!("no session with the broker: {reason}")]),
             Ok(()) if missing.is_empty() => match self.recorder.standing() {
-                Standing::Failed(_) => (Health::Attention, self.recorder.standing().reason().into_iter().collect()),
+                HistoryStatus::Failed(_) => {
+                    (Health::Attention, self.recorder.standing().reason().into_iter().collect())
+                }
                 _ => (Health::Good, Vec::new()),
             },
             Ok(()) => (Health::Working, missing.clone()),

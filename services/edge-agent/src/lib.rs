@@ -22,7 +22,7 @@ use anyhow::Context as _;
 use config::Checked;
 pub use config::Config;
 use configdb_schema::known::schema;
-use reading::{ReadError, Reading, described};
+use reading::{HostReading, ReadError, described};
 use service_runtime::disk::Room;
 use service_runtime::health::{self, Health};
 use service_runtime::shutdown::Shutdown;
@@ -91,9 +91,9 @@ fn read(config: &Config) -> Result<Vec<Metric>, ReadError> {
     let text = |file: &'static str| {
         std::fs::read_to_string(config.proc_dir.join(file)).map_err(|source| ReadError::File { file, source })
     };
-    let mut reading = Reading::of(&text("loadavg")?, &text("meminfo")?, &text("uptime")?)?;
+    let mut reading = HostReading::of(&text("loadavg")?, &text("meminfo")?, &text("uptime")?)?;
     reading.disk = Room::at(&config.state_dir);
-    reading.temperature = Reading::hottest(zones(&config.sys_dir).iter().map(String::as_str));
+    reading.temperature = HostReading::hottest(zones(&config.sys_dir).iter().map(String::as_str));
     Ok(reading.metrics())
 }
 
@@ -127,7 +127,7 @@ mod tests {
     fn the_page_of_metrics_has_these_metrics_and_no_other() {
         let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md")).unwrap();
         let config = Config { uuid: Some(Uuid::nil()), hostname: Some("a".to_owned()), ..Config::default() };
-        let mut reading = Reading::of("0.5 1.0 1.5", "MemTotal: 2 kB\nMemAvailable: 1 kB\n", "1.0").unwrap();
+        let mut reading = HostReading::of("0.5 1.0 1.5", "MemTotal: 2 kB\nMemAvailable: 1 kB\n", "1.0").unwrap();
         reading.disk = Some(Room { total: 2, available: 1 });
         reading.temperature = Some(20.0);
         let device = [Status::measured(0).metrics(), reading.metrics()].concat();

@@ -7,7 +7,7 @@ use sparkplug::{Metric, Properties, Value};
 
 /// One reading of a host.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Reading {
+pub(crate) struct HostReading {
     /// Processes that ran or wanted to, averaged over 1, 5 and 15 minutes.
     pub load: [f64; 3],
     /// Memory of the host, bytes.
@@ -36,7 +36,7 @@ pub(crate) enum ReadError {
     Content { file: &'static str, what: &'static str },
 }
 
-impl Reading {
+impl HostReading {
     /// Reads the texts of `/proc/loadavg`, `/proc/meminfo` and `/proc/uptime`; of disk and temperature nothing is known.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_host_is_read_as_linux_writes_it() {
-        let reading = Reading::of("0.52 1.00 12.5 2/345 678\n", MEMINFO, "12345.67 99.9\n").unwrap();
+        let reading = HostReading::of("0.52 1.00 12.5 2/345 678\n", MEMINFO, "12345.67 99.9\n").unwrap();
         let memory = (reading.memory_total, reading.memory_available);
         assert_eq!((reading.load, memory), ([0.52, 1.0, 12.5], (16_303_428 * 1024, 8_151_714 * 1024)));
         assert_eq!(reading.uptime, 12345);
@@ -124,15 +124,15 @@ mod tests {
 
     #[test]
     fn the_hottest_sensor_counts_and_one_that_fails_is_left_out() {
-        assert_eq!(Reading::hottest(["41000\n", "55500\n", "-273\n", "", "N/A\n"]), Some(55.5));
-        assert_eq!(Reading::hottest(["-5250"]), Some(-5.25));
-        assert_eq!(Reading::hottest(["x"]), None);
-        assert_eq!(Reading::hottest([]), None);
+        assert_eq!(HostReading::hottest(["41000\n", "55500\n", "-273\n", "", "N/A\n"]), Some(55.5));
+        assert_eq!(HostReading::hottest(["-5250"]), Some(-5.25));
+        assert_eq!(HostReading::hottest(["x"]), None);
+        assert_eq!(HostReading::hottest([]), None);
     }
 
     #[test]
     fn disk_and_temperature_are_published_where_they_are_known() {
-        let mut reading = Reading::of("0.52 1.00 12.5", MEMINFO, "1.0").unwrap();
+        let mut reading = HostReading::of("0.52 1.00 12.5", MEMINFO, "1.0").unwrap();
         reading.disk = Some(Room { total: 100, available: 7 });
         reading.temperature = Some(55.5);
         let metrics = reading.metrics();
@@ -144,7 +144,8 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named() {
-        let fault = |load: &str, memory: &str, uptime: &str| Reading::of(load, memory, uptime).unwrap_err().to_string();
+        let fault =
+            |load: &str, memory: &str, uptime: &str| HostReading::of(load, memory, uptime).unwrap_err().to_string();
         assert_eq!(fault("0.5 x", MEMINFO, "1.0"), "loadavg has no three averages");
         assert_eq!(fault("1 1 1", "MemTotal: 5 kB\n", "1.0"), "meminfo has no MemAvailable");
         assert_eq!(fault("1 1 1", "MemTotal: 99999999999999999999 kB\n", "1.0"), "meminfo has no MemTotal");

@@ -38,7 +38,7 @@ pub(crate) struct Liveness {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Due {
+pub(crate) struct LivenessRequests {
     /// Ask the node for rebirth.
     pub ask_rebirth: bool,
 }
@@ -127,7 +127,7 @@ impl Liveness {
     }
 
     /// Does what is due.
-    pub(crate) fn on_timer(&mut self, now: Now, jitter: &mut Jitter) -> Due {
+    pub(crate) fn on_timer(&mut self, now: Now, jitter: &mut Jitter) -> LivenessRequests {
         if self.alarm_at().is_some_and(|at| at <= now.mono) {
             if self.state == NodeState::Online {
                 self.enter(NodeState::Silent, now);
@@ -142,7 +142,7 @@ impl Liveness {
             let pause = pause.min(ASK_INTERVAL_MAX.max(self.interval));
             self.ask_at = Some(now.mono + pause + jitter.up_to(self.interval / 4));
         }
-        Due { ask_rebirth }
+        LivenessRequests { ask_rebirth }
     }
 
     fn packet(&mut self, now: Now, jitter: &mut Jitter) {

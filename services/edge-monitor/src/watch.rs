@@ -32,7 +32,7 @@ pub(crate) struct Watched {
 
 /// What is due for one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Due {
+pub(crate) struct DueRequests {
     pub rebirth: bool,
     pub reload: bool,
 }
@@ -168,13 +168,13 @@ impl Watched {
     }
 
     /// Does what is due.
-    pub(crate) fn on_timer(&mut self, now: Now, jitter: &mut Jitter) -> Due {
+    pub(crate) fn on_timer(&mut self, now: Now, jitter: &mut Jitter) -> DueRequests {
         let rebirth = self.liveness.on_timer(now, jitter).ask_rebirth;
         if self.state() == NodeState::Silent {
             self.set_reachable(false, now, jitter);
         }
         let reload = self.currency.as_mut().is_some_and(|currency| currency.on_timer(now));
-        Due { rebirth, reload }
+        DueRequests { rebirth, reload }
     }
 
     /// What the monitor says about it.

@@ -17,8 +17,8 @@ use git_hosting::credential::CredentialKeyPair;
 use git_server::Config;
 use git_server_contract::pack::{Pack, Received};
 use git_server_contract::{
-    DesiredRepository, GitDevice, GitReplica, Kind, PackPart, PackReceiver, Place, PushAnswer, PushDevice,
-    RepositoryCopy, names,
+    DesiredRepository, GitDevice, GitReplica, Kind, PackPart, PackReceiver, PushAnswer, PushDevice, RepositoryCopy,
+    RepositoryPath, names,
 };
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
@@ -480,7 +480,7 @@ impl Site {
         let desired = DesiredRepository {
             repository: uuid,
             version: 0,
-            place: Some(Place { path: path.to_owned(), kind }),
+            place: Some(RepositoryPath { path: path.to_owned(), kind }),
             refs: BTreeMap::new(),
             password: is_cluster.then(|| hex::encode(digest)),
             pulled: BTreeSet::new(),

@@ -15,7 +15,7 @@ use crate::flux::{Flux, FluxOptions, install};
 use crate::jobs::{Hook, Jobs};
 use crate::kubernetes::discovery::GIT_VERSION;
 use crate::kubernetes::error::ApiError;
-use crate::kubernetes::{Kubernetes, KubernetesOptions, Place, wall_ms};
+use crate::kubernetes::{Kubernetes, KubernetesOptions, ObjectRef, wall_ms};
 use crate::sealed_secrets::SealedSecrets;
 
 /// Taint that reserves a host for deployments that ask for it.
@@ -299,7 +299,7 @@ impl SimulatedCluster {
             if object["metadata"]["namespace"].as_str().is_none_or(str::is_empty) {
                 object["metadata"]["namespace"] = json!(self.namespace);
             }
-            let kind = self.kubernetes.kind(Place::of(&object).api_version, Place::of(&object).kind)?;
+            let kind = self.kubernetes.kind(ObjectRef::of(&object).api_version, ObjectRef::of(&object).kind)?;
             if !kind.namespaced
                 && let Some(metadata) = object["metadata"].as_object_mut()
             {
@@ -352,6 +352,6 @@ pub fn add_host(kubernetes: &Kubernetes, host: &HostSpec) -> Result<(), ApiError
     Ok(())
 }
 
-fn node(hostname: &str) -> Place<'_> {
-    Place { api_version: "v1", kind: "Node", namespace: "", name: hostname }
+fn node(hostname: &str) -> ObjectRef<'_> {
+    ObjectRef { api_version: "v1", kind: "Node", namespace: "", name: hostname }
 }

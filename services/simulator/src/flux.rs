@@ -34,7 +34,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::kubernetes::store::key_of;
-use crate::kubernetes::{Kubernetes, Place};
+use crate::kubernetes::{Kubernetes, ObjectRef};
 use chart::Charts;
 use condition::Outcome;
 
@@ -159,7 +159,7 @@ impl Controllers {
         let Some(list) = condition::finalizers(object, present) else { return true };
         let patch =
             json!({ "metadata": { "finalizers": list, "resourceVersion": object["metadata"]["resourceVersion"] } });
-        match self.kubernetes.merge(manager, &Place::of(object), patch) {
+        match self.kubernetes.merge(manager, &ObjectRef::of(object), patch) {
             Ok(_) => true,
             // Changed or gone: the change has woken this loop already.
             Err(error) if error.is_conflict() || error.is_not_found() => false,
@@ -176,7 +176,7 @@ impl Controllers {
         for (field, value) in extra.as_object().into_iter().flatten() {
             status[field] = value.clone();
         }
-        match self.kubernetes.merge_status(manager, &Place::of(object), status) {
+        match self.kubernetes.merge_status(manager, &ObjectRef::of(object), status) {
             Ok(_) => {}
             Err(error) if error.is_not_found() => {}
             Err(error) => tracing::warn!(manager, %error, "simulated Flux could not report"),

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::kubernetes::{Kubernetes, Place, store, wall_ms};
+use crate::kubernetes::{Kubernetes, ObjectRef, store, wall_ms};
 
 const MANAGER: &str = "kube-controller-manager";
 
@@ -32,8 +32,8 @@ pub struct Job {
 }
 
 impl Job {
-    fn place(&self) -> Place<'_> {
-        Place::of(&self.object)
+    fn place(&self) -> ObjectRef<'_> {
+        ObjectRef::of(&self.object)
     }
 
     fn container(&self) -> &Value {

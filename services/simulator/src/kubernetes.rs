@@ -251,7 +251,7 @@ impl Kubernetes {
     }
 
     /// Merges a patch into an object.
-    pub fn merge(&self, manager: &str, at: &Place<'_>, patch: Value) -> Result<Arc<Value>, ApiError> {
+    pub fn merge(&self, manager: &str, at: &ObjectRef<'_>, patch: Value) -> Result<Arc<Value>, ApiError> {
         let kind = self.kind(at.api_version, at.kind)?;
         let options = WriteOptions::by(manager, wall_ms());
         self.write(|store| store.patch(&kind, at.namespace, at.name, &Patch::Merge(patch), &options))
@@ -259,14 +259,14 @@ impl Kubernetes {
     }
 
     /// Merges a patch into the status of an object.
-    pub fn merge_status(&self, manager: &str, at: &Place<'_>, status: Value) -> Result<Arc<Value>, ApiError> {
+    pub fn merge_status(&self, manager: &str, at: &ObjectRef<'_>, status: Value) -> Result<Arc<Value>, ApiError> {
         let kind = self.kind(at.api_version, at.kind)?;
         let options = WriteOptions::by(manager, wall_ms()).status();
         let patch = Patch::Merge(serde_json::json!({ "status": status }));
         self.write(|store| store.patch(&kind, at.namespace, at.name, &patch, &options)).map(|(stored, _)| stored)
     }
 
-    pub fn delete(&self, at: &Place<'_>) -> Result<Deleted, ApiError> {
+    pub fn delete(&self, at: &ObjectRef<'_>) -> Result<Deleted, ApiError> {
         let kind = self.kind(at.api_version, at.kind)?;
         self.write(|store| store.delete(&kind, at.namespace, at.name, &DeleteOptions::default(), wall_ms()))
     }
@@ -361,7 +361,7 @@ impl Kubernetes {
 
 /// Where an object is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct ObjectRef<'a> {
     /// `apiVersion`.
     pub api_version: &'a str,
     pub kind: &'a str,
@@ -370,7 +370,7 @@ pub struct Place<'a> {
     pub name: &'a str,
 }
 
-impl<'a> Place<'a> {
+impl<'a> ObjectRef<'a> {
     /// The place of an object.
     pub fn of(object: &'a Value) -> Self {
         let text = |value: &'a Value| value.as_str().unwrap_or_default();

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::flux::condition;
 use crate::kubernetes::error::ApiError;
-use crate::kubernetes::{Kubernetes, Place};
+use crate::kubernetes::{Kubernetes, ObjectRef};
 
 /// Self-signed certificate of the controller. It says in its subject what it is.
 pub const CERTIFICATE: &str = include_str!("../data/sealing-simulated.crt");
@@ -154,7 +154,7 @@ fn reconcile(kubernetes: &Kubernetes, unsealer: &Unsealer, object: &Value) {
         "observedGeneration": object["metadata"]["generation"],
         "conditions": [{ "type": "Synced", "status": status, "message": message, "lastTransitionTime": time, "lastUpdateTime": time }]
     });
-    match kubernetes.merge_status(MANAGER, &Place::of(object), report) {
+    match kubernetes.merge_status(MANAGER, &ObjectRef::of(object), report) {
         Ok(_) => {}
         Err(error) if error.is_not_found() => {}
         Err(error) => tracing::warn!(%error, "simulated Sealed Secrets controller could not report"),
@@ -249,7 +249,9 @@ mod tests {
         let secret = kubernetes.get("v1", "Secret", "default", "good").unwrap();
         assert_eq!(secret["data"]["k"], json!(STANDARD.encode("hello")));
         assert!(kubernetes.get("v1", "Secret", "default", "bad").is_err());
-        kubernetes.delete(&Place { api_version: KIND.0, kind: KIND.1, namespace: "default", name: "good" }).unwrap();
+        kubernetes
+            .delete(&ObjectRef { api_version: KIND.0, kind: KIND.1, namespace: "default", name: "good" })
+            .unwrap();
         assert!(kubernetes.get("v1", "Secret", "default", "good").is_err(), "it goes with its owner");
         controller.stop().await;
     }

@@ -11,7 +11,7 @@ use simulator::edge_agent::{AgentChart, Agents, AgentsOptions, Behaviour};
 use simulator::flux::FluxOptions;
 use simulator::flux::chart::Charts;
 use simulator::flux::git::write_charts;
-use simulator::kubernetes::Place;
+use simulator::kubernetes::ObjectRef;
 use sparkplug::host::{HostConfig, HostEvent, HostRequest};
 use sparkplug::{EdgeNodeDescriptor, Metric};
 use sparkplug_mqtt::{Clock, HostHandle, MqttConfig};
@@ -186,7 +186,7 @@ async fn an_agent_is_installed_configured_reloaded_and_uninstalled() {
     story.reload().await;
     story.birth("alert about the configuration", |m| flag(m, "Alerts/Config_Invalid/Active") == Some(true)).await;
 
-    let place = Place {
+    let place = ObjectRef {
         api_version: "helm.toolkit.fluxcd.io/v2",
         kind: "HelmRelease",
         namespace: "fplus-edge",

@@ -11,7 +11,7 @@ use simulator::cluster::{ClusterSpec, HostSpec, SEALING_CERTIFICATE, SPECIALISED
 use simulator::flux::FluxOptions;
 use simulator::flux::chart::{Charts, FailingChart, HookChart};
 use simulator::flux::git::write_charts;
-use simulator::kubernetes::{Kubernetes, Place};
+use simulator::kubernetes::{Kubernetes, ObjectRef};
 
 const HELM: &str = "helm.toolkit.fluxcd.io/v2";
 const GIT: &str = "source.toolkit.fluxcd.io/v1";
@@ -87,14 +87,14 @@ fn ask(api: &Kubernetes, kind: &str, name: &str, at: &str) {
     api.merge("test", &place(kind, name), request).unwrap();
 }
 
-fn place<'a>(kind: &'a str, name: &'a str) -> Place<'a> {
+fn place<'a>(kind: &'a str, name: &'a str) -> ObjectRef<'a> {
     let api_version = match kind {
         "HelmRelease" => HELM,
         "Kustomization" => "kustomize.toolkit.fluxcd.io/v1",
         "GitRepository" => GIT,
         _ => "v1",
     };
-    Place { api_version, kind, namespace: "fplus-edge", name }
+    ObjectRef { api_version, kind, namespace: "fplus-edge", name }
 }
 
 #[tokio::test]

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use simulator::jobs::{Hook, Job, Jobs};
-use simulator::kubernetes::{Kubernetes, KubernetesOptions, Place};
+use simulator::kubernetes::{Kubernetes, KubernetesOptions, ObjectRef};
 
-const PLACE: Place<'_> = Place { api_version: "batch/v1", kind: "Job", namespace: "default", name: "enrol" };
+const PLACE: ObjectRef<'_> = ObjectRef { api_version: "batch/v1", kind: "Job", namespace: "default", name: "enrol" };
 
 fn job(backoff_limit: u32) -> Value {
     let environment = json!([{ "name": "NAME", "value": "Paint_Shop" }, { "name": "FROM", "valueFrom": {} }]);

@@ -33,7 +33,7 @@ pub(crate) struct Backlog<E> {
 
 /// Whether to read the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reading {
+pub(crate) enum ReadState {
     On,
     PausedUntil(Duration),
 }
@@ -105,12 +105,12 @@ impl<E> Backlog<E> {
     }
 
     /// To be asked after every change, because a pause begins when it is first asked for.
-    pub(crate) fn reading(&mut self, mono: Duration) -> Reading {
+    pub(crate) fn reading(&mut self, mono: Duration) -> ReadState {
         if self.limits_reached() == 0 {
-            return Reading::On;
+            return ReadState::On;
         }
         let until = *self.full_since.get_or_insert(mono) + self.patience;
-        if mono < until { Reading::PausedUntil(until) } else { Reading::On }
+        if mono < until { ReadState::PausedUntil(until) } else { ReadState::On }
     }
 
     pub(crate) fn admit(&mut self, topic: &str) -> Admission {
@@ -168,17 +168,17 @@ mod tests {
     #[test]
     fn a_full_backlog_pauses_reading_but_not_longer_than_patience() {
         let at = Duration::from_secs;
-        assert_eq!(backlog(9).reading(at(1)), Reading::On);
+        assert_eq!(backlog(9).reading(at(1)), ReadState::On);
         let mut full = backlog(10);
-        assert_eq!(full.reading(at(1)), Reading::PausedUntil(at(3)));
+        assert_eq!(full.reading(at(1)), ReadState::PausedUntil(at(3)));
         // Further events do not prolong the pause; room ends it, and the next time it begins again.
         full.push(10, 0);
-        assert_eq!(full.reading(at(2)), Reading::PausedUntil(at(3)));
-        assert_eq!(full.reading(at(3)), Reading::On);
+        assert_eq!(full.reading(at(2)), ReadState::PausedUntil(at(3)));
+        assert_eq!(full.reading(at(3)), ReadState::On);
         assert_eq!(full.take(2), [0, 1]);
-        assert_eq!(full.reading(at(4)), Reading::On);
+        assert_eq!(full.reading(at(4)), ReadState::On);
         full.push(11, 0);
-        assert_eq!(full.reading(at(7)), Reading::PausedUntil(at(9)));
+        assert_eq!(full.reading(at(7)), ReadState::PausedUntil(at(9)));
         assert_eq!(full.take(20).len(), 10, "there are no more");
         assert!(full.is_empty());
     }
@@ -187,9 +187,9 @@ mod tests {
     fn bytes_count_like_events() {
         let mut heavy = Backlog::new(10, 1000, PATIENCE);
         heavy.push("a", 999);
-        assert_eq!(heavy.reading(Duration::ZERO), Reading::On);
+        assert_eq!(heavy.reading(Duration::ZERO), ReadState::On);
         heavy.push("b", 1);
-        assert_eq!(heavy.reading(Duration::ZERO), Reading::PausedUntil(PATIENCE));
+        assert_eq!(heavy.reading(Duration::ZERO), ReadState::PausedUntil(PATIENCE));
         heavy.push("c", 1000);
         assert_eq!(heavy.admit("spBv1.0/G/NDATA/E"), Admission::Drop);
         heavy.clear();

@@ -19,7 +19,7 @@ use sparkplug::session::{Connect, TransportAction, TransportEvent};
 use sparkplug::{BdSeq, Now};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use crate::backlog::{Admission, Backlog, Reading};
+use crate::backlog::{Admission, Backlog, ReadState};
 use crate::bd_seq::BdSeqStore;
 use crate::clock::Clock;
 use crate::events::{self, BATCH_MAX, Events};
@@ -34,15 +34,15 @@ mod certificates;
 const DRAIN_MAX: Duration = Duration::from_secs(2);
 
 /// Something the application wants of its machine.
-pub(crate) struct Order<M: Machine> {
+pub(crate) struct Submission<M: Machine> {
     pub(crate) input: M::Input,
     /// Where the machine's answer goes, if a caller waits for it.
     pub(crate) answer: Option<oneshot::Sender<Result<(), M::Refusal>>>,
 }
 
 /// The application's end of a driver.
-pub(crate) struct Ends<M: Machine> {
-    pub(crate) orders: mpsc::Sender<Order<M>>,
+pub(crate) struct DriverHandles<M: Machine> {
+    pub(crate) submissions: mpsc::Sender<Submission<M>>,
     pub(crate) events: Events<M::Event>,
     /// Asks for a stop past a full inbox.
     pub(crate) stop: Arc<Notify>,
@@ -64,7 +64,7 @@ pub(crate) struct Driver<M: Machine> {
     journal: Option<Journal>,
     session: Option<Session>,
     certificates: Certificates,
-    inbox: mpsc::Receiver<Order<M>>,
+    inbox: mpsc::Receiver<Submission<M>>,
     inbox_open: bool,
     stop: Arc<Notify>,
     events: mpsc::Sender<Vec<M::Event>>,
@@ -77,7 +77,7 @@ pub(crate) struct Driver<M: Machine> {
 }
 
 enum Turn<M: Machine> {
-    Order(Option<Order<M>>),
+    Submission(Option<Submission<M>>),
     Stop,
     Session(SessionEvent),
     /// There was room for events, or the application takes none any more.
@@ -92,11 +92,11 @@ impl<M: Machine> Driver<M> {
         connector: Connector,
         bd_seq: BdSeqStore,
         journal: Option<Journal>,
-    ) -> (Self, Ends<M>) {
-        let (orders, inbox) = mpsc::channel(INBOX_MAX);
+    ) -> (Self, DriverHandles<M>) {
+        let (submissions, inbox) = mpsc::channel(INBOX_MAX);
         let (outlet, events) = events::channel();
         let stop = Arc::new(Notify::new());
-        let ends = Ends { orders, events, stop: Arc::clone(&stop) };
+        let ends = DriverHandles { submissions, events, stop: Arc::clone(&stop) };
         let config = connector.config();
         let backlog = Backlog::new(config.waiting_events_max, config.waiting_bytes_max, connector.patience());
         let driver = Self {
@@ -127,7 +127,7 @@ impl<M: Machine> Driver<M> {
         while !self.ended {
             let mut may_have_more = false;
             match self.next_turn().await {
-                Turn::Order(order) => self.on_order(order),
+                Turn::Submission(submission) => self.on_submission(submission),
                 Turn::Stop => self.on_stop(),
                 Turn::Session(event) => may_have_more = self.on_session_events(event).await,
                 Turn::Room => {}
@@ -168,7 +168,7 @@ impl<M: Machine> Driver<M> {
         let paused_until = match (self.backlog.reading(now), &self.session) {
             // What is to be sent is sent, and what comes in meanwhile is taken. Otherwise an application that waits for its update to be
             // taken would wait for itself to take events.
-            (Reading::PausedUntil(until), Some(session)) if session.is_connected() && !session.is_sending() => {
+            (ReadState::PausedUntil(until), Some(session)) if session.is_connected() && !session.is_sending() => {
                 Some(until)
             }
             _ => None,
@@ -182,7 +182,7 @@ impl<M: Machine> Driver<M> {
         let Self { session, inbox, stop, events, backlog, clock, .. } = self;
         tokio::select! {
             () = stop.notified() => Turn::Stop,
-            order = inbox.recv(), if self.inbox_open && !congested => Turn::Order(order),
+            submission = inbox.recv(), if self.inbox_open && !congested => Turn::Submission(submission),
             event = next_of(session), if paused_until.is_none() => Turn::Session(event),
             permit = events.reserve(), if listening && !backlog.is_empty() => {
                 if let Ok(permit) = permit {
@@ -194,8 +194,8 @@ impl<M: Machine> Driver<M> {
         }
     }
 
-    fn on_order(&mut self, order: Option<Order<M>>) {
-        let Some(Order { input, answer }) = order else {
+    fn on_submission(&mut self, submission: Option<Submission<M>>) {
+        let Some(Submission { input, answer }) = submission else {
             // Every handle is gone: no caller can ever stop it, so it stops.
             self.inbox_open = false;
             self.order_stop();
@@ -211,7 +211,7 @@ impl<M: Machine> Driver<M> {
             Some(answer) => drop(answer.send(taken)),
             None => {
                 if let Err(error) = taken {
-                    tracing::warn!(error = %error, "the machine refused an order whose answer no caller waits for");
+                    tracing::warn!(error = %error, "the machine refused a submission whose answer no caller waits for");
                 }
             }
         }
@@ -219,15 +219,15 @@ impl<M: Machine> Driver<M> {
 
     /// A stop does not wait for a congested connection; what was ordered before it comes first.
     fn on_stop(&mut self) {
-        while let Ok(order) = self.inbox.try_recv() {
-            self.on_order(Some(order));
+        while let Ok(submission) = self.inbox.try_recv() {
+            self.on_submission(Some(submission));
         }
         self.order_stop();
     }
 
     fn order_stop(&mut self) {
         if self.stopping_until.is_none() {
-            self.on_order(Some(Order { input: M::stop(), answer: None }));
+            self.on_submission(Some(Submission { input: M::stop(), answer: None }));
         }
     }
 

@@ -10,7 +10,7 @@ use sparkplug::{edge_node::EdgeNode, host::HostApplication};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::driver::Order;
+use crate::driver::Submission;
 use crate::events::Events;
 use crate::listener::{Listener, ListenerEvent, ListenerRequest};
 use crate::machine::HostInput;
@@ -18,17 +18,17 @@ use crate::snapshot::NodeSnapshot;
 
 /// The machine has stopped; it takes nothing any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the machine has stopped; it takes no orders")]
+#[error("the machine has stopped; it takes no submissions")]
 pub struct Stopped;
 
 /// Why an order was not taken without waiting.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum TryError<I> {
-    /// The inbox is full: the connection is slower than the application. The order comes back.
-    #[error("the inbox of the machine is full; wait, or leave the order out")]
+    /// The inbox is full: the connection is slower than the application. The submission comes back.
+    #[error("the inbox of the machine is full; wait, or leave the submission out")]
     Full(I),
     /// See [`Stopped`].
-    #[error("the machine has stopped; it takes no orders")]
+    #[error("the machine has stopped; it takes no submissions")]
     Stopped,
 }
 
@@ -48,7 +48,7 @@ impl PendingUpdate {
 
 /// The way into an Edge Node; clones lead to the same one.
 #[derive(Debug, Clone)]
-pub struct NodeUpdates(mpsc::Sender<Order<EdgeNode>>);
+pub struct NodeUpdates(mpsc::Sender<Submission<EdgeNode>>);
 
 impl NodeUpdates {
     /// The same for a task that ends with the Edge Node.
@@ -64,8 +64,8 @@ impl NodeUpdates {
     /// [`UpdateError`] of the machine; [`UpdateError::Stopped`] also when the task has ended.
     pub async fn update(&self, update: NodeUpdate) -> Result<(), UpdateError> {
         let (answer, taken) = oneshot::channel();
-        let order = Order { input: update, answer: Some(answer) };
-        self.0.send(order).await.map_err(|_| UpdateError::Stopped)?;
+        let submission = Submission { input: update, answer: Some(answer) };
+        self.0.send(submission).await.map_err(|_| UpdateError::Stopped)?;
         PendingUpdate(taken).taken().await
     }
 
@@ -75,9 +75,9 @@ impl NodeUpdates {
     /// [`TryError`]; the [`PendingUpdate`] yields a refusal of the machine.
     pub fn try_update(&self, update: NodeUpdate) -> Result<PendingUpdate, TryError<NodeUpdate>> {
         let (answer, taken) = oneshot::channel();
-        match self.0.try_send(Order { input: update, answer: Some(answer) }) {
+        match self.0.try_send(Submission { input: update, answer: Some(answer) }) {
             Ok(()) => Ok(PendingUpdate(taken)),
-            Err(mpsc::error::TrySendError::Full(order)) => Err(TryError::Full(order.input)),
+            Err(mpsc::error::TrySendError::Full(submission)) => Err(TryError::Full(submission.input)),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(TryError::Stopped),
         }
     }
@@ -85,7 +85,7 @@ impl NodeUpdates {
 
 /// A [`NodeUpdates`] that does not keep the Edge Node running.
 #[derive(Debug, Clone)]
-pub struct WeakNodeUpdates(mpsc::WeakSender<Order<EdgeNode>>);
+pub struct WeakNodeUpdates(mpsc::WeakSender<Submission<EdgeNode>>);
 
 impl WeakNodeUpdates {
     /// The way in; None: the Edge Node has ended, or its end has begun.
@@ -98,8 +98,8 @@ impl WeakNodeUpdates {
 /// A running Edge Node. Dropping it (and all its [`NodeUpdates`]) stops the node as [`EdgeNodeHandle::stop`] does, without a wait for its end.
 #[derive(Debug)]
 pub struct EdgeNodeHandle {
-    pub(crate) updates: mpsc::Sender<Order<EdgeNode>>,
-    pub(crate) outlet: Outlet<NodeEvent>,
+    pub(crate) updates: mpsc::Sender<Submission<EdgeNode>>,
+    pub(crate) outlet: EventSender<NodeEvent>,
 }
 
 impl EdgeNodeHandle {
@@ -183,7 +183,7 @@ impl EdgeNodeHandle {
 
 /// The way into a Host Application; clones lead to the same one.
 #[derive(Debug, Clone)]
-pub struct HostRequests(mpsc::Sender<Order<HostApplication>>);
+pub struct HostRequests(mpsc::Sender<Submission<HostApplication>>);
 
 impl HostRequests {
     /// Gives the machine a request; waits while the connection is congested.
@@ -192,7 +192,7 @@ impl HostRequests {
     /// [`Stopped`]
     pub async fn request(&self, request: HostRequest) -> Result<(), Stopped> {
         let input = HostInput::Request(request);
-        self.0.send(Order { input, answer: None }).await.map_err(|_| Stopped)
+        self.0.send(Submission { input, answer: None }).await.map_err(|_| Stopped)
     }
 
     /// Gives the machine a request without waiting.
@@ -202,7 +202,7 @@ impl HostRequests {
     pub fn try_request(&self, request: HostRequest) -> Result<(), TryError<HostRequest>> {
         match self.0.try_reserve() {
             Ok(room) => {
-                room.send(Order { input: HostInput::Request(request), answer: None });
+                room.send(Submission { input: HostInput::Request(request), answer: None });
                 Ok(())
             }
             Err(mpsc::error::TrySendError::Full(())) => Err(TryError::Full(request)),
@@ -216,8 +216,8 @@ impl HostRequests {
     /// [`Stopped`]
     pub async fn node(&self, node: &EdgeNodeDescriptor) -> Result<Option<NodeSnapshot>, Stopped> {
         let (answer, known) = oneshot::channel();
-        let input = HostInput::Look { node: node.clone(), answer };
-        self.0.send(Order { input, answer: None }).await.map_err(|_| Stopped)?;
+        let input = HostInput::FileChange { node: node.clone(), answer };
+        self.0.send(Submission { input, answer: None }).await.map_err(|_| Stopped)?;
         known.await.map_err(|_| Stopped)
     }
 }
@@ -225,8 +225,8 @@ impl HostRequests {
 /// A running Host Application. Dropping it (and all its [`HostRequests`]) stops the host as [`HostHandle::stop`] does, without a wait for its end.
 #[derive(Debug)]
 pub struct HostHandle {
-    pub(crate) requests: mpsc::Sender<Order<HostApplication>>,
-    pub(crate) outlet: Outlet<HostEvent>,
+    pub(crate) requests: mpsc::Sender<Submission<HostApplication>>,
+    pub(crate) outlet: EventSender<HostEvent>,
 }
 
 impl HostHandle {
@@ -280,8 +280,8 @@ impl HostHandle {
 /// A running listener. Dropping it ends it.
 #[derive(Debug)]
 pub struct ListenerHandle {
-    pub(crate) requests: mpsc::Sender<Order<Listener>>,
-    pub(crate) outlet: Outlet<ListenerEvent>,
+    pub(crate) requests: mpsc::Sender<Submission<Listener>>,
+    pub(crate) outlet: EventSender<ListenerEvent>,
 }
 
 impl ListenerHandle {
@@ -291,7 +291,7 @@ impl ListenerHandle {
     /// [`Stopped`]
     pub async fn publish(&self, topic: String, payload: Bytes) -> Result<(), Stopped> {
         let input = ListenerRequest::Publish { topic, payload };
-        self.requests.send(Order { input, answer: None }).await.map_err(|_| Stopped)
+        self.requests.send(Submission { input, answer: None }).await.map_err(|_| Stopped)
     }
 
     /// The next event; None after [`ListenerEvent::Stopped`]. Cancel-safe.
@@ -307,13 +307,13 @@ impl ListenerHandle {
 
 /// The way out of a driver and its end, as every handle has them.
 #[derive(Debug)]
-pub(crate) struct Outlet<E> {
+pub(crate) struct EventSender<E> {
     events: Events<E>,
     stop: Arc<Notify>,
     task: JoinHandle<()>,
 }
 
-impl<E> Outlet<E> {
+impl<E> EventSender<E> {
     pub(crate) fn new(events: Events<E>, stop: Arc<Notify>, task: JoinHandle<()>) -> Self {
         Self { events, stop, task }
     }

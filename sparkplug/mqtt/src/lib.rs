@@ -79,8 +79,8 @@ pub use pem::PemError;
 pub use snapshot::{DeviceSnapshot, NodeSnapshot};
 pub use speaker::{Displaced, unless_displaced};
 
-use driver::{Driver, Ends, Order};
-use handle::Outlet;
+use driver::{Driver, DriverHandles, Submission};
+use handle::EventSender;
 use journal::Journal;
 use listener::Listener;
 use machine::Machine;
@@ -176,7 +176,7 @@ fn spawn_session(
     config: HostConfig,
     connector: Connector,
     clock: Clock,
-) -> (mpsc::Sender<Order<HostApplication>>, Outlet<HostEvent>) {
+) -> (mpsc::Sender<Submission<HostApplication>>, EventSender<HostEvent>) {
     let span = match &config.host_id {
         Some(host_id) => tracing::info_span!("host_application", host_id = %host_id),
         None => tracing::info_span!("host_application"),
@@ -210,9 +210,9 @@ fn spawn<M: Machine>(
     (bd_seq, journal): (BdSeqStore, Option<Journal>),
     clock: Clock,
     span: tracing::Span,
-) -> (mpsc::Sender<Order<M>>, Outlet<M::Event>) {
-    let (driver, Ends { orders, events, stop }) = Driver::new(machine, clock, connector, bd_seq, journal);
-    (orders, Outlet::new(events, stop, tokio::spawn(driver.run().instrument(span))))
+) -> (mpsc::Sender<Submission<M>>, EventSender<M::Event>) {
+    let (driver, DriverHandles { submissions, events, stop }) = Driver::new(machine, clock, connector, bd_seq, journal);
+    (submissions, EventSender::new(events, stop, tokio::spawn(driver.run().instrument(span))))
 }
 
 fn store_of(mqtt: &MqttConfig) -> Option<StoreConfig> {

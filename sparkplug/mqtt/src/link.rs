@@ -20,7 +20,7 @@ use sparkplug::session::{Connect, Publish, QoS};
 use crate::client_id::End;
 use crate::config::MqttConfig;
 use crate::config_error::MqttConfigError;
-use crate::server_address::{Carrier, ServerAddress};
+use crate::server_address::{Scheme, ServerAddress};
 use crate::tls::{Files, Fingerprint};
 
 /// Requests handed to rumqttc ahead of the socket. It takes them one by one; a few keep it from waiting for us.
@@ -160,21 +160,21 @@ fn transport(config: &MqttConfig, server: &ServerAddress) -> Result<(Transport, 
         let client = TlsConfiguration::Rustls(files.client_config()?);
         Ok((transport(client), Some(files.fingerprint())))
     };
-    match server.carrier {
-        Carrier::Tcp => Ok((Transport::Tcp, None)),
-        Carrier::Tls => with_tls(Transport::tls_with_config),
+    match server.scheme {
+        Scheme::Tcp => Ok((Transport::Tcp, None)),
+        Scheme::Tls => with_tls(Transport::tls_with_config),
         #[cfg(feature = "websocket")]
-        Carrier::WebSocket => Ok((Transport::ws(), None)),
+        Scheme::WebSocket => Ok((Transport::ws(), None)),
         #[cfg(feature = "websocket")]
-        Carrier::WebSocketTls => with_tls(Transport::wss_with_config),
+        Scheme::WebSocketTls => with_tls(Transport::wss_with_config),
     }
 }
 
 /// What rumqttc calls the address: the host, or the whole URL of a WebSocket.
 fn broker_address(server: &ServerAddress) -> String {
-    match server.carrier {
-        Carrier::Tcp | Carrier::Tls => server.host.clone(),
+    match server.scheme {
+        Scheme::Tcp | Scheme::Tls => server.host.clone(),
         #[cfg(feature = "websocket")]
-        Carrier::WebSocket | Carrier::WebSocketTls => server.to_string(),
+        Scheme::WebSocket | Scheme::WebSocketTls => server.to_string(),
     }
 }

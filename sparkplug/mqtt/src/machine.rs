@@ -112,7 +112,7 @@ pub(crate) enum HostInput {
     /// For the machine.
     Request(HostRequest),
     /// What does it know of that node?
-    Look { node: EdgeNodeDescriptor, answer: oneshot::Sender<Option<NodeSnapshot>> },
+    FileChange { node: EdgeNodeDescriptor, answer: oneshot::Sender<Option<NodeSnapshot>> },
 }
 
 impl Machine for HostApplication {
@@ -124,7 +124,7 @@ impl Machine for HostApplication {
         match input {
             HostInput::Request(request) => self.request(request, now),
             // The caller may have gone away meanwhile.
-            HostInput::Look { node, answer } => drop(answer.send(self.node(&node).map(NodeSnapshot::of))),
+            HostInput::FileChange { node, answer } => drop(answer.send(self.node(&node).map(NodeSnapshot::of))),
         }
         Ok(())
     }

@@ -17,9 +17,9 @@ use tokio::sync::mpsc::{self, OwnedPermit};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::driver::Order;
+use crate::driver::Submission;
 use crate::events;
-use crate::handle::Outlet;
+use crate::handle::EventSender;
 use crate::machine::HostInput;
 use crate::snapshot::NodeSnapshot;
 
@@ -32,13 +32,13 @@ const COMMANDS_MAX: usize = 1_000;
 /// Longest time for the last events to be taken.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
 
-type Orders = mpsc::Sender<Order<HostApplication>>;
+type Submissions = mpsc::Sender<Submission<HostApplication>>;
 /// Events of one session, with its index.
 type Incoming = Pin<Box<dyn Stream<Item = (usize, HostEvent)> + Send>>;
-type Permit = Result<OwnedPermit<Order<HostApplication>>, SendError<()>>;
+type Permit = Result<OwnedPermit<Submission<HostApplication>>, SendError<()>>;
 
 struct Lane {
-    orders: Orders,
+    submissions: Submissions,
     waiting: VecDeque<HostRequest>,
     /// Room in its inbox has been asked for.
     is_reserving: bool,
@@ -52,7 +52,7 @@ pub(crate) struct Merger {
     tasks: Vec<JoinHandle<()>>,
     incoming: SelectAll<Incoming>,
     permits: FuturesUnordered<BoxFuture<'static, (usize, Permit)>>,
-    inbox: mpsc::Receiver<Order<HostApplication>>,
+    inbox: mpsc::Receiver<Submission<HostApplication>>,
     events: mpsc::Sender<Vec<HostEvent>>,
     outgoing: VecDeque<HostEvent>,
     stop: Arc<Notify>,
@@ -60,8 +60,8 @@ pub(crate) struct Merger {
 }
 
 /// Starts the task between the sessions and the application; yields the application's ends.
-pub(crate) fn spawn(sessions: Vec<(Orders, Outlet<HostEvent>)>) -> (Orders, Outlet<HostEvent>) {
-    let (orders, inbox) = mpsc::channel(ORDERS_MAX);
+pub(crate) fn spawn(sessions: Vec<(Submissions, EventSender<HostEvent>)>) -> (Submissions, EventSender<HostEvent>) {
+    let (submissions, inbox) = mpsc::channel(ORDERS_MAX);
     let (events, outlet) = events::channel();
     let stop = Arc::new(Notify::new());
     let mut merger = Merger {
@@ -76,21 +76,21 @@ pub(crate) fn spawn(sessions: Vec<(Orders, Outlet<HostEvent>)>) -> (Orders, Outl
         stop: Arc::clone(&stop),
         is_stopping: false,
     };
-    for (server, (orders, outlet)) in sessions.into_iter().enumerate() {
+    for (server, (submissions, outlet)) in sessions.into_iter().enumerate() {
         let (receiver, stop, task) = outlet.into_parts();
         let events = stream::unfold(receiver, move |mut receiver| async move {
             let event = receiver.recv().await?;
             Some(((server, event), receiver))
         });
         merger.incoming.push(Box::pin(events));
-        merger.lanes.push(Lane { orders, waiting: VecDeque::new(), is_reserving: false, stop });
+        merger.lanes.push(Lane { submissions, waiting: VecDeque::new(), is_reserving: false, stop });
         merger.tasks.push(task);
     }
-    (orders, Outlet::new(outlet, stop, tokio::spawn(merger.run())))
+    (submissions, EventSender::new(outlet, stop, tokio::spawn(merger.run())))
 }
 
 enum Turn {
-    Order(Option<Order<HostApplication>>),
+    Submission(Option<Submission<HostApplication>>),
     Stop,
     Event(usize, HostEvent),
     /// A session's inbox has room.
@@ -106,10 +106,10 @@ impl Merger {
         loop {
             self.carry_out();
             match self.next_turn().await {
-                Turn::Order(Some(Order { input, answer })) => {
+                Turn::Submission(Some(Submission { input, answer })) => {
                     match input {
                         HostInput::Request(request) => self.merge.request(request),
-                        HostInput::Look { node, answer } => self.look(node, answer),
+                        HostInput::FileChange { node, answer } => self.look(node, answer),
                     }
                     if let Some(answer) = answer {
                         // The caller may have gone away meanwhile.
@@ -117,7 +117,7 @@ impl Merger {
                     }
                 }
                 // Without an order: every handle is gone.
-                Turn::Order(None) | Turn::Stop => self.stop_all(),
+                Turn::Submission(None) | Turn::Stop => self.stop_all(),
                 Turn::Event(server, event) => self.merge.on_event(server, event),
                 Turn::Inbox(server, permit) => self.hand_over(server, permit),
                 Turn::Room => {}
@@ -144,7 +144,7 @@ impl Merger {
         let Self { incoming, permits, inbox, events, outgoing, stop, is_stopping, .. } = self;
         tokio::select! {
             () = stop.notified() => Turn::Stop,
-            order = inbox.recv(), if !*is_stopping => Turn::Order(order),
+            submission = inbox.recv(), if !*is_stopping => Turn::Submission(submission),
             event = incoming.next(), if outgoing.len() < EVENTS_MAX => match event {
                 Some((server, event)) => Turn::Event(server, event),
                 None => Turn::End,
@@ -163,8 +163,8 @@ impl Merger {
     fn look(&self, node: EdgeNodeDescriptor, answer: oneshot::Sender<Option<NodeSnapshot>>) {
         let asked = self.lanes.iter().filter_map(|lane| {
             let (answer, known) = oneshot::channel();
-            let input = HostInput::Look { node: node.clone(), answer };
-            lane.orders.try_send(Order { input, answer: None }).ok().map(|()| known)
+            let input = HostInput::FileChange { node: node.clone(), answer };
+            lane.submissions.try_send(Submission { input, answer: None }).ok().map(|()| known)
         });
         let mut asked: FuturesUnordered<_> = asked.collect();
         tokio::spawn(async move {
@@ -208,7 +208,7 @@ impl Merger {
         let lane = &mut self.lanes[server];
         if !lane.waiting.is_empty() && !lane.is_reserving {
             lane.is_reserving = true;
-            let room = lane.orders.clone().reserve_owned();
+            let room = lane.submissions.clone().reserve_owned();
             self.permits.push(Box::pin(async move { (server, room.await) }));
         }
     }
@@ -218,7 +218,7 @@ impl Merger {
         lane.is_reserving = false;
         match (permit, lane.waiting.pop_front()) {
             (Ok(permit), Some(request)) => {
-                drop(permit.send(Order { input: HostInput::Request(request), answer: None }));
+                drop(permit.send(Submission { input: HostInput::Request(request), answer: None }));
             }
             (Ok(_), None) => {}
             // It has stopped.

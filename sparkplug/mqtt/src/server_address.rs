@@ -6,7 +6,7 @@ use crate::config_error::MqttConfigError;
 
 /// How bytes travel to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Carrier {
+pub(crate) enum Scheme {
     /// `mqtt://`
     Tcp,
     /// `mqtts://`
@@ -19,8 +19,8 @@ pub(crate) enum Carrier {
     WebSocketTls,
 }
 
-impl Carrier {
-    const fn scheme(self) -> &'static str {
+impl Scheme {
+    const fn name(self) -> &'static str {
         match self {
             Self::Tcp => "mqtt",
             Self::Tls => "mqtts",
@@ -67,7 +67,7 @@ impl Carrier {
 pub(crate) struct ServerAddress {
     pub(crate) host: String,
     pub(crate) port: u16,
-    pub(crate) carrier: Carrier,
+    pub(crate) scheme: Scheme,
     /// WebSocket only: empty, or begins with `/`.
     pub(crate) path: String,
 }
@@ -75,13 +75,13 @@ pub(crate) struct ServerAddress {
 impl ServerAddress {
     pub(crate) fn parse(text: &str) -> Result<Self, MqttConfigError> {
         let fault = |rule| MqttConfigError::Server { server: text.to_owned(), rule };
-        let (carrier, rest) = match text.split_once("://") {
-            Some(("mqtt", rest)) => (Carrier::Tcp, rest),
-            Some(("mqtts", rest)) => (Carrier::Tls, rest),
+        let (scheme, rest) = match text.split_once("://") {
+            Some(("mqtt", rest)) => (Scheme::Tcp, rest),
+            Some(("mqtts", rest)) => (Scheme::Tls, rest),
             #[cfg(feature = "websocket")]
-            Some(("ws", rest)) => (Carrier::WebSocket, rest),
+            Some(("ws", rest)) => (Scheme::WebSocket, rest),
             #[cfg(feature = "websocket")]
-            Some(("wss", rest)) => (Carrier::WebSocketTls, rest),
+            Some(("wss", rest)) => (Scheme::WebSocketTls, rest),
             #[cfg(not(feature = "websocket"))]
             Some(("ws" | "wss", _)) => return Err(fault("is a WebSocket; this program is built without them")),
             _ => return Err(fault("does not begin with mqtt:// or mqtts:// (or ws:// or wss:// for WebSocket)")),
@@ -94,7 +94,7 @@ impl ServerAddress {
             });
         }
         let (rest, path) = match rest.find('/') {
-            Some(at) if carrier.has_path() => rest.split_at(at),
+            Some(at) if scheme.has_path() => rest.split_at(at),
             _ => (rest.strip_suffix('/').unwrap_or(rest), ""),
         };
         if rest.contains(['/', '?', '#', ' ']) || path.contains(['?', '#', ' ']) {
@@ -105,7 +105,7 @@ impl ServerAddress {
             Some((host, port)) if !is_bare_ipv6 => {
                 (host, port.parse().ok().filter(|port| *port != 0).ok_or_else(|| fault("has no port from 1 to 65535"))?)
             }
-            _ => (rest, carrier.default_port()),
+            _ => (rest, scheme.default_port()),
         };
         if host.is_empty() {
             return Err(fault("has no host"));
@@ -113,10 +113,10 @@ impl ServerAddress {
         if host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) {
             return Err(fault("has an IPv6 address without brackets"));
         }
-        if carrier.is_tls() && host.starts_with('[') {
+        if scheme.is_tls() && host.starts_with('[') {
             return Err(fault("uses TLS with an IPv6 address; give the server a name"));
         }
-        Ok(Self { host: host.to_owned(), port, carrier, path: path.to_owned() })
+        Ok(Self { host: host.to_owned(), port, scheme, path: path.to_owned() })
     }
 
     /// The host is this machine, so nothing travels.
@@ -128,6 +128,6 @@ impl ServerAddress {
 
 impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}:{}{}", self.carrier.scheme(), self.host, self.port, self.path)
+        write!(f, "{}://{}:{}{}", self.scheme.name(), self.host, self.port, self.path)
     }
 }

@@ -22,7 +22,7 @@ use crate::config_error::MqttConfigError;
 use crate::link::{Fault, HANDED_MAX, Link, Signal, Version, VersionDoubt, takes_nothing, too_large_to_send};
 use crate::receipts::Receipts;
 use crate::server_address::ServerAddress;
-use crate::tls::{Fingerprint, Look, look};
+use crate::tls::{FileChange, Fingerprint, look};
 
 /// Bytes or messages in the outbox from which on no further work should be taken on ("congested"). The socket has to make room first.
 const CONGESTED_BYTES: usize = 4 * 1024 * 1024;
@@ -371,7 +371,7 @@ impl Connector {
     pub(crate) fn new(config: MqttConfig, client_id: ClientId) -> Result<Self, MqttConfigError> {
         config.validate()?;
         let servers = config.addresses()?;
-        for server in servers.iter().filter(|server| !server.carrier.is_tls() && !server.is_loopback()) {
+        for server in servers.iter().filter(|server| !server.scheme.is_tls() && !server.is_loopback()) {
             if config.password.is_set() {
                 tracing::warn!(server = %server, "the password is sent without encryption; use TLS");
             }
@@ -385,10 +385,10 @@ impl Connector {
     }
 
     /// Whether the certificate files still hold what a session was opened with.
-    pub(crate) async fn look(&self, used: Fingerprint) -> Look {
+    pub(crate) async fn look(&self, used: Fingerprint) -> FileChange {
         let paths = self.config.certificate_files();
         // Only the end of the process cancels it.
-        tokio::task::spawn_blocking(move || look(&paths, used)).await.unwrap_or(Look::Same)
+        tokio::task::spawn_blocking(move || look(&paths, used)).await.unwrap_or(FileChange::Same)
     }
 
     /// The same for one of the servers alone.

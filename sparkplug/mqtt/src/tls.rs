@@ -38,7 +38,7 @@ pub(crate) struct Fingerprint(u64);
 
 /// What has become of the files.
 #[derive(Debug)]
-pub(crate) enum Look {
+pub(crate) enum FileChange {
     /// They hold what they held.
     Same,
     /// They hold something else that a session can be opened with.
@@ -107,18 +107,18 @@ impl Files {
 }
 
 /// Compares the files with what a session was opened with. Blocks.
-pub(crate) fn look(paths: &Paths, used: Fingerprint) -> Look {
+pub(crate) fn look(paths: &Paths, used: Fingerprint) -> FileChange {
     let files = match Files::read(paths) {
         Ok(files) => files,
-        Err(error) => return Look::Unusable { fingerprint: None, error },
+        Err(error) => return FileChange::Unusable { fingerprint: None, error },
     };
     let fingerprint = files.fingerprint();
     if fingerprint == used {
-        return Look::Same;
+        return FileChange::Same;
     }
     match files.client_config() {
-        Ok(_) => Look::Renewed,
-        Err(error) => Look::Unusable { fingerprint: Some(fingerprint), error },
+        Ok(_) => FileChange::Renewed,
+        Err(error) => FileChange::Unusable { fingerprint: Some(fingerprint), error },
     }
 }
 
@@ -143,18 +143,18 @@ mod tests {
         write("certificate", &first.0);
         write("key", &first.1);
         let used = Files::read(&paths).unwrap().fingerprint();
-        assert!(matches!(look(&paths, used), Look::Same));
+        assert!(matches!(look(&paths, used), FileChange::Same));
         // The key of the other certificate, half of it, none; then both.
         write("key", &second.1);
-        let Look::Unusable { fingerprint: Some(mixed), error } = look(&paths, used) else { panic!("mixed up") };
+        let FileChange::Unusable { fingerprint: Some(mixed), error } = look(&paths, used) else { panic!("mixed up") };
         assert!(matches!(error, MqttConfigError::ClientCertificate(_)), "{error}");
         write("key", &second.1[..second.1.len() / 2]);
-        let Look::Unusable { fingerprint: Some(half), .. } = look(&paths, used) else { panic!("half a key") };
+        let FileChange::Unusable { fingerprint: Some(half), .. } = look(&paths, used) else { panic!("half a key") };
         assert_ne!(half, mixed);
         fs::remove_file(at("key")).unwrap();
-        assert!(matches!(look(&paths, used), Look::Unusable { fingerprint: None, .. }));
+        assert!(matches!(look(&paths, used), FileChange::Unusable { fingerprint: None, .. }));
         write("key", &second.1);
         write("certificate", &second.0);
-        assert!(matches!(look(&paths, used), Look::Renewed));
+        assert!(matches!(look(&paths, used), FileChange::Renewed));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{bail, ensure};
 use console::adapters::history::{EventQuery, History, Reader};
-use console::record::{Answer, Record, Retention, Tables};
+use console::record::{Record, Retention, StoreEvent, Tables};
 use fleet_view::deltas::Table as Rows;
 use fleet_view::history::{Transition, View, transitions};
 use serde_json::json;
@@ -31,7 +31,7 @@ pub async fn run(events: u64) -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
     let keep = Retention { days: 36_500, bytes: u64::MAX };
     let mut history = History::start(directory.path(), Some(keep), Clock::new());
-    let Answer::Opened(_) = history.recv().await else { bail!("the history cannot be opened") };
+    let StoreEvent::Opened(_) = history.recv().await else { bail!("the history cannot be opened") };
     let (start, tenth) = (Instant::now(), (events / RECORD / 10).max(1));
     let mut tables: Tables = View::ALL.map(|view| (view, Arc::new(Rows::new()))).into();
     let mut rows = Rows::new();
@@ -49,7 +49,7 @@ pub async fn run(events: u64) -> anyhow::Result<()> {
         since_snapshot = if is_due { RECORD } else { since_snapshot + RECORD };
         let record = Record { transitions: found, snapshot, ..Record::of_time(time_of(number)) };
         history.record(Arc::new(record));
-        ensure!(matches!(history.recv().await, Answer::Stored { .. }), "a record is not stored");
+        ensure!(matches!(history.recv().await, StoreEvent::Stored { .. }), "a record is not stored");
         if (number + 1) % tenth == 0 {
             writeln!(
                 io::stderr(),

@@ -18,14 +18,14 @@ pub struct Shell {
 
 /// How a shell ended.
 #[derive(Debug)]
-pub struct Ended {
+pub struct ExitedCommand {
     /// Its exit code.
     pub code: Option<i32>,
     /// What it printed, standard error last.
     pub output: String,
 }
 
-impl Ended {
+impl ExitedCommand {
     /// Asserts that the bootstrap script says so.
     ///
     /// # Panics
@@ -118,12 +118,12 @@ impl Shell {
     }
 
     /// Runs it with text on its standard input.
-    pub async fn shell(&self, arguments: &[&str], input: &str, environment: &[(&str, &str)]) -> Ended {
+    pub async fn shell(&self, arguments: &[&str], input: &str, environment: &[(&str, &str)]) -> ExitedCommand {
         Self::ended(self.command(arguments, environment), input).await
     }
 
     /// Runs a script as `curl ... | sh` does on a terminal, where a user replies.
-    pub async fn asked(&self, script: &str, reply: &str) -> Ended {
+    pub async fn asked(&self, script: &str, reply: &str) -> ExitedCommand {
         let file = self.path().join("bootstrap.sh");
         std::fs::write(&file, script).unwrap();
         let mut command = Command::new(find("script"));
@@ -132,11 +132,11 @@ impl Shell {
     }
 
     /// Runs a script as `curl ... | sh -s -- arguments` does.
-    pub async fn run(&self, script: &str, arguments: &[&str]) -> Ended {
+    pub async fn run(&self, script: &str, arguments: &[&str]) -> ExitedCommand {
         self.shell(&[&["-s", "--"], arguments].concat(), script, &[]).await
     }
 
-    async fn ended(mut command: Command, input: &str) -> Ended {
+    async fn ended(mut command: Command, input: &str) -> ExitedCommand {
         let mut child = command.spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         // A shell that ends early closes it.
@@ -145,7 +145,7 @@ impl Shell {
         let output =
             tokio::time::timeout(2 * wait::PATIENCE, child.wait_with_output()).await.expect("in time").unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ended { code: output.status.code(), output: text(&output.stdout) + &text(&output.stderr) }
+        ExitedCommand { code: output.status.code(), output: text(&output.stdout) + &text(&output.stderr) }
     }
 
     /// Replaces a program by one that writes its arguments to `log` and then runs the original.

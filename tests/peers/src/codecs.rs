@@ -8,7 +8,7 @@ use sparkplug::payload::{
 };
 use sparkplug::{DataType, Properties, PropertyValue, Value};
 
-use crate::content::{Carrier, Case, Content, Metric};
+use crate::content::{BasicValue, Case, Content, Metric};
 
 /// An implementation. Made for one case, so that it can hold what it needs to know of the birth.
 pub trait Codec {
@@ -29,25 +29,25 @@ pub type Room = Inflated;
 /// Two structs and two enums that all protobuf generators make of the schema, only with other names.
 macro_rules! carriers {
     ($value:ident, $property:ident, $int:ident $long:ident $float:ident $double:ident $boolean:ident $string:ident) => {
-        fn value(carrier: &Carrier) -> $value {
+        fn value(carrier: &BasicValue) -> $value {
             match carrier {
-                Carrier::Int(n) => $value::$int(*n),
-                Carrier::Long(n) => $value::$long(*n),
-                Carrier::Float(x) => $value::$float(*x),
-                Carrier::Double(x) => $value::$double(*x),
-                Carrier::Boolean(b) => $value::$boolean(*b),
-                Carrier::String(s) => $value::$string(s.clone()),
+                BasicValue::Int(n) => $value::$int(*n),
+                BasicValue::Long(n) => $value::$long(*n),
+                BasicValue::Float(x) => $value::$float(*x),
+                BasicValue::Double(x) => $value::$double(*x),
+                BasicValue::Boolean(b) => $value::$boolean(*b),
+                BasicValue::String(s) => $value::$string(s.clone()),
             }
         }
 
-        fn property(carrier: &Carrier) -> $property {
+        fn property(carrier: &BasicValue) -> $property {
             match carrier {
-                Carrier::Int(n) => $property::$int(*n),
-                Carrier::Long(n) => $property::$long(*n),
-                Carrier::Float(x) => $property::$float(*x),
-                Carrier::Double(x) => $property::$double(*x),
-                Carrier::Boolean(b) => $property::$boolean(*b),
-                Carrier::String(s) => $property::$string(s.clone()),
+                BasicValue::Int(n) => $property::$int(*n),
+                BasicValue::Long(n) => $property::$long(*n),
+                BasicValue::Float(x) => $property::$float(*x),
+                BasicValue::Double(x) => $property::$double(*x),
+                BasicValue::Boolean(b) => $property::$boolean(*b),
+                BasicValue::String(s) => $property::$string(s.clone()),
             }
         }
     };
@@ -60,7 +60,7 @@ pub mod plain {
     use proto::sparkplug_b::property_value::Value as P;
     use proto::sparkplug_b::{Metric as Wire, Payload, PropertySet, PropertyValue};
 
-    use super::{Carrier, Case, Codec, Metric, Room};
+    use super::{BasicValue, Case, Codec, Metric, Room};
 
     carriers!(V, P, Int Long Float Double Boolean String);
 
@@ -90,7 +90,7 @@ pub mod plain {
     }
 
     fn metric(metric: &Metric) -> Wire {
-        let of = |(_, datatype, carrier): &(_, u32, Carrier)| PropertyValue {
+        let of = |(_, datatype, carrier): &(_, u32, BasicValue)| PropertyValue {
             datatype: Some(*datatype),
             is_null: None,
             value: Some(property(carrier)),
@@ -117,7 +117,7 @@ pub mod srad {
     use srad_types::payload::property_value::Value as P;
     use srad_types::payload::{Message, Metric as Wire, Payload, PropertySet, PropertyValue};
 
-    use super::{Carrier, Case, Codec, Metric, Room};
+    use super::{BasicValue, Case, Codec, Metric, Room};
 
     carriers!(V, P, IntValue LongValue FloatValue DoubleValue BooleanValue StringValue);
 
@@ -147,7 +147,7 @@ pub mod srad {
     }
 
     fn metric(metric: &Metric) -> Wire {
-        let of = |(_, datatype, carrier): &(_, u32, Carrier)| PropertyValue {
+        let of = |(_, datatype, carrier): &(_, u32, BasicValue)| PropertyValue {
             r#type: Some(*datatype),
             is_null: None,
             value: Some(property(carrier)),
@@ -176,7 +176,7 @@ pub mod sparkplug_rs_crate {
     use sparkplug_rs::payload::{Metric as Wire, PropertySet, PropertyValue};
     use sparkplug_rs::protobuf::{Message, MessageField};
 
-    use super::{Carrier, Case, Codec, Metric, Room};
+    use super::{BasicValue, Case, Codec, Metric, Room};
 
     carriers!(V, P, IntValue LongValue FloatValue DoubleValue BooleanValue StringValue);
 
@@ -206,7 +206,7 @@ pub mod sparkplug_rs_crate {
     }
 
     fn metric(metric: &Metric) -> Wire {
-        let of = |(_, datatype, carrier): &(_, u32, Carrier)| PropertyValue {
+        let of = |(_, datatype, carrier): &(_, u32, BasicValue)| PropertyValue {
             type_: Some(*datatype),
             value: Some(property(carrier)),
             ..PropertyValue::default()
@@ -285,29 +285,29 @@ impl Resolved {
     }
 }
 
-fn typed(datatype: DataType, carrier: &Carrier) -> Value {
+fn typed(datatype: DataType, carrier: &BasicValue) -> Value {
     wire(carrier).resolve(datatype, None).expect("the value has its datatype")
 }
 
-fn wire(carrier: &Carrier) -> WireValue {
+fn wire(carrier: &BasicValue) -> WireValue {
     match carrier {
-        Carrier::Int(n) => WireValue::Int(*n),
-        Carrier::Long(n) => WireValue::Long(*n),
-        Carrier::Float(x) => WireValue::Float(*x),
-        Carrier::Double(x) => WireValue::Double(*x),
-        Carrier::Boolean(b) => WireValue::Boolean(*b),
-        Carrier::String(s) => WireValue::String(s.as_str().into()),
+        BasicValue::Int(n) => WireValue::Int(*n),
+        BasicValue::Long(n) => WireValue::Long(*n),
+        BasicValue::Float(x) => WireValue::Float(*x),
+        BasicValue::Double(x) => WireValue::Double(*x),
+        BasicValue::Boolean(b) => WireValue::Boolean(*b),
+        BasicValue::String(s) => WireValue::String(s.as_str().into()),
     }
 }
 
-fn borrowed(carrier: &Carrier) -> ValueRef<'_> {
+fn borrowed(carrier: &BasicValue) -> ValueRef<'_> {
     match carrier {
-        Carrier::Int(n) => ValueRef::Int(*n),
-        Carrier::Long(n) => ValueRef::Long(*n),
-        Carrier::Float(x) => ValueRef::Float(*x),
-        Carrier::Double(x) => ValueRef::Double(*x),
-        Carrier::Boolean(b) => ValueRef::Boolean(*b),
-        Carrier::String(s) => ValueRef::String(s),
+        BasicValue::Int(n) => ValueRef::Int(*n),
+        BasicValue::Long(n) => ValueRef::Long(*n),
+        BasicValue::Float(x) => ValueRef::Float(*x),
+        BasicValue::Double(x) => ValueRef::Double(*x),
+        BasicValue::Boolean(b) => ValueRef::Boolean(*b),
+        BasicValue::String(s) => ValueRef::String(s),
     }
 }
 

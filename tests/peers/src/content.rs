@@ -17,14 +17,14 @@ pub struct Metric {
     pub alias: Option<u64>,
     pub timestamp: Option<u64>,
     pub datatype: Option<u32>,
-    pub value: Carrier,
+    pub value: BasicValue,
     /// Key, datatype, value.
-    pub properties: Vec<(String, u32, Carrier)>,
+    pub properties: Vec<(String, u32, BasicValue)>,
 }
 
 /// The protobuf field of a value, with its content.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Carrier {
+pub enum BasicValue {
     Int(u32),
     Long(u64),
     Float(f32),
@@ -72,14 +72,14 @@ pub fn cases() -> [Case; 3] {
 /// Name of 40 bytes, alias, timestamp, one of ten datatypes, three properties on every fourth.
 fn birth_metric(number: u64) -> Metric {
     let datatype = DATATYPES[number as usize % DATATYPES.len()];
-    let text = |text: &str| (DataType::String.to_wire(), Carrier::String(text.to_owned()));
+    let text = |text: &str| (DataType::String.to_wire(), BasicValue::String(text.to_owned()));
     let mut properties = Vec::new();
     if number.is_multiple_of(4) {
         let (string, unit) = text("mm/s");
         properties = vec![
             ("engUnit".to_owned(), string, unit),
-            ("Quality".to_owned(), DataType::Int32.to_wire(), Carrier::Int(192)),
-            ("engHigh".to_owned(), DataType::Double.to_wire(), Carrier::Double(1500.0)),
+            ("Quality".to_owned(), DataType::Int32.to_wire(), BasicValue::Int(192)),
+            ("engHigh".to_owned(), DataType::Double.to_wire(), BasicValue::Double(1500.0)),
         ];
     }
     Metric {
@@ -117,22 +117,22 @@ fn json_metric() -> Metric {
         alias: None,
         timestamp: Some(TIMESTAMP),
         datatype: Some(DataType::String.to_wire()),
-        value: Carrier::String(json),
+        value: BasicValue::String(json),
         properties: Vec::new(),
     }
 }
 
 /// As the standard carries it: small integers in 32 bits, negative ones as two's complement.
-fn carrier(datatype: DataType, number: u64) -> Carrier {
+fn carrier(datatype: DataType, number: u64) -> BasicValue {
     let negative = -(number as i64 % 100);
     match datatype {
-        DataType::Int8 | DataType::Int16 | DataType::Int32 => Carrier::Int(negative as u32),
-        DataType::Int64 => Carrier::Long(negative as u64),
-        DataType::UInt32 => Carrier::Int(1_000_000 + number as u32),
-        DataType::UInt64 => Carrier::Long(10_000_000_000 + number),
-        DataType::Float => Carrier::Float(number as f32 * 0.25),
-        DataType::Double => Carrier::Double(number as f64 * 0.1),
-        DataType::Boolean => Carrier::Boolean(number.is_multiple_of(2)),
-        _ => Carrier::String(format!("state {number}")),
+        DataType::Int8 | DataType::Int16 | DataType::Int32 => BasicValue::Int(negative as u32),
+        DataType::Int64 => BasicValue::Long(negative as u64),
+        DataType::UInt32 => BasicValue::Int(1_000_000 + number as u32),
+        DataType::UInt64 => BasicValue::Long(10_000_000_000 + number),
+        DataType::Float => BasicValue::Float(number as f32 * 0.25),
+        DataType::Double => BasicValue::Double(number as f64 * 0.1),
+        DataType::Boolean => BasicValue::Boolean(number.is_multiple_of(2)),
+        _ => BasicValue::String(format!("state {number}")),
     }
 }

@@ -20,7 +20,7 @@ pub struct Session {
 /// The task of the Edge Node ended, which it does only when it is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the task of the edge node ended by itself")]
-pub struct Ended;
+pub struct SessionEnded;
 
 impl Session {
     /// A session that waits for its start.
@@ -47,11 +47,11 @@ impl Session {
     ///
     /// # Errors
     /// The session has ended.
-    pub async fn update(&mut self, update: NodeUpdate) -> Result<(), Ended> {
+    pub async fn update(&mut self, update: NodeUpdate) -> Result<(), SessionEnded> {
         let Some(node) = &self.node else { return Ok(()) };
         match node.update(update).await {
             Ok(()) => Ok(()),
-            Err(UpdateError::Stopped) => Err(Ended),
+            Err(UpdateError::Stopped) => Err(SessionEnded),
             Err(error) => {
                 tracing::warn!(%error, "report refused by the edge node");
                 Ok(())
@@ -63,9 +63,9 @@ impl Session {
     ///
     /// # Errors
     /// The session has ended.
-    pub async fn recv(&mut self) -> Result<NodeEvent, Ended> {
+    pub async fn recv(&mut self) -> Result<NodeEvent, SessionEnded> {
         match &mut self.node {
-            Some(node) => node.recv().await.ok_or(Ended),
+            Some(node) => node.recv().await.ok_or(SessionEnded),
             None => std::future::pending().await,
         }
     }

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use join_protocol::terms::Purpose;
 use uuid::Uuid;
 
-use crate::options::{Options, Reading, ReadingSource};
+use crate::options::{ListOptions, Options, ReadingSource};
 
 /// Examples below the help of `sparkfleet host list`.
 const HOST_LIST_EXAMPLES: &str = "\
@@ -382,7 +382,7 @@ pub enum HostCommand {
         cluster: Option<String>,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
-        reading: Reading,
+        reading: ListOptions,
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,

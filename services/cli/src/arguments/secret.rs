@@ -50,7 +50,7 @@ pub enum SecretCommand {
     Delete {
         #[command(flatten)]
         #[expect(missing_docs, reason = "options are documented where they are defined")]
-        place: Place,
+        place: SecretRef,
         /// Keys in the Secret
         #[arg(required = true)]
         keys: Vec<String>,
@@ -71,7 +71,7 @@ pub enum SecretCommand {
 pub struct PutArguments {
     #[command(flatten)]
     #[expect(missing_docs, reason = "options are documented where they are defined")]
-    pub place: Place,
+    pub place: SecretRef,
     /// Key in the Secret
     pub key: String,
     /// File with the value, taken byte by byte; - for standard input. The value is never an argument, because others on this machine see these
@@ -99,7 +99,7 @@ pub struct PutArguments {
 
 /// Which Secret.
 #[derive(Debug, Clone, Args)]
-pub struct Place {
+pub struct SecretRef {
     /// Cluster name or UUID
     pub cluster: String,
     /// Name of the Secret

@@ -461,7 +461,7 @@ fn a_list_is_printed_once_from_wherever_it_can_be_read_unless_it_is_said() {
         assert!(!plain.watch && from.is_none() && access.token_file.is_none(), "{plain:?}");
         let line =
             format!("{noun} list -w --from console --console http://c --console-token-file t --console-ca-file ca");
-        let Reading { watch, source: said } = reading(&line);
+        let ListOptions { watch, source: said } = reading(&line);
         assert!(watch && said.from == Some(Source::Console), "{said:?}");
         assert_eq!((said.console.as_deref(), said.access.token_file), (Some("http://c"), Some("t".into())));
         assert_eq!(said.access.ca_file, Some("ca".into()));

@@ -52,7 +52,7 @@ pub async fn init(arguments: InitArguments) -> anyhow::Result<()> {
         let error = anyhow!("{} is there already; --force replaces it", kubeconfig.display());
         return Err(exit::with_code(exit::REFUSED, error));
     }
-    let place = Place::find(host.as_deref(), &[Kind::Join, Kind::Init], &wanted, trust, &options).await?;
+    let place = JoinTarget::find(host.as_deref(), &[Kind::Join, Kind::Init], &wanted, trust, &options).await?;
     let (cluster, host) = (place.cluster.clone(), place.host);
     let parameters = init_parameters(parameters.as_deref(), name, &cluster, host)?;
     let node_name = parameters.node_name.clone();
@@ -89,7 +89,7 @@ pub async fn init(arguments: InitArguments) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// With [`exit::CONFIG`] if the signer's key is not in the directory of the cluster; as documented for the exit codes.
-async fn adopt(place: &Place, member: EnrolledHost, options: &Options) -> anyhow::Result<Option<u64>> {
+async fn adopt(place: &JoinTarget, member: EnrolledHost, options: &Options) -> anyhow::Result<Option<u64>> {
     let mut client = Client::open(options, Scope::Config).await?;
     let adopted = async {
         let Some((stands, entry)) = attestation_policy::current(&client.fleet, place.uuid)? else {
@@ -124,7 +124,7 @@ fn not_adopted(cluster: &str, member: &EnrolledHost, reason: &str) -> String {
 /// As documented for the exit codes.
 pub async fn recover(arguments: RecoverArguments) -> anyhow::Result<()> {
     let RecoverArguments { host, cluster: wanted, trust, options } = arguments;
-    let place = Place::find(host.as_deref(), &[Kind::Rejoin, Kind::Recover], &wanted, trust, &options).await?;
+    let place = JoinTarget::find(host.as_deref(), &[Kind::Rejoin, Kind::Recover], &wanted, trust, &options).await?;
     let (cluster, host) = (place.cluster.clone(), place.host);
     speak(&mut Administrator::new(&place, Task::Recover)?, &options).await?;
     let value = json!({ "cluster": cluster, "disk": host });
@@ -138,7 +138,7 @@ pub async fn recover(arguments: RecoverArguments) -> anyhow::Result<()> {
 }
 
 /// Where a host is to become a member, and by what it is judged.
-struct Place {
+struct JoinTarget {
     /// Its state disk.
     host: Uuid,
     uuid: Uuid,
@@ -149,7 +149,7 @@ struct Place {
     trust: PathBuf,
 }
 
-impl Place {
+impl JoinTarget {
     async fn find(
         host: Option<&str>,
         kinds: &[Kind],
@@ -259,8 +259,8 @@ enum Step {
 }
 
 impl Administrator {
-    fn new(place: &Place, task: Task) -> anyhow::Result<Self> {
-        let Place { uuid: cluster, policy, revision, address, trust: directory, .. } = place;
+    fn new(place: &JoinTarget, task: Task) -> anyhow::Result<Self> {
+        let JoinTarget { uuid: cluster, policy, revision, address, trust: directory, .. } = place;
         let (cluster, revision) = (*cluster, *revision);
         let signing_key = trust::signing_key(&directory.join("admin.key"))?;
         let certificates = trust::certificates(&directory.join("admin.certificates"))?;

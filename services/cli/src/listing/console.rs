@@ -18,7 +18,7 @@ use super::screen::Screen;
 use super::{Filter, InConsole, REDRAW, is_away};
 use crate::console_api::ConsoleApi;
 use crate::look_up;
-use crate::options::{Options, Reading};
+use crate::options::{ListOptions, Options};
 use crate::output::remark;
 
 /// A console sends something every 15 s; one that does not is gone.
@@ -39,7 +39,7 @@ struct Page {
 pub(super) async fn run<L: InConsole>(
     address: &str,
     filter: Filter<'_>,
-    reading: &Reading,
+    reading: &ListOptions,
     options: &Options,
     screen: &mut Screen<L>,
 ) -> anyhow::Result<()> {

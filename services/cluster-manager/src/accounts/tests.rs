@@ -43,7 +43,7 @@ impl World {
         let recorded = self.objects.iter().filter(|(_, object)| {
             object.account.as_ref().and_then(|account| account.as_ref().ok()).is_some_and(|a| a.cluster == CLUSTER)
         });
-        plan(&Facts {
+        plan(&AccountInputs {
             cluster: CLUSTER,
             name: "Paint",
             group: "ACME-Paint",

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::identities;
 use super::state_client::StateClient;
-use crate::git_users::{Credential, Question, Refusal, Reply, RepositoryPush};
+use crate::git_users::{Credential, GitAccessError, GitOperation, GitOutcome, RepositoryPush};
 use crate::shared_repository::{ELSEWHERE, HELM_PATH};
 use access::Denied;
 
@@ -31,15 +31,15 @@ impl Gatekeeper for StateGatekeeper {
         let credential = self.user(&credential).await?;
         let nowhere = (Uuid::nil(), false);
         let (uuid, shared) = repository.as_ref().map_or(nowhere, |open| (open.uuid, open.kind == Kind::Shared));
-        let question = Question::Repository { repository: uuid, shared, push };
+        let question = GitOperation::Repository { repository: uuid, shared, push };
         match self.desk.ask(from, credential, question).await {
-            Ok(Reply::Repository { .. }) if push && repository.is_some_and(|open| self.is_elsewhere(&open)) => {
+            Ok(GitOutcome::Repository { .. }) if push && repository.is_some_and(|open| self.is_elsewhere(&open)) => {
                 Err(Denial::Forbidden(ELSEWHERE.to_owned()))
             }
-            Ok(Reply::Repository { who, pulled }) => Ok(Admission { who, pulled }),
+            Ok(GitOutcome::Repository { who, pulled }) => Ok(Admission { who, pulled }),
             Ok(_) => Err(Denial::Broken("the state has answered another question".to_owned())),
-            Err(Refusal::Unauthenticated(_)) => Err(Denial::Unknown),
-            Err(Refusal::Forbidden(Denied::Cluster)) if !shared => Err(Denial::NotFound),
+            Err(GitAccessError::Unauthenticated(_)) => Err(Denial::Unknown),
+            Err(GitAccessError::Forbidden(Denied::Cluster)) if !shared => Err(Denial::NotFound),
             Err(refusal) => Err(denial(&refusal)),
         }
     }
@@ -48,7 +48,7 @@ impl Gatekeeper for StateGatekeeper {
         let Push { repository, who, from, before, after } = push;
         let shared = repository.kind == Kind::Shared;
         let push = RepositoryPush { repository: repository.uuid, shared, before, after };
-        self.desk.ask(from, Credential::Verified(who), Question::Pushed(push)).await.is_ok()
+        self.desk.ask(from, Credential::Verified(who), GitOperation::Pushed(push)).await.is_ok()
     }
 }
 
@@ -70,11 +70,11 @@ impl StateGatekeeper {
     }
 }
 
-fn denial(refusal: &Refusal) -> Denial {
+fn denial(refusal: &GitAccessError) -> Denial {
     let reason = refusal.to_string();
     match refusal {
-        Refusal::TooOften(_) => Denial::TooOften(reason),
-        Refusal::NotAtPresent(_) => Denial::NotAtPresent(reason),
+        GitAccessError::TooOften(_) => Denial::TooOften(reason),
+        GitAccessError::NotAtPresent(_) => Denial::NotAtPresent(reason),
         _ => Denial::Forbidden(reason),
     }
 }

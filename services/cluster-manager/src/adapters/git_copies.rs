@@ -134,7 +134,7 @@ impl GitCopies {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use git_hosting::repositories::{Kind, Place, RepositoryFiles};
+    use git_hosting::repositories::{Kind, RepositoryFiles, RepositoryRecord};
     use git_server_contract::pack::{PackReceiver, Received};
 
     const CLUSTER: Uuid = Uuid::from_u128(0xC1);
@@ -155,7 +155,8 @@ mod tests {
         assert!(!state_dir.path().join("packs/left.pack").exists());
         assert_eq!(outcome(copies.clone().look(CLUSTER).await), CopyOutcome::Looked(Ok(None)));
 
-        let place = Place { path: "cluster/A".to_owned(), kind: Kind::Cluster, store: Uuid::nil(), origin: None };
+        let place =
+            RepositoryRecord { path: "cluster/A".to_owned(), kind: Kind::Cluster, store: Uuid::nil(), origin: None };
         let noise: Vec<u8> =
             (0..40_000_u32).flat_map(|n| digest(&SHA256, &n.to_be_bytes()).as_ref()[..8].to_vec()).collect();
         let files = RepositoryFiles {

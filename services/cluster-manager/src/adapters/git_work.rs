@@ -21,7 +21,9 @@ use crate::shared_repository::HELM_PATH;
 use crate::wanted_by::WantedBy;
 use git_hosting::external::External;
 use git_hosting::pulls::chain;
-use git_hosting::repositories::{Edit, Kind, Open, Place, Repositories, RepositoryError, RepositoryFiles, Written};
+use git_hosting::repositories::{
+    Edit, Kind, Open, Repositories, RepositoryError, RepositoryFiles, RepositoryRecord, Written,
+};
 use git_hosting::upkeep::Upkeep;
 use sparkplug::replication::Origin;
 
@@ -244,13 +246,13 @@ fn carry_out_git(hosted: &Hosted, cluster: Uuid, action: GitAction) -> GitOutcom
     }
 }
 
-fn place(path: String, kind: Kind, origin: Origin) -> Place {
-    Place { path, kind, store: origin.store, origin: Some(origin.to_string()) }
+fn place(path: String, kind: Kind, origin: Origin) -> RepositoryRecord {
+    RepositoryRecord { path, kind, store: origin.store, origin: Some(origin.to_string()) }
 }
 
 /// The state of ConfigDB that is recorded beside a repository.
 #[must_use]
-pub fn wanted_by(place: &Place) -> WantedBy {
+pub fn wanted_by(place: &RepositoryRecord) -> WantedBy {
     WantedBy { store: place.store, origin: place.origin.as_ref().and_then(|origin| origin.parse().ok()) }
 }
 
@@ -258,7 +260,7 @@ pub fn wanted_by(place: &Place) -> WantedBy {
 fn brought_to(
     repositories: &Repositories,
     cluster: Uuid,
-    place: &Place,
+    place: &RepositoryRecord,
     (origin, renews, held): (Origin, bool, bool),
 ) -> Result<WantedBy, RepositoryError> {
     let recorded = repositories.place(cluster).map_or(origin.into(), |recorded| wanted_by(&recorded));
@@ -300,7 +302,7 @@ pub fn write_shared(
         files.owned = owned;
         files.directory = Some(String::new());
     }
-    let place = Place { path: HELM_PATH.to_owned(), kind: Kind::Shared, store: Uuid::nil(), origin: None };
+    let place = RepositoryRecord { path: HELM_PATH.to_owned(), kind: Kind::Shared, store: Uuid::nil(), origin: None };
     let commit = repositories.write(known::repository::HELM_CHARTS, &place, &files, wall())?.commit;
     Ok((commit, repositories.charts(known::repository::HELM_CHARTS)?))
 }
@@ -379,7 +381,12 @@ mod tests {
         let passwords = ClusterPasswords::load(state_dir.path(), []).unwrap();
         let hosted = Hosted { repositories: repositories.clone(), passwords: passwords.clone(), external: None };
         let cluster = Uuid::from_u128(0xC1);
-        let place = Place { path: "cluster/Paint".to_owned(), kind: Kind::Cluster, store: Uuid::nil(), origin: None };
+        let place = RepositoryRecord {
+            path: "cluster/Paint".to_owned(),
+            kind: Kind::Cluster,
+            store: Uuid::nil(),
+            origin: None,
+        };
         repositories.write(cluster, &place, &RepositoryFiles::default(), 1).unwrap();
         passwords.ensure(cluster).unwrap();
         // A directory in place of the file cannot be removed as one.

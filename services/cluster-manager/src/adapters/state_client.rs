@@ -8,13 +8,13 @@ use access::audit::AuditRecord;
 use service_runtime::record::RecordFile;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
-use crate::git_users::{Answer, Asked, Credential, Question, Refusal, Reply};
+use crate::git_users::{Credential, GitAccessError, GitOperation, GitOutcome, GitRequest, GitResponse};
 
 /// Questions under way at the same time.
 pub const QUESTIONS_MAX: usize = 64;
 
 /// The answer to a question.
-pub type Published = Result<Reply, Refusal>;
+pub type Published = Result<GitOutcome, GitAccessError>;
 
 /// A record, and who waits until it is kept.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub async fn keep_records(mut file: RecordFile, mut entries: mpsc::Receiver<Entr
 /// Brings questions to the state and answers back. Clones are the same desk.
 #[derive(Debug, Clone)]
 pub struct StateClient {
-    questions: mpsc::Sender<Asked>,
+    questions: mpsc::Sender<GitRequest>,
     records: mpsc::Sender<Entry>,
     places: Arc<Semaphore>,
     waiting: Arc<Mutex<Table>>,
@@ -65,7 +65,7 @@ impl Waiting {
 impl StateClient {
     /// A desk; `questions` leads to the loop, `records` to the file. Both need room for [`QUESTIONS_MAX`].
     #[must_use]
-    pub fn new(questions: mpsc::Sender<Asked>, records: mpsc::Sender<Entry>) -> Self {
+    pub fn new(questions: mpsc::Sender<GitRequest>, records: mpsc::Sender<Entry>) -> Self {
         Self { questions, records, places: Arc::new(Semaphore::new(QUESTIONS_MAX)), waiting: Arc::default() }
     }
 
@@ -73,9 +73,9 @@ impl StateClient {
     ///
     /// # Errors
     /// The refusal of the state, or that there are too many questions already.
-    pub async fn ask(&self, from: IpAddr, credential: Credential, question: Question) -> Published {
-        let busy = || Refusal::NotAtPresent("too many requests are under way; try again".to_owned());
-        let stopping = || Refusal::NotAtPresent("the cluster manager is stopping".to_owned());
+    pub async fn ask(&self, from: IpAddr, credential: Credential, question: GitOperation) -> Published {
+        let busy = || GitAccessError::NotAtPresent("too many requests are under way; try again".to_owned());
+        let stopping = || GitAccessError::NotAtPresent("the cluster manager is stopping".to_owned());
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| busy())?;
         let (outlet, answer) = oneshot::channel();
         let id = {
@@ -85,7 +85,7 @@ impl StateClient {
             table.waiting.insert(id, Waiting { outlet, _place: place });
             id
         };
-        if self.questions.try_send(Asked { id, from: from.to_string(), credential, question }).is_err() {
+        if self.questions.try_send(GitRequest { id, from: from.to_string(), credential, question }).is_err() {
             self.take(id);
             return Err(stopping());
         }
@@ -93,8 +93,8 @@ impl StateClient {
     }
 
     /// Brings an answer to the request that waits for it; what is to be recorded is recorded first.
-    pub fn answer(&self, answer: Answer) {
-        let Answer { id, reply, audit } = answer;
+    pub fn answer(&self, answer: GitResponse) {
+        let GitResponse { id, reply, audit } = answer;
         let Some(waiting) = self.take(id) else { return };
         let Some(record) = audit else { return waiting.send(reply) };
         self.keep(Entry { record, answer: (reply, waiting) });
@@ -139,7 +139,7 @@ mod tests {
         let (records, _records) = mpsc::channel(QUESTIONS_MAX);
         let desk = StateClient::new(outlet, records);
         let ask = |desk: StateClient| async move {
-            let question = Question::Repository { repository: Uuid::nil(), shared: true, push: false };
+            let question = GitOperation::Repository { repository: Uuid::nil(), shared: true, push: false };
             desk.ask(HOME, Credential::None, question).await
         };
         let asking: Vec<_> = (0..QUESTIONS_MAX).map(|_| tokio::spawn(ask(desk.clone()))).collect();
@@ -151,12 +151,12 @@ mod tests {
         assert!(refused.to_string().contains("too many requests"), "{refused}");
         for id in ids {
             let who = Principal { name: id.to_string(), grants: Vec::new() };
-            let reply = Reply::Repository { who, pulled: std::collections::BTreeSet::new() };
-            desk.answer(Answer { id, reply: Ok(reply), audit: None });
+            let reply = GitOutcome::Repository { who, pulled: std::collections::BTreeSet::new() };
+            desk.answer(GitResponse { id, reply: Ok(reply), audit: None });
         }
         let mut answers = std::collections::BTreeSet::new();
         for task in asking {
-            let Ok(Reply::Repository { who, .. }) = task.await.unwrap() else { panic!("answered") };
+            let Ok(GitOutcome::Repository { who, .. }) = task.await.unwrap() else { panic!("answered") };
             assert!(answers.insert(who.name), "each asked its own question");
         }
         drop(questions);

@@ -16,7 +16,7 @@ use sparkplug::replication::{Pace, Repetition};
 use uuid::Uuid;
 
 use super::{Pacing, Wait};
-use crate::accounts::{self, Facts, Object, Plan};
+use crate::accounts::{self, AccountInputs, Object, Plan};
 use crate::event::Effect;
 use crate::fleet::FleetView;
 
@@ -215,7 +215,7 @@ impl AccountsController {
 
     /// Plans, and says what to write. What ConfigDB has refused waits, with its reason for an answer.
     fn plan(&mut self, fleet: &FleetView, uuid: Uuid, name: &str, keys: &KeysReplica) -> Vec<WriteRequest> {
-        let plan = accounts::plan(&Facts {
+        let plan = accounts::plan(&AccountInputs {
             cluster: uuid,
             name,
             group: keys.address().group.as_str(),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use git_hosting::repositories;
 use git_server_contract::desired::{REF_BYTES_MAX, REFS_MAX, is_object, is_ref};
 use git_server_contract::pack::PART_BYTES_MAX;
-use git_server_contract::{DesiredRepository, GitDevice, Kind, Place, RepositoryCopy};
+use git_server_contract::{DesiredRepository, GitDevice, Kind, RepositoryCopy, RepositoryPath};
 use sparkplug::replication::{Desired, DesiredSender, Repetition, ReplicaChange, Report};
 use sparkplug::{EdgeNodeDescriptor, Now};
 use uuid::Uuid;
@@ -75,7 +75,7 @@ pub struct GitCopiesController {
 struct GitCopy {
     /// As the disk answered last. None: it did not answer yet.
     original: Option<Disk>,
-    look: Look,
+    look: DiskCheck,
     /// The manager has closed it since it started: it is closed at once, whatever ConfigDB says.
     is_closed: bool,
     sender: DesiredSender<String>,
@@ -98,7 +98,7 @@ enum Disk {
 
 /// Whether what the disk answered last is of now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Look {
+enum DiskCheck {
     /// It is.
     Fresh,
     /// The disk is to be asked.
@@ -194,7 +194,7 @@ impl GitCopy {
     fn new(wait: Wait) -> Self {
         Self {
             original: None,
-            look: Look::Due,
+            look: DiskCheck::Due,
             is_closed: false,
             sender: DesiredSender::default(),
             pack: None,
@@ -235,7 +235,7 @@ impl GitCopy {
         };
         let is_branch = |branch: &String| is_ref(&format!("refs/heads/{branch}"));
         Some(DesiredRepository {
-            place: Some(Place { path: original.path.clone(), kind }),
+            place: Some(RepositoryPath { path: original.path.clone(), kind }),
             refs: served(refs),
             password: original.password.clone(),
             pulled: pulled.into_iter().filter(is_branch).take(REFS_MAX).collect(),
@@ -322,8 +322,8 @@ impl GitCopiesController {
     pub fn changed(&mut self, repository: Uuid) {
         let copy = self.copy(repository);
         copy.look = match copy.look {
-            Look::Fresh | Look::Due => Look::Due,
-            Look::UnderWay | Look::Again => Look::Again,
+            DiskCheck::Fresh | DiskCheck::Due => DiskCheck::Due,
+            DiskCheck::UnderWay | DiskCheck::Again => DiskCheck::Again,
         };
         self.stale.insert(repository);
     }
@@ -379,11 +379,11 @@ impl GitCopiesController {
         let copy = self.known.get_mut(&repository)?;
         match outcome {
             CopyOutcome::Looked(result) => {
-                copy.look = if copy.look == Look::Again { Look::Due } else { Look::Fresh };
+                copy.look = if copy.look == DiskCheck::Again { DiskCheck::Due } else { DiskCheck::Fresh };
                 match result {
                     Ok(original) => copy.original = Some(original.map_or(Disk::Closed, Disk::Open)),
                     Err(reason) => {
-                        copy.look = Look::Due;
+                        copy.look = DiskCheck::Due;
                         copy.problem = Some(format!("it cannot be read: {reason}"));
                         copy.wait.failed(reason, now);
                     }
@@ -427,7 +427,7 @@ impl GitCopiesController {
 
     /// Commit of branch `main` of an open repository, as the disk has answered after everything that may have moved it.
     pub fn main(&self, repository: Uuid) -> Option<(repositories::Kind, &str)> {
-        let copy = self.known.get(&repository).filter(|copy| copy.look == Look::Fresh)?;
+        let copy = self.known.get(&repository).filter(|copy| copy.look == DiskCheck::Fresh)?;
         let Some(Disk::Open(original)) = &copy.original else { return None };
         original.refs.get(MAIN).map(|commit| (original.kind, commit.as_str()))
     }
@@ -517,12 +517,12 @@ impl GitCopiesController {
     /// Whether what the disk answered last is of now; else it is asked.
     fn look(&mut self, repository: Uuid, effects: &mut Vec<Effect>, now: Now) -> bool {
         let copy = self.copy(repository);
-        if copy.look == Look::Due && copy.wait.is_over(now) {
-            copy.look = Look::UnderWay;
+        if copy.look == DiskCheck::Due && copy.wait.is_over(now) {
+            copy.look = DiskCheck::UnderWay;
             copy.wait.retry_now();
             effects.push(Effect::Copy(CopyWork { repository, action: CopyAction::Look }));
         }
-        copy.look == Look::Fresh
+        copy.look == DiskCheck::Fresh
     }
 
     /// What is neither here nor there is not known any more: a later copy begins with a look at the disk.

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::shared_repositories::SharedRepositoriesController;
 use crate::event::Effect;
 use crate::fleet::FleetView;
-use crate::git_users::{Answer, Asked, Credential, Question, Refusal, Reply, RepositoryPush};
+use crate::git_users::{Credential, GitAccessError, GitOperation, GitOutcome, GitRequest, GitResponse, RepositoryPush};
 use crate::shared_repository::CHARTS_WRITTEN;
 
 /// Most principals whose rate is remembered at the same time: some 100 bytes each.
@@ -72,7 +72,7 @@ struct Who {
 }
 
 impl Who {
-    fn new(name: String, from: String, question: &Question) -> Self {
+    fn new(name: String, from: String, question: &GitOperation) -> Self {
         let (operation, cluster, target) = (question.operation(), question.cluster(), question.target());
         Self { name, from, operation, cluster, target }
     }
@@ -93,8 +93,8 @@ impl Who {
     }
 }
 
-fn answer(id: u64, reply: Result<Reply, Refusal>, audit: Option<AuditRecord>) -> Effect {
-    Effect::Answer(Box::new(Answer { id, reply, audit }))
+fn answer(id: u64, reply: Result<GitOutcome, GitAccessError>, audit: Option<AuditRecord>) -> Effect {
+    Effect::GitResponse(Box::new(GitResponse { id, reply, audit }))
 }
 
 impl GitUsersController {
@@ -125,13 +125,13 @@ impl GitUsersController {
     /// Answers a question.
     pub fn on_asked(
         &mut self,
-        asked: Asked,
+        asked: GitRequest,
         fleet: &FleetView,
         shared: &SharedRepositoriesController,
         now: Now,
     ) -> Outcome {
-        let Asked { id, from, credential, question } = asked;
-        if let (Credential::Verified(who), Question::Pushed(push)) = (&credential, &question) {
+        let GitRequest { id, from, credential, question } = asked;
+        if let (Credential::Verified(who), GitOperation::Pushed(push)) = (&credential, &question) {
             return on_pushed(id, Who::new(who.name.clone(), from, &question), push.clone(), now);
         }
         let principal = match self.principal(&credential, fleet, now) {
@@ -152,13 +152,13 @@ impl GitUsersController {
     }
 
     /// The user who asks. While ConfigDB is not known completely no user is admitted: a token may have been revoked meanwhile.
-    fn principal(&self, credential: &Credential, fleet: &FleetView, now: Now) -> Result<Principal, Refusal> {
-        let unauthenticated = |reason: &str| Refusal::Unauthenticated(reason.to_owned());
+    fn principal(&self, credential: &Credential, fleet: &FleetView, now: Now) -> Result<Principal, GitAccessError> {
+        let unauthenticated = |reason: &str| GitAccessError::Unauthenticated(reason.to_owned());
         match credential {
             Credential::None => Err(unauthenticated("show a token")),
             _ if !fleet.is_ready() => {
                 let reason = "ConfigDB is not known completely; no client is admitted until it is";
-                Err(Refusal::NotAtPresent(reason.to_owned()))
+                Err(GitAccessError::NotAtPresent(reason.to_owned()))
             }
             Credential::Verified(principal) => Ok(principal.clone()),
             Credential::Token(hash) => {
@@ -172,15 +172,15 @@ impl GitUsersController {
     fn consider(
         &self,
         who: Principal,
-        question: &Question,
+        question: &GitOperation,
         shared: &SharedRepositoriesController,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<GitOutcome, GitAccessError> {
         who.may(question.operation(), question.cluster())?;
-        let Question::Repository { repository, push, .. } = *question else { return Ok(Reply::Recorded) };
+        let GitOperation::Repository { repository, push, .. } = *question else { return Ok(GitOutcome::Recorded) };
         if push && repository == known::repository::HELM_CHARTS && self.settings.charts_written {
-            return Err(Refusal::NotAtPresent(CHARTS_WRITTEN.to_owned()));
+            return Err(GitAccessError::NotAtPresent(CHARTS_WRITTEN.to_owned()));
         }
-        Ok(Reply::Repository { who, pulled: shared.pulled_branches(repository) })
+        Ok(GitOutcome::Repository { who, pulled: shared.pulled_branches(repository) })
     }
 }
 
@@ -190,5 +190,5 @@ fn on_pushed(id: u64, who: Who, push: RepositoryPush, now: Now) -> Outcome {
     let has_moved = before != after;
     let moved = has_moved.then(|| Moved { repository, shared, commit: after.clone() });
     let record = who.record(AuditResult::Done { commit: after.filter(|_| has_moved) }, now);
-    Outcome { answer: answer(id, Ok(Reply::Recorded), record), moved }
+    Outcome { answer: answer(id, Ok(GitOutcome::Recorded), record), moved }
 }

@@ -19,7 +19,7 @@ use super::{Pacing, Wait};
 use crate::fleet::FleetView;
 use crate::identity::IdentityEntries;
 use crate::requests::Requests;
-use crate::setup::{self, Account, AccountObject, Decision, Facts, Principals, Repository, WantedRepository};
+use crate::setup::{self, Account, AccountObject, Decision, Principals, Repository, SetupInputs, WantedRepository};
 use crate::status;
 
 /// How often the status entry of one cluster is written. Each is kept in the history.
@@ -207,7 +207,7 @@ impl SetupsController {
         };
         let configured = entries.config.as_ref().and_then(|config| config.as_ref().ok());
         let Surroundings { account_removals, wanted, repository, is_served, principals, is_git_known } = surroundings;
-        setup::decide(&Facts {
+        setup::decide(&SetupInputs {
             cluster: uuid,
             organisation: fleet.organisation(),
             object_exists: object.is_some(),

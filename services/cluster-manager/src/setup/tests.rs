@@ -37,8 +37,8 @@ fn record() -> EdgeClusterSetup {
 }
 
 /// A cluster at which nothing is left to do.
-fn ready(organisation: &Organisation) -> Facts<'_> {
-    Facts {
+fn ready(organisation: &Organisation) -> SetupInputs<'_> {
+    SetupInputs {
         cluster: CLUSTER,
         organisation,
         object_exists: true,
@@ -81,7 +81,7 @@ fn a_ready_cluster_needs_nothing() {
 #[test]
 fn whatever_is_lost_is_made_again() {
     let organisation = organisation();
-    type Loss = fn(&mut Facts<'_>);
+    type Loss = fn(&mut SetupInputs<'_>);
     let losses: [(Loss, &[&str]); 5] = [
         (|facts| facts.address = None, &["EdgeClusterSetup", "SparkplugAddress"]),
         (|facts| facts.accounts[1] = None, &["Info"]),
@@ -97,7 +97,7 @@ fn whatever_is_lost_is_made_again() {
         assert_eq!(write.entries.keys().collect::<Vec<_>>(), slugs);
     }
     for repository in [Repository::Behind, Repository::Closed] {
-        let facts = Facts { repository, ..ready(&organisation) };
+        let facts = SetupInputs { repository, ..ready(&organisation) };
         assert_eq!(decide(&facts).action, Some(Action::WriteRepository));
     }
 }
@@ -105,7 +105,7 @@ fn whatever_is_lost_is_made_again() {
 #[test]
 fn each_record_is_written_only_over_the_one_that_was_read() {
     let organisation = organisation();
-    let facts = Facts { address: None, ..ready(&organisation) };
+    let facts = SetupInputs { address: None, ..ready(&organisation) };
     let decision = decide(&facts);
     assert_eq!(writes(&decision)[0].if_match, [("EdgeClusterSetup".to_owned(), facts.record_etag)].into());
 }
@@ -142,7 +142,7 @@ fn other_keys_of_a_git_configuration_and_of_a_record_stay() {
 fn an_unreadable_record_is_not_touched() {
     let organisation = organisation();
     for config in [Some(Ok(spec())), None] {
-        let facts = Facts { record: Some(Err("no object".to_owned())), config, ..ready(&organisation) };
+        let facts = SetupInputs { record: Some(Err("no object".to_owned())), config, ..ready(&organisation) };
         let decision = decide(&facts);
         assert_eq!((decision.state, decision.action), (Some(SetupState::Refused), None));
         assert!(decision.reason.unwrap().contains("no object"));
@@ -152,7 +152,7 @@ fn an_unreadable_record_is_not_touched() {
 #[test]
 fn a_known_refusal_is_not_recorded_again() {
     let organisation = organisation();
-    let mut facts = Facts { wanted: Some(Err("no chart".to_owned())), ..ready(&organisation) };
+    let mut facts = SetupInputs { wanted: Some(Err("no chart".to_owned())), ..ready(&organisation) };
     assert_eq!(writes(&decide(&facts)).len(), 1);
     let mut record = record();
     record.error = Some("no chart".to_owned());
@@ -167,11 +167,11 @@ fn a_cluster_that_was_never_published_is_torn_down_without_waiting_for_an_edge()
     let mut young = record();
     young.self_link = None;
     young.mark_deleting();
-    let facts = Facts { config: None, record: Some(Ok(young)), ..ready(&organisation) };
+    let facts = SetupInputs { config: None, record: Some(Ok(young)), ..ready(&organisation) };
     assert!(decide(&facts).action.is_some());
     let mut published = record();
     published.mark_deleting();
-    let facts = Facts { config: None, record: Some(Ok(published)), ..ready(&organisation) };
+    let facts = SetupInputs { config: None, record: Some(Ok(published)), ..ready(&organisation) };
     let decision = decide(&facts);
     assert_eq!((decision.state, decision.action), (Some(SetupState::Deleting), None));
     assert!(decision.reason.unwrap().contains("waiting for a report from the edge"));
@@ -180,14 +180,14 @@ fn a_cluster_that_was_never_published_is_torn_down_without_waiting_for_an_edge()
 #[test]
 fn nothing_is_left_of_a_cluster_without_configuration_and_record() {
     let organisation = organisation();
-    let facts = Facts { config: None, record: None, ..ready(&organisation) };
+    let facts = SetupInputs { config: None, record: None, ..ready(&organisation) };
     assert_eq!(decide(&facts).state, None);
 }
 
 #[test]
 fn a_site_with_a_kdc_is_ready_when_the_principals_are_and_a_ready_cluster_stays_so_during_an_outage() {
     let organisation = organisation();
-    let mut facts = Facts { principals: Principals::Behind, ..ready(&organisation) };
+    let mut facts = SetupInputs { principals: Principals::Behind, ..ready(&organisation) };
     assert_eq!(decide(&facts).action, Some(Action::AllowPrincipals(true)));
     facts.principals = Principals::Failed("the KDC is not reachable".to_owned());
     let decision = decide(&facts);
@@ -209,7 +209,7 @@ fn the_end_of_a_cluster_waits_until_its_principals_get_no_tickets() {
     let mut record = record();
     record.mark_deleting();
     record.extra.insert(STEP.to_owned(), Value::from(SetupStep::EdgeEmptied.as_str()));
-    let mut facts = Facts { config: None, record: Some(Ok(record)), ..ready(&organisation) };
+    let mut facts = SetupInputs { config: None, record: Some(Ok(record)), ..ready(&organisation) };
     for principals in [Principals::Behind, Principals::Enabled] {
         facts.principals = principals;
         assert_eq!(decide(&facts).action, Some(Action::AllowPrincipals(false)));
@@ -228,7 +228,8 @@ fn the_record_of_a_tear_down_stays_until_the_certificates_are_revoked() {
     let mut record = record();
     record.mark_deleting();
     record.extra.insert(STEP.to_owned(), Value::from(SetupStep::RepositoryClosed.as_str()));
-    let mut facts = Facts { config: None, record: Some(Ok(record)), has_certificate: true, ..ready(&organisation) };
+    let mut facts =
+        SetupInputs { config: None, record: Some(Ok(record)), has_certificate: true, ..ready(&organisation) };
     facts.accounts = [None, None];
     (facts.address, facts.git_config, facts.member_of) = (None, None, BTreeSet::new());
     let decision = decide(&facts);

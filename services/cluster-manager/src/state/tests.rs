@@ -553,7 +553,7 @@ struct World {
     edges: BTreeMap<String, Edge>,
     joins: BTreeMap<String, policy::Join>,
     keys: BTreeMap<String, accounts::Keys>,
-    answers: Vec<crate::git_users::Answer>,
+    answers: Vec<crate::git_users::GitResponse>,
     devices: BTreeMap<Uuid, ClusterDevice>,
     device_ids: BTreeMap<DeviceId, Uuid>,
     node: NodeMetrics,
@@ -730,7 +730,7 @@ impl World {
                 self.manager.on_event(Event::Git(result), self.now);
             }
             Effect::Principals(work) => self.work_on_principals(work),
-            Effect::Answer(answer) => self.answers.push(*answer),
+            Effect::GitResponse(answer) => self.answers.push(*answer),
             Effect::Script(script) => self.script = script,
             Effect::BootstrapGrant { cluster, offer } => {
                 match offer {

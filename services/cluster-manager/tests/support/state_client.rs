@@ -10,7 +10,9 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use cluster_manager::adapters::gatekeeper::StateGatekeeper;
 use cluster_manager::adapters::state_client::{QUESTIONS_MAX, StateClient};
-use cluster_manager::git_users::{Answer, Asked, Credential, Question, Refusal, Reply, RepositoryPush};
+use cluster_manager::git_users::{
+    Credential, GitAccessError, GitOperation, GitOutcome, GitRequest, GitResponse, RepositoryPush,
+};
 use cluster_manager_contract::api_token::TokenHash;
 use configdb_schema::document::TokenScope;
 use git_hosting::http::{Anonymous, Settings};
@@ -37,20 +39,24 @@ fn principal(hash: &TokenHash) -> Option<Principal> {
     Some(Principal { name: format!("token:{name}"), grants: vec![Grant { scope, clusters }] })
 }
 
-fn reply(credential: &Credential, question: Question, pushes: &Mutex<Vec<RepositoryPush>>) -> Result<Reply, Refusal> {
-    if let Question::Pushed(push) = question {
+fn reply(
+    credential: &Credential,
+    question: GitOperation,
+    pushes: &Mutex<Vec<RepositoryPush>>,
+) -> Result<GitOutcome, GitAccessError> {
+    if let GitOperation::Pushed(push) = question {
         assert!(matches!(credential, Credential::Verified(_)));
         pushes.lock().unwrap().push(push);
-        return Ok(Reply::Recorded);
+        return Ok(GitOutcome::Recorded);
     }
-    let unknown = || Refusal::Unauthenticated("unknown".to_owned());
+    let unknown = || GitAccessError::Unauthenticated("unknown".to_owned());
     let who = match credential {
         Credential::None => return Err(unknown()),
         Credential::Token(hash) => principal(hash).ok_or_else(unknown)?,
         Credential::Verified(who) => who.clone(),
     };
     who.may(question.operation(), question.cluster())?;
-    Ok(Reply::Repository { who, pulled: [PULLED.to_owned()].into() })
+    Ok(GitOutcome::Repository { who, pulled: [PULLED.to_owned()].into() })
 }
 
 /// A gatekeeper that asks that desk, without a provider of identities.
@@ -73,9 +79,9 @@ pub fn start() -> (StateClient, Arc<Mutex<Vec<RepositoryPush>>>) {
     let (answering, pushes) = (desk.clone(), Arc::new(Mutex::new(Vec::new())));
     let kept = Arc::clone(&pushes);
     tokio::spawn(async move {
-        while let Some(Asked { id, credential, question, .. }) = questions.recv().await {
+        while let Some(GitRequest { id, credential, question, .. }) = questions.recv().await {
             let reply = reply(&credential, question, &kept);
-            answering.answer(Answer { id, reply, audit: None });
+            answering.answer(GitResponse { id, reply, audit: None });
         }
     });
     (desk, pushes)

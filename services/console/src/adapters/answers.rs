@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::hub::Outcome;
-use crate::question::{Answer, Asked, Credential, Question};
+use crate::api::{ApiOperation, ApiRequest, ApiResponse, Credential};
 
 /// Records that wait for the disk.
 const RECORDS_MAX: usize = 1_024;
@@ -51,17 +51,17 @@ impl Answers {
         &mut self,
         from: String,
         credential: Credential,
-        question: Question,
+        question: ApiOperation,
         answer: oneshot::Sender<Outcome>,
-    ) -> Asked {
+    ) -> ApiRequest {
         self.asked += 1;
         self.waiting.insert(self.asked, answer);
-        Asked { id: self.asked, from, credential, question }
+        ApiRequest { id: self.asked, from, credential, question }
     }
 
     /// Brings an answer to who waits for it, after its record.
-    pub fn answer(&mut self, answer: Answer) {
-        let Answer { id, reply, audit } = answer;
+    pub fn answer(&mut self, answer: ApiResponse) {
+        let ApiResponse { id, reply, audit } = answer;
         let waiting = self.waiting.remove(&id);
         match (audit, waiting) {
             (Some(record), waiting) => self.send(Entry { record, answer: waiting.map(|waiting| (waiting, reply)) }),

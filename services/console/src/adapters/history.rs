@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 pub use reader::{EventPage, EventQuery, ExportBase, Past, ReadError, Reader};
 pub use store::{HistoryError, Store};
 
-use crate::record::{Answer, Record, Retention, Standing};
+use crate::record::{HistoryStatus, Record, Retention, StoreEvent};
 
 /// A store that could not be opened or written is tried again after this time.
 const RETRY: Duration = Duration::from_secs(10);
@@ -36,7 +36,7 @@ const NOT_RUNNING: &str = "the console was not running";
 #[derive(Debug)]
 pub struct History {
     records: mpsc::Sender<Arc<Record>>,
-    answers: Option<mpsc::Receiver<Answer>>,
+    answers: Option<mpsc::Receiver<StoreEvent>>,
     reader: Reader,
     task: Option<JoinHandle<()>>,
 }
@@ -50,7 +50,7 @@ impl History {
 
     fn retrying(state_dir: &Path, keep: Option<Retention>, clock: Clock, retry: Duration) -> Self {
         let (records, received) = mpsc::channel(RECORDS);
-        let standing = watch::Sender::new(if keep.is_some() { Standing::Opening } else { Standing::Off });
+        let standing = watch::Sender::new(if keep.is_some() { HistoryStatus::Opening } else { HistoryStatus::Off });
         let directory = state_dir.join("history");
         let reader = Reader::new(store::file(&directory), standing.subscribe());
         let Some(keep) = keep else {
@@ -75,7 +75,7 @@ impl History {
     }
 
     /// What the store says next.
-    pub async fn recv(&mut self) -> Answer {
+    pub async fn recv(&mut self) -> StoreEvent {
         let answer = match &mut self.answers {
             Some(answers) => answers.recv().await,
             None => None,
@@ -103,8 +103,8 @@ struct Writer {
     clock: Clock,
     retry: Duration,
     records: mpsc::Receiver<Arc<Record>>,
-    answers: mpsc::Sender<Answer>,
-    standing: watch::Sender<Standing>,
+    answers: mpsc::Sender<StoreEvent>,
+    standing: watch::Sender<HistoryStatus>,
 }
 
 impl Writer {
@@ -123,13 +123,15 @@ impl Writer {
                 Err(error) => error,
             };
             let reason = failed.to_string();
-            if self.standing.send_replace(Standing::Failed(reason.clone())) != Standing::Failed(reason.clone()) {
+            if self.standing.send_replace(HistoryStatus::Failed(reason.clone()))
+                != HistoryStatus::Failed(reason.clone())
+            {
                 tracing::error!(error = %reason, directory = %self.directory.display(), "the past is not recorded");
             }
             metrics::gauge!("console_history_open").set(0);
             gap = format!("the history could not be written: {reason}");
             // Who is gone needs no answer; what is sent meanwhile is for a store that is not there.
-            let _ = self.answers.send(Answer::Failed { reason }).await;
+            let _ = self.answers.send(StoreEvent::Failed { reason }).await;
             let again = tokio::time::sleep(self.retry);
             tokio::pin!(again);
             loop {
@@ -152,12 +154,12 @@ impl Writer {
             opened => opened,
         };
         let (store, known) = opened?;
-        if matches!(*self.standing.borrow(), Standing::Failed(_)) {
+        if matches!(*self.standing.borrow(), HistoryStatus::Failed(_)) {
             tracing::info!(directory = %self.directory.display(), "the past is recorded again");
         }
-        self.standing.send_replace(Standing::Open);
+        self.standing.send_replace(HistoryStatus::Open);
         metrics::gauge!("console_history_open").set(1);
-        let _ = self.answers.send(Answer::Opened(Box::new(known))).await;
+        let _ = self.answers.send(StoreEvent::Opened(Box::new(known))).await;
         Ok(store)
     }
 
@@ -171,7 +173,7 @@ impl Writer {
                     let Some(record) = record else { return Ok(()) };
                     let first = store.write(&record).await?;
                     metrics::counter!("console_history_transitions_total").increment(record.transitions.len() as u64);
-                    let _ = self.answers.send(Answer::Stored { first }).await;
+                    let _ = self.answers.send(StoreEvent::Stored { first }).await;
                 }
                 () = tokio::time::sleep_until(upkeep) => {
                     let is_done = store.forget(&self.keep, self.clock.now().wall).await?;

@@ -5,11 +5,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::api::{ApiError, ApiOperation, ApiOutcome, Credential};
 use crate::published::{Published, TableName};
-use crate::question::{Credential, Question, Refusal, Reply};
 
 /// The answer to a question.
-pub type Outcome = Result<Reply, Refusal>;
+pub type Outcome = Result<ApiOutcome, ApiError>;
 
 /// What clients ask of the state.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub enum Request {
         /// What is shown.
         credential: Credential,
         /// What is asked.
-        question: Box<Question>,
+        question: Box<ApiOperation>,
         /// Where to.
         answer: oneshot::Sender<Outcome>,
     },
@@ -98,8 +98,8 @@ impl Hub {
     ///
     /// # Errors
     /// The state's refusal, or that the console is stopping.
-    pub async fn ask(&self, from: String, credential: Credential, question: Question) -> Outcome {
-        let stopping = || Refusal::NotNow(Stopping.to_string());
+    pub async fn ask(&self, from: String, credential: Credential, question: ApiOperation) -> Outcome {
+        let stopping = || ApiError::NotNow(Stopping.to_string());
         let (answer, answered) = oneshot::channel();
         let request = Request::Ask { from, credential, question: Box::new(question), answer };
         self.requests.send(request).map_err(|_| stopping())?;

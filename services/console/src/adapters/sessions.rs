@@ -101,8 +101,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+    use crate::api::SessionHash;
     use crate::kept::KeptHolder;
-    use crate::question::SessionHash;
     use access::Principal;
 
     fn sessions() -> Vec<KeptSession> {

@@ -87,7 +87,7 @@ impl Sessions {
                 None => Ok(()),
             },
             Effect::Publish(_) | Effect::Retire(_) | Effect::Record(_) => Ok(()),
-            Effect::Answer(_) | Effect::Keep(_) | Effect::KeepSessions(_) => Ok(()),
+            Effect::ApiResponse(_) | Effect::Keep(_) | Effect::KeepSessions(_) => Ok(()),
         }
     }
 

@@ -20,8 +20,8 @@ use sparkplug::{EdgeNodeDescriptor, Now};
 use uuid::Uuid;
 
 use crate::action::{Action, MetricCommand, Plan, Replicas};
+use crate::api::{ApiError, ApiOutcome};
 use crate::preview::{self, Step};
-use crate::question::{Refusal, Reply};
 
 /// Actions that are remembered: for their rows, and so that the same key does nothing twice.
 const ACTIONS_MAX: usize = 500;
@@ -107,9 +107,9 @@ pub(super) struct NewCommand<'a> {
 
 /// What came of an action that has ended, or of a command.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct EndedAction {
     /// The question that waits for it, and its answer.
-    pub answer: Option<(u64, Result<Reply, Refusal>)>,
+    pub answer: Option<(u64, Result<ApiOutcome, ApiError>)>,
     /// Its record.
     pub record: AuditRecord,
 }
@@ -194,7 +194,7 @@ impl Actions {
         who: Who,
         replicas: Replicas<'_>,
         now: Now,
-    ) -> Result<(String, Option<AuditRecord>), Refusal> {
+    ) -> Result<(String, Option<AuditRecord>), ApiError> {
         let fleet = replicas.fleet;
         let id = action_id(&who.name, key);
         let digest = digest(action);
@@ -230,7 +230,7 @@ impl Actions {
                 }
             }
             Plan::Replay(replay) => {
-                self.writer.submit_replay(replay, now).map_err(|error| Refusal::NotNow(error.to_string()))?;
+                self.writer.submit_replay(replay, now).map_err(|error| ApiError::NotNow(error.to_string()))?;
             }
             Plan::Writes(writes) => {
                 running.rest = writes.into();
@@ -257,7 +257,7 @@ impl Actions {
         who: Who,
         fleet: &Fleet,
         now: Now,
-    ) -> Result<Option<String>, Refusal> {
+    ) -> Result<Option<String>, ApiError> {
         let id = action_id(&who.name, key);
         let digest = Sha256::digest(format!("cluster.bootstrap {cluster} {}", lifetime.as_secs())).into();
         if self.is_repeated(&id, digest)? {
@@ -268,7 +268,7 @@ impl Actions {
         let device = fleet.manager.cluster(cluster).ok_or_else(missing)?;
         if device.setup.state != SetupState::Ready || device.bootstrap.url.is_none() {
             let state = device.setup.state;
-            return Err(Refusal::NotNow(format!("the cluster cannot be bootstrapped at present: it is {state}")));
+            return Err(ApiError::NotNow(format!("the cluster cannot be bootstrapped at present: it is {state}")));
         }
         let author = Author { id: format!("{id}-0"), writer: writer_name(&who.name) };
         let (request, expires) = requests::add_bootstrap_token(fleet, cluster, hash, lifetime, now.wall, author)?;
@@ -325,7 +325,7 @@ impl Actions {
     }
 
     /// Does what is due, and says what has ended since.
-    pub(super) fn poll(&mut self, replicas: Replicas<'_>, now: Now) -> Vec<Ended> {
+    pub(super) fn poll(&mut self, replicas: Replicas<'_>, now: Now) -> Vec<EndedAction> {
         self.writer.handle_timeout(now);
         let mut ended = Vec::new();
         while let Some(output) = self.writer.poll_output() {
@@ -344,7 +344,7 @@ impl Actions {
     }
 
     /// Written metrics that are reported, and those that have waited too long.
-    fn poll_metrics(&mut self, explorer: &Explorer, now: Now) -> Vec<Ended> {
+    fn poll_metrics(&mut self, explorer: &Explorer, now: Now) -> Vec<EndedAction> {
         let mut ended = Vec::new();
         for at in (0..self.metrics.len()).rev() {
             let AwaitedMetric { command, deadline, .. } = &self.metrics[at];
@@ -404,17 +404,17 @@ impl Actions {
     ///
     /// # Errors
     /// Another one was.
-    fn is_repeated(&self, id: &str, digest: [u8; 32]) -> Result<bool, Refusal> {
+    fn is_repeated(&self, id: &str, digest: [u8; 32]) -> Result<bool, ApiError> {
         match self.all.get(id) {
-            Some(known) if known.digest != digest => Err(Refusal::KeyReused),
+            Some(known) if known.digest != digest => Err(ApiError::KeyReused),
             known => Ok(known.is_some()),
         }
     }
 
-    fn make_room(&mut self) -> Result<(), Refusal> {
+    fn make_room(&mut self) -> Result<(), ApiError> {
         let under_way = self.all.values().filter(|running| running.stage == Stage::Sent).count();
         if under_way >= UNDER_WAY_MAX {
-            return Err(Refusal::NotNow(format!("{under_way} actions are under way already; try again")));
+            return Err(ApiError::NotNow(format!("{under_way} actions are under way already; try again")));
         }
         while self.all.len() >= ACTIONS_MAX {
             let is_over = |id: &String| self.all.get(id).is_none_or(|running| running.stage != Stage::Sent);
@@ -424,7 +424,7 @@ impl Actions {
         Ok(())
     }
 
-    fn on_result(&mut self, result: &RequestResult, now: Now) -> Option<Ended> {
+    fn on_result(&mut self, result: &RequestResult, now: Now) -> Option<EndedAction> {
         let id = action_of(&result.id);
         if !result.is_applied() {
             let field = result.field.as_ref().map_or_else(String::new, |field| format!("{field}: "));
@@ -443,14 +443,14 @@ impl Actions {
         }
     }
 
-    fn submit(&mut self, request: WriteRequest, now: Now) -> Result<(), Refusal> {
+    fn submit(&mut self, request: WriteRequest, now: Now) -> Result<(), ApiError> {
         let submitted = (request.object, request.id.clone());
-        self.writer.submit(request, now).map_err(|error| Refusal::NotNow(error.to_string()))?;
+        self.writer.submit(request, now).map_err(|error| ApiError::NotNow(error.to_string()))?;
         self.submitted.push(submitted);
         Ok(())
     }
 
-    fn end(&mut self, id: &str, stage: Stage, now: Now) -> Option<Ended> {
+    fn end(&mut self, id: &str, stage: Stage, now: Now) -> Option<EndedAction> {
         let running = self.all.get_mut(id)?;
         let (result, refusal) = match &stage {
             Stage::Refused(reason) => (AuditResult::Refused { reason: reason.clone() }, Some(reason)),
@@ -461,11 +461,14 @@ impl Actions {
         let command = self.commands.iter().position(|command| command.id == id).map(|at| self.commands.swap_remove(at));
         let answer = command.zip(refusal.cloned());
         running.stage = stage;
-        Some(Ended { answer: answer.map(|(command, reason)| (command.question, Err(Refusal::NotNow(reason)))), record })
+        Some(EndedAction {
+            answer: answer.map(|(command, reason)| (command.question, Err(ApiError::NotNow(reason)))),
+            record,
+        })
     }
 
     /// Commands whose token is in force, and those that have waited too long.
-    fn poll_commands(&mut self, fleet: &Fleet, now: Now) -> Vec<Ended> {
+    fn poll_commands(&mut self, fleet: &Fleet, now: Now) -> Vec<EndedAction> {
         let mut ended = Vec::new();
         for at in (0..self.commands.len()).rev() {
             let command = &self.commands[at];
@@ -479,8 +482,8 @@ impl Actions {
             if let Some(url) = url {
                 let (question, expires) = (command.question, command.expires.clone());
                 let done = self.end(&id, Stage::Done, now);
-                let answer = Some((question, Ok(Reply::Offered { id, url, expires })));
-                ended.extend(done.map(|done| Ended { answer, ..done }));
+                let answer = Some((question, Ok(ApiOutcome::Offered { id, url, expires })));
+                ended.extend(done.map(|done| EndedAction { answer, ..done }));
             } else if is_late {
                 let reason = if has_token {
                     "the cluster manager does not offer the script; the token counts all the same"

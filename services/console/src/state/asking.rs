@@ -7,29 +7,30 @@ use sparkplug::Now;
 use uuid::Uuid;
 
 use super::State;
-use super::actions::{Actions, Ended, NewCommand, Who};
+use super::actions::{Actions, EndedAction, NewCommand, Who};
+use super::recorder::Cause;
 use crate::action::{Action, Replicas};
+use crate::api::{ApiError, ApiOperation, ApiOutcome, ApiRequest, ApiResponse, Credential};
 use crate::event::Effect;
 use crate::preview::Step;
 use crate::published::TableName;
-use crate::question::{Answer, Asked, Credential, Question, Refusal, Reply};
 
 impl State {
     /// Answers a question, or begins what is asked for.
-    pub(super) fn on_asked(&mut self, asked: Asked, now: Now) {
-        let Asked { id, from, credential, question } = asked;
-        if let Question::Simulate { cluster, policy } = &question {
+    pub(super) fn on_asked(&mut self, asked: ApiRequest, now: Now) {
+        let ApiRequest { id, from, credential, question } = asked;
+        if let ApiOperation::Simulate { cluster, policy } = &question {
             let found = policy::simulate(&self.fleet, *cluster, policy);
-            return self.answer(id, Ok(Reply::Simulated(found)), None);
+            return self.answer(id, Ok(ApiOutcome::Simulated(found)), None);
         }
-        if question == Question::SignOut {
+        if question == ApiOperation::SignOut {
             if let Credential::Session(session) = credential {
                 self.users.end(session);
                 self.keep_sessions(false, now);
             }
-            return self.answer(id, Ok(Reply::SignedOut), None);
+            return self.answer(id, Ok(ApiOutcome::SignedOut), None);
         }
-        if let Question::SignInAs(session, principal) = question {
+        if let ApiOperation::SignInAs(session, principal) = question {
             let who = Who { name: principal.name.clone(), from };
             if let Err(refusal) = self.users.count_action(&principal.name, now) {
                 return self.answer(id, Err(refusal), None);
@@ -37,14 +38,15 @@ impl State {
             self.users.begin_as(session, principal.clone(), now);
             self.keep_sessions(false, now);
             let record = sign_in(&who, AuditResult::Done { commit: None }, now);
-            return self.answer(id, Ok(Reply::SignedIn(principal)), Some(record));
+            return self.answer(id, Ok(ApiOutcome::SignedIn(principal)), Some(record));
         }
         let principal = match self.principal(credential, &from, &question, now) {
             Ok(Some(principal)) => principal,
-            Ok(None) => return self.answer(id, Ok(Reply::Who(None)), None),
+            Ok(None) => return self.answer(id, Ok(ApiOutcome::Who(None)), None),
             Err(refusal) => {
                 // One that comes too often is not recorded: that would cost more than it does.
-                let is_recorded = matches!((&question, &refusal), (Question::SignIn(_), Refusal::Unauthenticated(_)));
+                let is_recorded =
+                    matches!((&question, &refusal), (ApiOperation::SignIn(_), ApiError::Unauthenticated(_)));
                 let reason = refusal.to_string();
                 let unknown = Who { name: "unknown".to_owned(), from };
                 let record = is_recorded.then(|| sign_in(&unknown, AuditResult::Refused { reason }, now));
@@ -53,12 +55,12 @@ impl State {
         };
         let who = Who { name: principal.name.clone(), from };
         match question {
-            Question::Who
-            | Question::Watches
-            | Question::SignOut
-            | Question::Simulate { .. }
-            | Question::SignInAs(..) => self.answer(id, Ok(Reply::Who(Some(principal))), None),
-            Question::SignIn(session) => {
+            ApiOperation::Who
+            | ApiOperation::Watches
+            | ApiOperation::SignOut
+            | ApiOperation::Simulate { .. }
+            | ApiOperation::SignInAs(..) => self.answer(id, Ok(ApiOutcome::Who(Some(principal))), None),
+            ApiOperation::SignIn(session) => {
                 // Each session is a write to the disk.
                 if let Err(refusal) = self.users.count_action(&principal.name, now) {
                     return self.answer(id, Err(refusal), None);
@@ -68,14 +70,14 @@ impl State {
                     self.keep_sessions(false, now);
                 }
                 let record = sign_in(&who, AuditResult::Done { commit: None }, now);
-                self.answer(id, Ok(Reply::SignedIn(principal)), Some(record));
+                self.answer(id, Ok(ApiOutcome::SignedIn(principal)), Some(record));
             }
-            Question::Plan(action) => {
-                let planned = self.preview(&action, &principal, &who, now).map(Reply::Planned);
+            ApiOperation::Plan(action) => {
+                let planned = self.preview(&action, &principal, &who, now).map(ApiOutcome::Planned);
                 return self.answer(id, planned, None);
             }
-            Question::Act { key, action } => self.on_action(id, &key, &action, &principal, &who, now),
-            Question::Bootstrap { key, cluster, hash, lifetime } => {
+            ApiOperation::Act { key, action } => self.on_action(id, &key, &action, &principal, &who, now),
+            ApiOperation::Bootstrap { key, cluster, hash, lifetime } => {
                 let wanted = NewCommand { key: &key, cluster, hash: &hash, lifetime };
                 self.on_bootstrap(id, wanted, &principal, &who, now);
             }
@@ -90,7 +92,7 @@ impl State {
         let permitted = self.permit(principal, operation, Some(cluster), now);
         match permitted.and_then(|()| self.actions.start_command(id, wanted, who.clone(), &self.fleet, now)) {
             Ok(None) => {}
-            Ok(Some(known)) => self.answer(id, Ok(Reply::Repeated { id: known }), None),
+            Ok(Some(known)) => self.answer(id, Ok(ApiOutcome::Repeated { id: known }), None),
             Err(refusal) => {
                 let target = self.fleet.name_of(cluster);
                 let record = refused(who, (operation, Some(cluster), target), &refusal, now);
@@ -106,8 +108,8 @@ impl State {
             self.past.ask(of.object);
         }
         match permitted.and_then(|()| self.start(key, action, who, now)) {
-            Ok((action, None)) => self.answer(id, Ok(Reply::Repeated { id: action }), None),
-            Ok((action, record)) => self.answer(id, Ok(Reply::Accepted { id: action }), record),
+            Ok((action, None)) => self.answer(id, Ok(ApiOutcome::Repeated { id: action }), None),
+            Ok((action, record)) => self.answer(id, Ok(ApiOutcome::Accepted { id: action }), record),
             Err(refusal) => {
                 let record = refused(who, (operation, cluster, action.target(&self.fleet)), &refusal, now);
                 self.answer(id, Err(refusal), record);
@@ -121,13 +123,13 @@ impl State {
         action: &Action,
         who: &Who,
         now: Now,
-    ) -> Result<(String, Option<AuditRecord>), Refusal> {
+    ) -> Result<(String, Option<AuditRecord>), ApiError> {
         let replicas = Replicas { fleet: &self.fleet, explorer: &self.explorer };
         self.actions.start(key, action, who.clone(), replicas, now)
     }
 
     /// What an action would do. Nothing comes of it, so that it is neither recorded nor counted.
-    fn preview(&self, action: &Action, principal: &Principal, who: &Who, now: Now) -> Result<Vec<Step>, Refusal> {
+    fn preview(&self, action: &Action, principal: &Principal, who: &Who, now: Now) -> Result<Vec<Step>, ApiError> {
         self.check(principal, action.operation(), action.cluster(&self.fleet))?;
         self.check_complete()?;
         let replicas = Replicas { fleet: &self.fleet, explorer: &self.explorer };
@@ -139,21 +141,21 @@ impl State {
         &mut self,
         credential: Credential,
         from: &str,
-        question: &Question,
+        question: &ApiOperation,
         now: Now,
-    ) -> Result<Option<Principal>, Refusal> {
-        let is_open = matches!(question, Question::Who | Question::Watches);
+    ) -> Result<Option<Principal>, ApiError> {
+        let is_open = matches!(question, ApiOperation::Who | ApiOperation::Watches);
         if is_open && credential == Credential::None {
             return Ok(None);
         }
         // A token may have been revoked meanwhile; whom the identity provider vouched for has none.
         if !self.users.is_person(credential) && !self.fleet.config.is_complete() {
             let reason = "ConfigDB is not known completely; no token is accepted until it is".to_owned();
-            return Err(Refusal::NotNow(reason));
+            return Err(ApiError::NotNow(reason));
         }
-        match self.users.principal(credential, from, *question != Question::Watches, now) {
+        match self.users.principal(credential, from, *question != ApiOperation::Watches, now) {
             Ok(principal) => Ok(Some(principal)),
-            Err(Refusal::Unauthenticated(_)) if is_open => Ok(None),
+            Err(ApiError::Unauthenticated(_)) if is_open => Ok(None),
             Err(refusal) => Err(refusal),
         }
     }
@@ -165,26 +167,26 @@ impl State {
         operation: Operation,
         cluster: Option<Uuid>,
         now: Now,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ApiError> {
         self.check(principal, operation, cluster)?;
         self.users.count_action(&principal.name, now)?;
         self.check_complete()
     }
 
     /// Whether a user may do that at all.
-    fn check(&self, principal: &Principal, operation: Operation, cluster: Option<Uuid>) -> Result<(), Refusal> {
+    fn check(&self, principal: &Principal, operation: Operation, cluster: Option<Uuid>) -> Result<(), ApiError> {
         match self.settings.read_only {
-            Some(reason) => Err(Refusal::ReadOnly(reason)),
+            Some(reason) => Err(ApiError::ReadOnly(reason)),
             None => Ok(principal.may(operation, cluster)?),
         }
     }
 
     /// Whether enough of the fleet is known to act.
-    fn check_complete(&self) -> Result<(), Refusal> {
+    fn check_complete(&self) -> Result<(), ApiError> {
         if self.online.is_ok() && self.fleet.manager.is_complete() {
             return Ok(());
         }
-        Err(Refusal::NotNow("the fleet is not known completely; see the header of the page".to_owned()))
+        Err(ApiError::NotNow("the fleet is not known completely; see the header of the page".to_owned()))
     }
 
     /// Sends what actions want sent, and answers those that have ended.
@@ -199,7 +201,7 @@ impl State {
         if !ended.is_empty() {
             self.mark(|name, _| *name == TableName::Actions);
         }
-        for Ended { answer, record } in ended {
+        for EndedAction { answer, record } in ended {
             match answer {
                 Some((id, reply)) => self.answer(id, reply, Some(record)),
                 None => self.effects.push(Effect::Keep(Box::new(record))),
@@ -207,8 +209,8 @@ impl State {
         }
     }
 
-    fn answer(&mut self, id: u64, reply: Result<Reply, Refusal>, audit: Option<AuditRecord>) {
-        self.effects.push(Effect::Answer(Box::new(Answer { id, reply, audit })));
+    fn answer(&mut self, id: u64, reply: Result<ApiOutcome, ApiError>, audit: Option<AuditRecord>) {
+        self.effects.push(Effect::ApiResponse(Box::new(ApiResponse { id, reply, audit })));
     }
 }
 
@@ -218,8 +220,8 @@ fn sign_in(who: &Who, result: AuditResult, now: Now) -> AuditRecord {
 }
 
 /// The record of what was refused to a known user. That it came too often is not recorded: that would cost more than it.
-fn refused(who: &Who, what: (Operation, Option<Uuid>, String), refusal: &Refusal, now: Now) -> Option<AuditRecord> {
-    let is_recorded = !matches!(refusal, Refusal::TooOften(_));
+fn refused(who: &Who, what: (Operation, Option<Uuid>, String), refusal: &ApiError, now: Now) -> Option<AuditRecord> {
+    let is_recorded = !matches!(refusal, ApiError::TooOften(_));
     is_recorded.then(|| record(who, what, AuditResult::Refused { reason: refusal.to_string() }, now))
 }
 

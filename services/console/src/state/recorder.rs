@@ -10,7 +10,7 @@ use fleet_view::deltas::Table;
 use fleet_view::history::{self, Transition, View};
 use sparkplug::Now;
 
-use crate::record::{Answer, Record, Standing, StoredEvent, Tables};
+use crate::record::{HistoryStatus, Record, StoreEvent, StoredEvent, Tables};
 
 /// A fleet that is not complete is recorded nevertheless after this time: what is missing may never come.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
@@ -73,7 +73,7 @@ struct KnownCause {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Recorder {
-    standing: Standing,
+    standing: HistoryStatus,
     recorded: Tables,
     at: u64,
     since_snapshot: u64,
@@ -93,7 +93,7 @@ pub(super) struct Recorder {
 impl Recorder {
     /// Nothing is recorded before the store has said what it holds.
     #[must_use]
-    pub(super) fn new(standing: Standing) -> Self {
+    pub(super) fn new(standing: HistoryStatus) -> Self {
         Self {
             standing,
             recorded: Tables::new(),
@@ -113,14 +113,14 @@ impl Recorder {
 
     /// Whether there is a history.
     #[must_use]
-    pub(super) const fn standing(&self) -> &Standing {
+    pub(super) const fn standing(&self) -> &HistoryStatus {
         &self.standing
     }
 
     /// Whether tables are worth computing for it.
     #[must_use]
     pub(super) fn is_open(&self) -> bool {
-        self.standing == Standing::Open
+        self.standing == HistoryStatus::Open
     }
 
     /// Whether what happens is being recorded now.
@@ -154,10 +154,10 @@ impl Recorder {
     }
 
     /// Takes what the store says. True: table `events` is another one.
-    pub(super) fn on_answer(&mut self, answer: Answer) -> bool {
+    pub(super) fn on_answer(&mut self, answer: StoreEvent) -> bool {
         match answer {
-            Answer::Opened(known) => {
-                self.standing = Standing::Open;
+            StoreEvent::Opened(known) => {
+                self.standing = HistoryStatus::Open;
                 self.recorded = known.tables.into_iter().map(|(view, table)| (view, Arc::new(table))).collect();
                 (self.at, self.since_snapshot) = (known.at, known.since_snapshot);
                 self.snapshot_at = known.snapshot_at;
@@ -165,7 +165,7 @@ impl Recorder {
                 (self.listening, self.on_its_way, self.lost) = (false, None, None);
                 true
             }
-            Answer::Stored { first } => {
+            StoreEvent::Stored { first } => {
                 let Some(record) = self.on_its_way.take() else { return false };
                 let mut is_new = false;
                 for (number, transition) in (first..).zip(&record.transitions) {
@@ -178,8 +178,8 @@ impl Recorder {
                 }
                 is_new
             }
-            Answer::Failed { reason } => {
-                self.standing = Standing::Failed(reason);
+            StoreEvent::Failed { reason } => {
+                self.standing = HistoryStatus::Failed(reason);
                 (self.listening, self.on_its_way, self.lost) = (false, None, None);
                 false
             }

@@ -123,7 +123,7 @@ fn a_table_that_is_recorded_is_made_although_no_client_looks_at_it() {
     state.on_event(service(), at(1));
     state.on_event(Event::DeadlineReached, at(500));
     assert_eq!(records(&mut state), [], "there is no store");
-    state.on_event(Event::History(Answer::Opened(Box::default())), at(501));
+    state.on_event(Event::History(StoreEvent::Opened(Box::default())), at(501));
     state.on_event(Event::Host(HostEvent::Online), at(502));
     state.on_event(Event::DeadlineReached, at(1_000));
     assert_eq!(records(&mut state), [], "births are missing");
@@ -131,13 +131,13 @@ fn a_table_that_is_recorded_is_made_although_no_client_looks_at_it() {
     let first = records(&mut state);
     assert_eq!((first.len(), first[0].snapshot.as_ref().unwrap()[&View::Services].len()), (1, 1));
     assert!(state.next_deadline().unwrap() <= at(62_100).mono);
-    state.on_event(Event::History(Answer::Stored { first: 1 }), at(61_200));
+    state.on_event(Event::History(StoreEvent::Stored { first: 1 }), at(61_200));
     let node = EdgeNodeDescriptor::parse("Foreign", "Gateway").unwrap();
     state.on_event(Event::Host(HostEvent::NodeDeath { node, timestamp: 9 }), at(61_300));
     assert!(state.next_deadline().unwrap() <= at(61_550).mono, "four times a second");
     state.on_event(Event::DeadlineReached, at(61_550));
     assert_eq!(records(&mut state)[0].transitions[0].event.as_ref().unwrap().kind, "death");
-    state.on_event(Event::History(Answer::Stored { first: 2 }), at(61_560));
+    state.on_event(Event::History(StoreEvent::Stored { first: 2 }), at(61_560));
     assert_eq!(state.read(&TableName::Events, at(62_600)).rows["2"]["text"], "service Foreign/Gateway died");
     state.on_event(Event::Host(HostEvent::Offline { reason: "reset".to_owned() }), at(62_700));
     state.on_event(Event::DeadlineReached, at(63_000));

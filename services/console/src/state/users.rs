@@ -13,8 +13,8 @@ use configdb_schema::document::ApiToken;
 use sparkplug::Now;
 use uuid::Uuid;
 
+use crate::api::{ApiError, Credential, SessionHash};
 use crate::kept::{KeptHolder, KeptSession};
-use crate::question::{Credential, Refusal, SessionHash};
 
 /// A session that is not used ends after this.
 pub(super) const IDLE_MAX: Duration = Duration::from_secs(30 * 60);
@@ -124,21 +124,21 @@ impl Users {
         from: &str,
         is_use: bool,
         now: Now,
-    ) -> Result<Principal, Refusal> {
+    ) -> Result<Principal, ApiError> {
         match credential {
             Credential::None => {
                 let reason = "sign in, or show a token: Authorization: Bearer ...";
-                Err(Refusal::Unauthenticated(reason.to_owned()))
+                Err(ApiError::Unauthenticated(reason.to_owned()))
             }
             Credential::Token(hash) => match self.tokens.authenticate(&hash, now.wall) {
                 Ok(principal) => Ok(principal.clone()),
                 Err(error) => {
                     self.wrong.take(from.to_owned(), now.mono)?;
-                    Err(Refusal::Unauthenticated(error.to_string()))
+                    Err(ApiError::Unauthenticated(error.to_string()))
                 }
             },
             Credential::Session(hash) => {
-                let over = || Refusal::Unauthenticated("the session has ended; sign in again".to_owned());
+                let over = || ApiError::Unauthenticated("the session has ended; sign in again".to_owned());
                 let session = self.sessions.get_mut(&hash).ok_or_else(over)?;
                 let is_alive = if is_use { session.is_alive(now.mono) } else { session.age(now.mono) < AGE_MAX };
                 let known = match &session.holder {
@@ -241,7 +241,7 @@ impl Users {
     ///
     /// # Errors
     /// It is one too many.
-    pub(super) fn count_action(&mut self, name: &str, now: Now) -> Result<(), Refusal> {
+    pub(super) fn count_action(&mut self, name: &str, now: Now) -> Result<(), ApiError> {
         Ok(self.acting.take(name.to_owned(), now.mono)?)
     }
 }
@@ -347,13 +347,13 @@ mod tests {
         let mut users = users();
         let wrong =
             |users: &mut Users| users.principal(Credential::Token(hash(9)), "192.0.2.1", true, at(1)).unwrap_err();
-        let all: Vec<Refusal> = (0..100).map(|_| wrong(&mut users)).collect();
-        let unknown = all.iter().filter(|refusal| matches!(refusal, Refusal::Unauthenticated(_))).count();
+        let all: Vec<ApiError> = (0..100).map(|_| wrong(&mut users)).collect();
+        let unknown = all.iter().filter(|refusal| matches!(refusal, ApiError::Unauthenticated(_))).count();
         assert_eq!(unknown, 10);
-        assert!(matches!(all[99], Refusal::TooOften(_)));
+        assert!(matches!(all[99], ApiError::TooOften(_)));
         assert_eq!(users.principal(Credential::Token(hash(1)), "192.0.2.1", true, at(1)).unwrap().name, "token:ada");
         let other = users.principal(Credential::Token(hash(9)), "192.0.2.2", true, at(1)).unwrap_err();
-        assert!(matches!(other, Refusal::Unauthenticated(_)));
+        assert!(matches!(other, ApiError::Unauthenticated(_)));
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub enum Kind {
 /// Where a repository is served.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Place {
+pub struct RepositoryPath {
     /// Such as `cluster/Paint_Shop`: two names without control characters, with one slash between them.
     pub path: String,
     /// Whose it is.
@@ -49,7 +49,7 @@ pub struct DesiredRepository {
     pub version: u64,
     /// Where it is served; None: no longer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub place: Option<Place>,
+    pub place: Option<RepositoryPath>,
     /// The commit of each ref, by its full name such as `refs/heads/main`. Others are removed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub refs: BTreeMap<String, String>,
@@ -186,7 +186,7 @@ mod tests {
         DesiredRepository {
             repository: Uuid::from_u128(7),
             version: 3,
-            place: Some(Place { path: "cluster/Paint_Shop".to_owned(), kind: Kind::Cluster }),
+            place: Some(RepositoryPath { path: "cluster/Paint_Shop".to_owned(), kind: Kind::Cluster }),
             refs: [("refs/heads/main".to_owned(), "0123456789abcdef0123456789abcdef01234567".to_owned())].into(),
             password: Some("ab".repeat(32)),
             pulled: ["release/1".to_owned()].into(),
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn a_fault_names_its_field() {
         type Change = fn(&mut DesiredRepository);
-        let at = |path: &str| Some(Place { path: path.to_owned(), kind: Kind::Shared });
+        let at = |path: &str| Some(RepositoryPath { path: path.to_owned(), kind: Kind::Shared });
         let commit = "0".repeat(40);
         let cases: [(&str, Change); 10] = [
             ("Desired/Repository version", |d| d.version = 0),

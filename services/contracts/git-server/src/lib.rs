@@ -32,7 +32,7 @@ pub mod push;
 pub mod replica;
 pub mod repository;
 
-pub use desired::{DesiredRepository, Kind, Place};
+pub use desired::{DesiredRepository, Kind, RepositoryPath};
 pub use node::GitNode;
 pub use pack::{PackPart, PackReceiver};
 pub use push::{PushAnswer, PushDevice};

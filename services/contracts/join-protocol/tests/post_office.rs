@@ -89,7 +89,7 @@ enum Step {
     Grant,
 }
 
-enum Due {
+enum DueItem {
     Mail(Mail),
     Work(Box<Work>),
 }
@@ -102,7 +102,7 @@ struct World {
     issuers: Vec<Issuer>,
     verifier: SimulatedVerifier,
     store: BTreeMap<RequestId, Record>,
-    queue: BTreeMap<(u64, u64), Due>,
+    queue: BTreeMap<(u64, u64), DueItem>,
     queued: u64,
     seen_mail: Vec<Mail>,
     tickets: BTreeMap<RequestId, Vec<u8>>,
@@ -166,7 +166,7 @@ impl World {
         self.now_ms < FAULTS_END_MS
     }
 
-    fn enqueue(&mut self, delay_ms: u64, due: Due) {
+    fn enqueue(&mut self, delay_ms: u64, due: DueItem) {
         self.queued += 1;
         self.queue.insert((self.now_ms + delay_ms, self.queued), due);
     }
@@ -177,21 +177,21 @@ impl World {
         self.seen_mail.push(mail.clone());
         if !self.faulty() {
             let delay_ms = self.dice.below(200);
-            return self.enqueue(delay_ms, Due::Mail(mail));
+            return self.enqueue(delay_ms, DueItem::Mail(mail));
         }
         if !self.dice.percent(30) {
             // Delays of seconds reorder whatever was sent meanwhile.
             let delay_ms = if self.dice.percent(30) { self.dice.below(40_000) } else { self.dice.below(1_000) };
-            self.enqueue(delay_ms, Due::Mail(mail.clone()));
+            self.enqueue(delay_ms, DueItem::Mail(mail.clone()));
         }
         if self.dice.percent(20) {
             let delay_ms = self.dice.below(90_000);
-            self.enqueue(delay_ms, Due::Mail(mail));
+            self.enqueue(delay_ms, DueItem::Mail(mail));
         }
         if self.dice.percent(25) {
             let mail = self.attack();
             let delay_ms = self.dice.below(10_000);
-            self.enqueue(delay_ms, Due::Mail(mail));
+            self.enqueue(delay_ms, DueItem::Mail(mail));
         }
     }
 
@@ -320,7 +320,7 @@ impl World {
                 self.verdicts.insert(request);
                 let seen = self.store.get(&request).cloned();
                 let delay_ms = self.dice.below(2_000);
-                self.enqueue(delay_ms, Due::Work(Box::new(Work { replica, verified, seen, step: Step::Claim })));
+                self.enqueue(delay_ms, DueItem::Work(Box::new(Work { replica, verified, seen, step: Step::Claim })));
             }
             EvidenceAnswer::Rejected(rejected) => {
                 let answer = self.issuers[replica].refuse(rejected.recipient(), rejected.refusal.clone()).unwrap();
@@ -355,7 +355,7 @@ impl World {
                         let seen = Some(record);
                         self.enqueue(
                             delay_ms,
-                            Due::Work(Box::new(Work { replica, verified, seen, step: Step::Grant })),
+                            DueItem::Work(Box::new(Work { replica, verified, seen, step: Step::Grant })),
                         );
                     }
                     Claim::Resend(ticket) => self.send_ticket(request, verified.recipient().address(), ticket),
@@ -472,11 +472,11 @@ impl World {
             if mail.is_some_and(|at| at <= self.now_ms) {
                 let (_, due) = self.queue.pop_first().unwrap();
                 match due {
-                    Due::Mail(Mail::ToIssuer { replica, from, message }) => {
+                    DueItem::Mail(Mail::ToIssuer { replica, from, message }) => {
                         self.on_mail_to_issuer(replica, &from, &message);
                     }
-                    Due::Mail(Mail::ToHost { host, message }) => self.on_mail_to_host(host, &message),
-                    Due::Work(work) => self.on_work(*work),
+                    DueItem::Mail(Mail::ToHost { host, message }) => self.on_mail_to_host(host, &message),
+                    DueItem::Work(work) => self.on_work(*work),
                 }
                 continue;
             }

@@ -16,7 +16,7 @@ use git_hosting::copies::{self, Refs};
 use git_hosting::passwords::{PasswordDigest, PasswordDigests};
 use git_hosting::repositories::{self, Repositories, RepositoryError};
 use git_hosting::scratch::Scratches;
-use git_server_contract::{DesiredRepository, Kind, Place};
+use git_server_contract::{DesiredRepository, Kind, RepositoryPath};
 use service_runtime::atomic_file::{self, OWNER_ONLY};
 use uuid::Uuid;
 
@@ -53,12 +53,12 @@ pub enum StoreError {
 
 /// Where and for whom a copy is served.
 #[must_use]
-pub fn place(place: &Place) -> repositories::Place {
+pub fn place(place: &RepositoryPath) -> repositories::RepositoryRecord {
     let kind = match place.kind {
         Kind::Cluster => repositories::Kind::Cluster,
         Kind::Shared => repositories::Kind::Shared,
     };
-    repositories::Place { path: place.path.clone(), kind, store: Uuid::nil(), origin: None }
+    repositories::RepositoryRecord { path: place.path.clone(), kind, store: Uuid::nil(), origin: None }
 }
 
 impl Store {

@@ -8,7 +8,7 @@ use git_hosting::credential::CredentialKeyPair;
 use git_hosting::gatekeeper::Change as RefChange;
 use git_server_contract::names::{push_device, repository_device};
 use git_server_contract::pack::{PART_BYTES_MAX, Pack};
-use git_server_contract::{Kind, Place, PushDevice, RepositoryCopy};
+use git_server_contract::{Kind, PushDevice, RepositoryCopy, RepositoryPath};
 use sparkplug::BdSeq;
 use uuid::Uuid;
 
@@ -44,7 +44,7 @@ fn desired(repository: Uuid, version: u64) -> DesiredRepository {
     DesiredRepository {
         repository,
         version,
-        place: Some(Place { path: "cluster/A".to_owned(), kind: Kind::Cluster }),
+        place: Some(RepositoryPath { path: "cluster/A".to_owned(), kind: Kind::Cluster }),
         refs: [(MAIN.to_owned(), commit(u8::try_from(version).unwrap()))].into(),
         password: Some("ab".repeat(32)),
         pulled: [].into(),

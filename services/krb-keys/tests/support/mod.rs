@@ -25,7 +25,7 @@ use service_runtime::health::Health;
 use service_runtime::shutdown::Shutdown;
 use simulator::cluster::{ClusterSpec, SimulatedCluster};
 use simulator::flux::chart::Charts;
-use simulator::kubernetes::Place;
+use simulator::kubernetes::ObjectRef;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
@@ -107,7 +107,7 @@ impl Site {
     }
 
     pub fn delete_sealed(&self, name: &str) {
-        let place = Place { api_version: "bitnami.com/v1alpha1", ..self.place("SealedSecret", name) };
+        let place = ObjectRef { api_version: "bitnami.com/v1alpha1", ..self.place("SealedSecret", name) };
         self.cluster.kubernetes().delete(&place).unwrap();
     }
 
@@ -118,8 +118,8 @@ impl Site {
         self.cluster.kubernetes().apply("test", map).unwrap();
     }
 
-    fn place<'a>(&'a self, kind: &'static str, name: &'a str) -> Place<'a> {
-        Place { api_version: API, kind, namespace: self.cluster.namespace(), name }
+    fn place<'a>(&'a self, kind: &'static str, name: &'a str) -> ObjectRef<'a> {
+        ObjectRef { api_version: API, kind, namespace: self.cluster.namespace(), name }
     }
 
     pub fn get(&self, kind: &str, name: &str) -> Option<Arc<Value>> {

@@ -129,7 +129,7 @@ pub struct RepositoryFiles {
 
 /// Where a repository is served, and for whom. This is recorded beside an open one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct RepositoryRecord {
     /// Such as `cluster/Paint_Shop`.
     pub path: String,
     /// Whose it is.
@@ -154,7 +154,7 @@ pub struct Written {
 
 #[derive(Debug, Default)]
 struct Table {
-    records: BTreeMap<Uuid, Place>,
+    records: BTreeMap<Uuid, RepositoryRecord>,
     by_path: BTreeMap<String, Uuid>,
 }
 
@@ -189,7 +189,7 @@ impl Repositories {
                 fs::remove_dir_all(&path).map_err(RepositoryError::disk("remove", &path))?;
             } else if let Some(uuid) = uuid_of(&name, ".json") {
                 let text = fs::read_to_string(&path).map_err(RepositoryError::disk("read", &path))?;
-                let Ok(record) = serde_json::from_str::<Place>(&text) else { continue };
+                let Ok(record) = serde_json::from_str::<RepositoryRecord>(&text) else { continue };
                 if store.directory(uuid).is_dir() {
                     let opened = entry.metadata().and_then(|metadata| metadata.modified());
                     let opened = opened.map_err(RepositoryError::disk("read", &path))?;
@@ -218,7 +218,7 @@ impl Repositories {
 
     /// The open repositories of a kind, each with its place.
     #[must_use]
-    pub fn open_of(&self, kind: Kind) -> Vec<(Uuid, Place)> {
+    pub fn open_of(&self, kind: Kind) -> Vec<(Uuid, RepositoryRecord)> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let of_kind = table.records.iter().filter(|(_, place)| place.kind == kind);
         of_kind.map(|(uuid, place)| (*uuid, place.clone())).collect()
@@ -241,7 +241,7 @@ impl Repositories {
 
     /// The place that is recorded of an open repository.
     #[must_use]
-    pub fn place(&self, uuid: Uuid) -> Option<Place> {
+    pub fn place(&self, uuid: Uuid) -> Option<RepositoryRecord> {
         self.table.read().unwrap_or_else(PoisonError::into_inner).records.get(&uuid).cloned()
     }
 
@@ -252,7 +252,7 @@ impl Repositories {
     pub fn write(
         &self,
         uuid: Uuid,
-        place: &Place,
+        place: &RepositoryRecord,
         files: &RepositoryFiles,
         wall: u64,
     ) -> Result<Written, RepositoryError> {
@@ -284,7 +284,7 @@ impl Repositories {
     ///
     /// # Errors
     /// [`RepositoryError`]; doing it again continues from there.
-    pub fn open(&self, uuid: Uuid, place: &Place) -> Result<Option<String>, RepositoryError> {
+    pub fn open(&self, uuid: Uuid, place: &RepositoryRecord) -> Result<Option<String>, RepositoryError> {
         let directory = self.make(uuid)?;
         let main = tip(&open(&directory)?).map_err(RepositoryError::git("read", &directory))?;
         self.open_at(uuid, place)?;
@@ -295,7 +295,7 @@ impl Repositories {
     ///
     /// # Errors
     /// The disk; doing it again continues from there.
-    pub fn serve(&self, uuid: Uuid, place: &Place) -> Result<(), RepositoryError> {
+    pub fn serve(&self, uuid: Uuid, place: &RepositoryRecord) -> Result<(), RepositoryError> {
         self.make(uuid)?;
         self.open_at(uuid, place)
     }
@@ -317,7 +317,7 @@ impl Repositories {
     pub fn hold(
         &self,
         uuid: Uuid,
-        place: &Place,
+        place: &RepositoryRecord,
         files: &RepositoryFiles,
         wall: u64,
     ) -> Result<Written, RepositoryError> {
@@ -329,14 +329,17 @@ impl Repositories {
     }
 
     /// Serves the repository at its place; where it is of another state than that of `place`, that stays recorded.
-    fn open_as_before(&self, uuid: Uuid, place: &Place) -> Result<(), RepositoryError> {
-        let recorded =
-            self.place(uuid).map(|recorded| Place { path: place.path.clone(), kind: place.kind, ..recorded });
+    fn open_as_before(&self, uuid: Uuid, place: &RepositoryRecord) -> Result<(), RepositoryError> {
+        let recorded = self.place(uuid).map(|recorded| RepositoryRecord {
+            path: place.path.clone(),
+            kind: place.kind,
+            ..recorded
+        });
         self.open_at(uuid, recorded.as_ref().unwrap_or(place))
     }
 
     /// Serves the repository at its place.
-    fn open_at(&self, uuid: Uuid, place: &Place) -> Result<(), RepositoryError> {
+    fn open_at(&self, uuid: Uuid, place: &RepositoryRecord) -> Result<(), RepositoryError> {
         if self.table.read().unwrap_or_else(PoisonError::into_inner).records.get(&uuid) != Some(place) {
             let text = serde_json::to_vec(place).expect("a text and a name are JSON");
             atomic_file::write(&self.record(uuid), &text, None)?;
@@ -388,7 +391,7 @@ impl Repositories {
 }
 
 impl Table {
-    fn insert(&mut self, uuid: Uuid, place: Place) {
+    fn insert(&mut self, uuid: Uuid, place: RepositoryRecord) {
         self.remove(uuid);
         self.by_path.insert(place.path.clone(), uuid);
         self.records.insert(uuid, place);

@@ -83,14 +83,15 @@ pub fn is_due(directory: &Path) -> bool {
 mod tests {
     use super::*;
     use crate::client::bare::text;
-    use crate::repositories::{Kind, Place, RepositoryFiles};
+    use crate::repositories::{Kind, RepositoryFiles, RepositoryRecord};
 
     const CLUSTER: Uuid = Uuid::from_u128(0xC1);
 
     /// A repository with a commit.
     fn repository(state_dir: &Path) -> Repositories {
         let repositories = Repositories::load(state_dir).unwrap();
-        let place = Place { path: "cluster/A".to_owned(), kind: Kind::Cluster, store: Uuid::nil(), origin: None };
+        let place =
+            RepositoryRecord { path: "cluster/A".to_owned(), kind: Kind::Cluster, store: Uuid::nil(), origin: None };
         let files = RepositoryFiles {
             initial: [("a.yaml".to_owned(), b"a: 1\n".to_vec())].into(),
             message: "x".to_owned(),

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::schedule;
 use crate::kubernetes::error::ApiError;
-use crate::kubernetes::{Kubernetes, Place};
+use crate::kubernetes::{Kubernetes, ObjectRef};
 
 /// Field manager of what charts install.
 const MANAGER: &str = "helm-controller";
@@ -171,7 +171,7 @@ impl Release {
             for object in self.kubernetes.list(api_version, kind, Some(&self.namespace)) {
                 let is_ours = object["metadata"]["labels"]["helm.toolkit.fluxcd.io/name"].as_str() == Some(&self.name);
                 if is_ours && !keep(&object) {
-                    match self.kubernetes.delete(&Place::of(&object)) {
+                    match self.kubernetes.delete(&ObjectRef::of(&object)) {
                         Ok(_) => {}
                         Err(error) if error.is_not_found() => {}
                         Err(error) => return Err(error.into()),
@@ -227,7 +227,7 @@ impl Release {
 
 /// Says how a Deployment stands, as its controller would: available, if there is a host for its pod.
 pub(super) fn set_available(kubernetes: &Kubernetes, namespace: &str, name: &str) -> Result<(), ApiError> {
-    let place = Place { api_version: "apps/v1", kind: "Deployment", namespace, name };
+    let place = ObjectRef { api_version: "apps/v1", kind: "Deployment", namespace, name };
     let object = kubernetes.get(place.api_version, place.kind, place.namespace, place.name)?;
     let available = i32::from(schedule::has_host(kubernetes, &object["spec"]["template"]["spec"]));
     let is_seen = object.pointer("/status/observedGeneration") == object.pointer("/metadata/generation");

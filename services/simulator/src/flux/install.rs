@@ -50,7 +50,7 @@ fn flux_definitions() -> Vec<Value> {
 /// Takes Flux' definitions away, so that it can be installed.
 pub(crate) fn remove_definitions(kubernetes: &Kubernetes) -> Result<(), ApiError> {
     for definition in flux_definitions() {
-        kubernetes.delete(&crate::kubernetes::Place::of(&definition))?;
+        kubernetes.delete(&crate::kubernetes::ObjectRef::of(&definition))?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use super::condition::{self, Outcome};
 use super::manifests::{self, InventoryEntry};
 use super::sources::source_of;
 use super::{Controllers, KUSTOMIZATION, Key};
-use crate::kubernetes::Place;
+use crate::kubernetes::ObjectRef;
 
 const MANAGER: &str = "kustomize-controller";
 
@@ -142,7 +142,7 @@ impl Controllers {
         let is_wanted = |entry: &InventoryEntry| wanted.iter().any(|w| w.id == entry.id);
         for entry in before.iter().filter(|entry| !is_wanted(entry)) {
             let Some((namespace, name, api_version, kind)) = entry.parts() else { continue };
-            let place = Place { api_version: &api_version, kind: &kind, namespace: &namespace, name: &name };
+            let place = ObjectRef { api_version: &api_version, kind: &kind, namespace: &namespace, name: &name };
             let found = self.kubernetes.get(&api_version, &kind, &namespace, &name);
             if found.is_ok_and(|object| object["metadata"]["labels"]["kustomize.toolkit.fluxcd.io/prune"] == "disabled")
             {

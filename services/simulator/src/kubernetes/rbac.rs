@@ -122,7 +122,7 @@ impl Grant {
 struct Right(String);
 
 #[derive(Debug, Default)]
-struct Asked {
+struct RightsUsed {
     used: BTreeSet<Right>,
     refused: BTreeSet<String>,
 }
@@ -132,7 +132,7 @@ struct Asked {
 pub struct Account {
     name: String,
     grants: Vec<Grant>,
-    asked: Mutex<Asked>,
+    asked: Mutex<RightsUsed>,
 }
 
 impl Account {

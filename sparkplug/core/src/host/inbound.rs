@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::node_table::{Birth, BirthVerdict, NodeIndex};
 use super::replica::{Replica, Unknown};
-use super::resequencer::{self, Held, Place, Resequencer};
+use super::resequencer::{self, BufferedMessage, Resequencer, SequencePosition};
 use super::{EXCESSES_MAX, HostApplication, HostEvent, HostOutput, Liveness, Phase, TOO_MANY_HELD, interest};
 use crate::metric::{DataType, Metric};
 use crate::name::{DeviceId, HostId};
@@ -276,17 +276,17 @@ impl HostApplication {
         let group = known.group;
         let Some(birth) = known.birth.as_mut() else { return };
         match birth.order.place(seq, digest) {
-            Place::Duplicate => {}
-            Place::Next => {
+            SequencePosition::Duplicate => {}
+            SequencePosition::Next => {
                 birth.order.advance(digest);
                 self.process(at, kind, device, &payload, topic, now);
                 self.drain(at, now);
             }
-            Place::Early => {
+            SequencePosition::Early => {
                 // What was sent before the birth does not belong to its order; but a clock that was set back looks the same, so the gap counts.
                 if payload.timestamp.is_none_or(|t| t >= birth.timestamp) {
                     let before = birth.order.held();
-                    let held = Held {
+                    let held = BufferedMessage {
                         kind,
                         device,
                         payload: Bytes::copy_from_slice(bytes),
@@ -332,7 +332,7 @@ impl HostApplication {
         let head = replica.find_plain(bytes, &self.limits, &mut self.changes)?;
         let seq = Seq::from_wire(head.seq?).ok()?;
         let digest = resequencer::digest(kind, device, bytes);
-        if birth.order.place(seq, digest) != Place::Next {
+        if birth.order.place(seq, digest) != SequencePosition::Next {
             return None;
         }
         birth.order.advance(digest);

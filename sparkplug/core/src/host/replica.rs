@@ -237,7 +237,7 @@ impl Replica {
                 (None, alias) => shape.find_alias(alias?)?,
             };
             let (_, datatype) = shape.column(index)?;
-            let number = number::of_carrier(datatype, &metric.value)?;
+            let number = number::of_basic_value(datatype, &metric.value)?;
             if !self.details_of(index).is_plain() {
                 return None;
             }

@@ -15,7 +15,7 @@ use crate::topic::MessageKind;
 
 /// A message that came too early.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct BufferedMessage {
     pub kind: MessageKind,
     pub device: Option<DeviceId>,
     pub payload: Bytes,
@@ -26,7 +26,7 @@ pub(super) struct Held {
 
 /// Where a `seq` belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum SequencePosition {
     /// It is the one to process.
     Next,
     /// It has been processed already, bytes and all.
@@ -44,7 +44,7 @@ pub(super) struct Resequencer {
     next: Seq,
     /// Of the message processed last.
     last_digest: u64,
-    held: BTreeMap<Seq, Held>,
+    held: BTreeMap<Seq, BufferedMessage>,
     held_bytes: usize,
 }
 
@@ -55,15 +55,15 @@ impl Resequencer {
     }
 
     /// A `seq` that was processed last is a duplicate only if the bytes are the same: after a loss of 255 messages another message carries it.
-    pub(super) fn place(&self, seq: Seq, digest: u64) -> Place {
+    pub(super) fn place(&self, seq: Seq, digest: u64) -> SequencePosition {
         match seq.steps_after(self.next) {
-            0 => Place::Next,
-            255 if digest == self.last_digest => Place::Duplicate,
-            _ => Place::Early,
+            0 => SequencePosition::Next,
+            255 if digest == self.last_digest => SequencePosition::Duplicate,
+            _ => SequencePosition::Early,
         }
     }
 
-    /// The message that was [`Place::Next`] is processed.
+    /// The message that was [`SequencePosition::Next`] is processed.
     pub(super) const fn advance(&mut self, digest: u64) {
         self.next = self.next.next();
         self.last_digest = digest;
@@ -73,7 +73,7 @@ impl Resequencer {
     ///
     /// # Errors
     /// Another message claims the same `seq`.
-    pub(super) fn hold(&mut self, seq: Seq, held: Held) -> Result<(), Conflict> {
+    pub(super) fn hold(&mut self, seq: Seq, held: BufferedMessage) -> Result<(), Conflict> {
         match self.held.entry(seq) {
             Entry::Vacant(slot) => {
                 self.held_bytes += held.payload.len();
@@ -94,7 +94,7 @@ impl Resequencer {
     }
 
     /// The held message whose turn it is.
-    pub(super) fn take_next(&mut self) -> Option<Held> {
+    pub(super) fn take_next(&mut self) -> Option<BufferedMessage> {
         let held = self.held.remove(&self.next)?;
         self.held_bytes -= held.payload.len();
         Some(held)
@@ -143,8 +143,8 @@ mod tests {
         Seq::from_wire(n).expect("valid")
     }
 
-    fn held(n: u8) -> Held {
-        Held {
+    fn held(n: u8) -> BufferedMessage {
+        BufferedMessage {
             kind: MessageKind::NData,
             device: None,
             payload: vec![n].into(),
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn early_messages_come_out_in_order_once_the_gap_is_closed() {
         let mut order = Resequencer::after_birth(seq(254), 0);
-        assert_eq!(order.place(seq(1), 9), Place::Early);
+        assert_eq!(order.place(seq(1), 9), SequencePosition::Early);
         for n in [1, 0, 0] {
             assert_eq!(order.hold(seq(n.into()), held(n)), Ok(()));
         }
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(order.waiting_since(), Some(Duration::ZERO));
         assert_eq!((order.held(), order.missing()), ((2, 2), 255));
         assert!(order.take_next().is_none());
-        assert_eq!(order.place(seq(255), 5), Place::Next);
+        assert_eq!(order.place(seq(255), 5), SequencePosition::Next);
         order.advance(5);
         for n in [0, 1] {
             assert_eq!(order.take_next().map(|h| h.payload[0]), Some(n));
@@ -178,8 +178,8 @@ mod tests {
     fn the_same_seq_with_other_bytes_is_not_a_duplicate() {
         let mut order = Resequencer::after_birth(Seq::ZERO, 0);
         order.advance(77);
-        assert_eq!(order.place(seq(1), 77), Place::Duplicate);
-        assert_eq!(order.place(seq(1), 78), Place::Early);
+        assert_eq!(order.place(seq(1), 77), SequencePosition::Duplicate);
+        assert_eq!(order.place(seq(1), 78), SequencePosition::Early);
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(super) const CARRIERS: [Wanted; 6] =
 
 /// Passes over one of those six fields; `position` counts from the first of them. False if it is none of them.
 #[inline]
-pub(super) fn carrier(fields: &mut Fields<'_>, field: u32, first: u32) -> Result<bool, Fault> {
+pub(super) fn basic_value(fields: &mut Fields<'_>, field: u32, first: u32) -> Result<bool, Fault> {
     let position = (field >> 3).wrapping_sub(first);
     match (position, field & 7) {
         (0 | 1 | 4, VARINT) => fields.long().map(drop)?,
@@ -127,7 +127,7 @@ fn property(bytes: &[u8], budget: &mut Budget, depth: usize) -> Result<(), Fault
             LIST => property_sets(fields.slice()?, budget, depth + 1)?,
             EXTENSION => extension(fields.slice()?)?,
             _ => {
-                if !carrier(&mut fields, field, 3)? {
+                if !basic_value(&mut fields, field, 3)? {
                     fields.skip(field, &KNOWN)?;
                 }
             }
@@ -204,7 +204,7 @@ fn cell(bytes: &[u8]) -> Result<(), Fault> {
     while let Some(field) = fields.next_key()? {
         if field == EXTENSION {
             extension(fields.slice()?)?;
-        } else if !carrier(&mut fields, field, 1)? {
+        } else if !basic_value(&mut fields, field, 1)? {
             let [a, b, c, d, e, f] = CARRIERS;
             fields.skip(field, &[a, b, c, d, e, f, Wanted::Bytes])?;
         }

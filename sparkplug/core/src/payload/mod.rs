@@ -20,8 +20,8 @@
 //! Nothing here knows topics, sequence rules or sessions.
 
 mod array;
+mod basic_value;
 mod borrowed;
-mod carrier;
 mod check;
 mod compression;
 mod decode;

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::carrier::Carrier;
+use super::basic_value::BasicValue;
 use super::value::{MetricError, basic};
 use super::wire::{FIXED32, FIXED64, Fields, SLICE, VARINT, key};
 use crate::metric::{DataSet, DataType, MetaData, Properties, PropertyValue, Value};
@@ -29,15 +29,15 @@ pub(super) fn slice<'a>(fields: &mut Fields<'a>) -> &'a [u8] {
 
 /// One of the six fields that carry basic values; they stand in the same order in every oneof, and `first` is the number of the first of them.
 #[inline]
-pub(super) fn carrier<'a>(fields: &mut Fields<'a>, field: u32, first: u32) -> Option<Carrier<&'a str>> {
+pub(super) fn basic_value<'a>(fields: &mut Fields<'a>, field: u32, first: u32) -> Option<BasicValue<&'a str>> {
     let position = (field >> 3).wrapping_sub(first);
     Some(match (position, field & 7) {
-        (0, VARINT) => Carrier::Int(fields.int().ok()?),
-        (1, VARINT) => Carrier::Long(fields.long().ok()?),
-        (2, FIXED32) => Carrier::Float(fields.float().ok()?),
-        (3, FIXED64) => Carrier::Double(fields.double().ok()?),
-        (4, VARINT) => Carrier::Boolean(fields.boolean().ok()?),
-        (5, SLICE) => Carrier::String(fields.text().ok()?),
+        (0, VARINT) => BasicValue::Int(fields.int().ok()?),
+        (1, VARINT) => BasicValue::Long(fields.long().ok()?),
+        (2, FIXED32) => BasicValue::Float(fields.float().ok()?),
+        (3, FIXED64) => BasicValue::Double(fields.double().ok()?),
+        (4, VARINT) => BasicValue::Boolean(fields.boolean().ok()?),
+        (5, SLICE) => BasicValue::String(fields.text().ok()?),
         _ => return None,
     })
 }
@@ -115,7 +115,7 @@ fn property(bytes: &[u8]) -> Option<PropertyValue> {
     const LIST: u32 = key(10, SLICE);
     const EXTENSION: u32 = key(11, SLICE);
     enum Content<'a> {
-        Basic(Carrier<&'a str>),
+        Basic(BasicValue<&'a str>),
         Set(&'a [u8]),
         List(&'a [u8]),
         Extension,
@@ -132,8 +132,8 @@ fn property(bytes: &[u8]) -> Option<PropertyValue> {
                 slice(&mut fields);
                 content = Some(Content::Extension);
             }
-            _ => match carrier(&mut fields, field, 3) {
-                Some(carrier) => content = Some(Content::Basic(carrier)),
+            _ => match basic_value(&mut fields, field, 3) {
+                Some(basic_value) => content = Some(Content::Basic(basic_value)),
                 None => skip(&mut fields, field),
             },
         }
@@ -148,9 +148,9 @@ fn property(bytes: &[u8]) -> Option<PropertyValue> {
         Some(Content::Set(bytes)) => Some(PropertyValue::Set(properties(bytes))),
         Some(Content::List(bytes)) => Some(PropertyValue::List(property_sets(bytes))),
         Some(Content::Extension) => None,
-        Some(Content::Basic(carrier)) => {
-            let datatype = declared.unwrap_or(carrier.suggested_datatype());
-            basic(datatype, carrier).map(PropertyValue::Value)
+        Some(Content::Basic(basic_value)) => {
+            let datatype = declared.unwrap_or(basic_value.suggested_datatype());
+            basic(datatype, basic_value).map(PropertyValue::Value)
         }
     }
 }
@@ -234,8 +234,8 @@ fn cell(bytes: &[u8], datatype: DataType) -> Result<Option<Value>, MetricError> 
         if field == EXTENSION {
             slice(&mut fields);
             is_extension = true;
-        } else if let Some(carrier) = carrier(&mut fields, field, 1) {
-            content = Some(carrier);
+        } else if let Some(basic_value) = basic_value(&mut fields, field, 1) {
+            content = Some(basic_value);
             is_extension = false;
         } else {
             skip(&mut fields, field);
@@ -244,8 +244,8 @@ fn cell(bytes: &[u8], datatype: DataType) -> Result<Option<Value>, MetricError> 
     match content {
         _ if is_extension => Err(malformed("a cell has an extension value")),
         None => Ok(None),
-        Some(carrier) => {
-            basic(datatype, carrier).map(Some).ok_or_else(|| malformed("a cell does not have the type of its column"))
-        }
+        Some(basic_value) => basic(datatype, basic_value)
+            .map(Some)
+            .ok_or_else(|| malformed("a cell does not have the type of its column")),
     }
 }

@@ -1,23 +1,23 @@
 //! Values that fit into 64 bits, as a replica keeps them: Booleans, integers, floats and DateTime. Their datatype stands elsewhere.
 
-use super::carrier::Carrier;
+use super::basic_value::BasicValue;
 use crate::metric::{DataType, Value};
 
 /// The number that is kept of a value on the wire; None: that datatype is not carried by that field, or is not a number.
 ///
 /// Integers are cut to the declared width: senders write negative numbers sign-extended or in their own width.
 #[inline]
-pub(crate) fn of_carrier<S>(datatype: DataType, carrier: &Carrier<S>) -> Option<u64> {
+pub(crate) fn of_basic_value<S>(datatype: DataType, basic_value: &BasicValue<S>) -> Option<u64> {
     use DataType as T;
-    Some(match (datatype, carrier) {
-        (T::Double, Carrier::Double(x)) => x.to_bits(),
+    Some(match (datatype, basic_value) {
+        (T::Double, BasicValue::Double(x)) => x.to_bits(),
         // An Int64 in the narrow field keeps its sign as a 32-bit number.
-        (T::Int64, Carrier::Int(n)) => i64::from(n.cast_signed()).cast_unsigned(),
-        (_, Carrier::Int(n)) => return cut(datatype, u64::from(*n)),
-        (_, Carrier::Long(n)) => return cut(datatype, *n),
-        (T::Float, Carrier::Float(x)) => x.to_bits().into(),
-        (T::Double, Carrier::Float(x)) => f64::from(*x).to_bits(),
-        (T::Boolean, Carrier::Boolean(b)) => (*b).into(),
+        (T::Int64, BasicValue::Int(n)) => i64::from(n.cast_signed()).cast_unsigned(),
+        (_, BasicValue::Int(n)) => return cut(datatype, u64::from(*n)),
+        (_, BasicValue::Long(n)) => return cut(datatype, *n),
+        (T::Float, BasicValue::Float(x)) => x.to_bits().into(),
+        (T::Double, BasicValue::Float(x)) => f64::from(*x).to_bits(),
+        (T::Boolean, BasicValue::Boolean(b)) => (*b).into(),
         _ => return None,
     })
 }
@@ -88,13 +88,13 @@ mod tests {
     fn every_number_comes_back_and_nothing_else_is_one() {
         for datatype in (1..=34).filter_map(DataType::from_wire) {
             for number in [0, 1, 0x7f, 0x80, 0xff, 0x8000, 0xffff, 0x8000_0000, 0xffff_ffff, 1 << 63, u64::MAX] {
-                let carrier = match datatype {
-                    DataType::Float => Carrier::Float(f32::from_bits(0x7fc0_0000 | (number as u32 & 0xf))),
-                    DataType::Double => Carrier::Double(f64::from_bits(number)),
-                    DataType::Boolean => Carrier::Boolean(number != 0),
-                    _ => Carrier::<&str>::Long(number),
+                let basic_value = match datatype {
+                    DataType::Float => BasicValue::Float(f32::from_bits(0x7fc0_0000 | (number as u32 & 0xf))),
+                    DataType::Double => BasicValue::Double(f64::from_bits(number)),
+                    DataType::Boolean => BasicValue::Boolean(number != 0),
+                    _ => BasicValue::<&str>::Long(number),
                 };
-                let kept = of_carrier(datatype, &carrier);
+                let kept = of_basic_value(datatype, &basic_value);
                 assert_eq!(kept.is_some(), is_number(datatype), "{datatype:?}");
                 let value = kept.and_then(|kept| to_value(datatype, kept));
                 assert_eq!(value.as_ref().map(Value::datatype), kept.map(|_| datatype));
@@ -105,8 +105,8 @@ mod tests {
 
     #[test]
     fn a_narrow_field_keeps_the_sign_of_a_wide_type_only_where_it_has_one() {
-        let minus_one = Carrier::<&str>::Int(u32::MAX);
-        let value = |datatype| of_carrier(datatype, &minus_one).and_then(|number| to_value(datatype, number));
+        let minus_one = BasicValue::<&str>::Int(u32::MAX);
+        let value = |datatype| of_basic_value(datatype, &minus_one).and_then(|number| to_value(datatype, number));
         assert_eq!(value(DataType::Int64), Some(Value::Int64(-1)));
         assert_eq!(value(DataType::UInt64), Some(Value::UInt64(0xffff_ffff)));
         assert_eq!(value(DataType::Int16), Some(Value::Int16(-1)));

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::basic_value::BasicValue;
 use super::borrowed::{DataSetRef, MetricRef, PayloadRef, TemplateRef, ValueRef};
-use super::carrier::Carrier;
 use super::check::Budget;
 use super::limits::Limits;
-use super::nested::{self, carrier, next, skip, slice, text};
+use super::nested::{self, basic_value, next, skip, slice, text};
 use super::read::metric;
 use super::value::{self, MetricError, ValueField, basic};
 use super::wire::{Fields, SLICE, VARINT, key};
@@ -200,13 +200,13 @@ impl WireValue {
     pub fn resolve(self, datatype: DataType, current: Option<&Value>) -> Result<Value, MetricError> {
         let field = self.field();
         let value = match self {
-            Self::Int(n) => basic(datatype, Carrier::<&str>::Int(n)),
-            Self::Long(n) => basic(datatype, Carrier::<&str>::Long(n)),
-            Self::Float(x) => basic(datatype, Carrier::<&str>::Float(x)),
-            Self::Double(x) => basic(datatype, Carrier::<&str>::Double(x)),
-            Self::Boolean(b) => basic(datatype, Carrier::<&str>::Boolean(b)),
+            Self::Int(n) => basic(datatype, BasicValue::<&str>::Int(n)),
+            Self::Long(n) => basic(datatype, BasicValue::<&str>::Long(n)),
+            Self::Float(x) => basic(datatype, BasicValue::<&str>::Float(x)),
+            Self::Double(x) => basic(datatype, BasicValue::<&str>::Double(x)),
+            Self::Boolean(b) => basic(datatype, BasicValue::<&str>::Boolean(b)),
             Self::String(s) if datatype == DataType::Uuid => Some(Value::Uuid(s)),
-            Self::String(s) => basic(datatype, Carrier::String(s)),
+            Self::String(s) => basic(datatype, BasicValue::String(s)),
             Self::Bytes(bytes) => value::of_bytes(datatype, bytes)?,
             Self::DataSet(table) if datatype == DataType::DataSet => Some(Value::DataSet(table?)),
             Self::Template(raw) if datatype == DataType::Template => {
@@ -287,8 +287,8 @@ fn parameter(bytes: &[u8]) -> Option<Parameter> {
                 slice(&mut fields);
                 value = None;
             }
-            _ => match carrier(&mut fields, field, 3) {
-                Some(carrier) => value = Some(carrier),
+            _ => match basic_value(&mut fields, field, 3) {
+                Some(basic_value) => value = Some(basic_value),
                 None => skip(&mut fields, field),
             },
         }
@@ -299,5 +299,5 @@ fn parameter(bytes: &[u8]) -> Option<Parameter> {
     };
     // tck-id-payloads-template-parameter-name-required
     let name = name.filter(|name| !name.is_empty())?;
-    Some((name.into(), datatype, value.and_then(|carrier| basic(datatype, carrier))))
+    Some((name.into(), datatype, value.and_then(|basic_value| basic(datatype, basic_value))))
 }

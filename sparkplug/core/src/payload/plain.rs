@@ -1,7 +1,7 @@
 //! The short way through data messages: a payload that holds nothing but `timestamp`, `seq` and metrics which say no more than a number and its time. Almost all data are so.
 //! Whatever is different, or at fault, is left to [`super::decode_ref`], which says what it is.
 
-use super::carrier::Carrier;
+use super::basic_value::BasicValue;
 use super::limits::Limits;
 use super::wire::{FIXED32, FIXED64, Fields, SLICE, VARINT, short_key};
 
@@ -11,7 +11,7 @@ pub(crate) struct PlainMetric<'a> {
     pub name: Option<&'a str>,
     pub alias: Option<u64>,
     pub timestamp: Option<u64>,
-    pub value: Carrier<&'a str>,
+    pub value: BasicValue<&'a str>,
 }
 
 /// The rest of such a payload.
@@ -69,11 +69,11 @@ fn metric(bytes: &[u8]) -> Option<PlainMetric<'_>> {
         match fields.short_key() {
             ALIAS => alias = Some(fields.long().ok()?),
             TIMESTAMP => timestamp = Some(fields.long().ok()?),
-            DOUBLE => value = Some(Carrier::Double(fields.double().ok()?)),
-            INT => value = Some(Carrier::Int(fields.int().ok()?)),
-            LONG => value = Some(Carrier::Long(fields.long().ok()?)),
-            FLOAT => value = Some(Carrier::Float(fields.float().ok()?)),
-            BOOLEAN => value = Some(Carrier::Boolean(fields.boolean().ok()?)),
+            DOUBLE => value = Some(BasicValue::Double(fields.double().ok()?)),
+            INT => value = Some(BasicValue::Int(fields.int().ok()?)),
+            LONG => value = Some(BasicValue::Long(fields.long().ok()?)),
+            FLOAT => value = Some(BasicValue::Float(fields.float().ok()?)),
+            BOOLEAN => value = Some(BasicValue::Boolean(fields.boolean().ok()?)),
             NAME => name = Some(fields.text().ok()?),
             // The birth has it.
             DATATYPE => drop(fields.int().ok()?),

@@ -212,7 +212,7 @@ fn parameter(bytes: &[u8], budget: &mut Budget, depth: usize) -> Result<(), Faul
             DATATYPE => fields.long().map(drop)?,
             EXTENSION => check::extension(fields.slice()?)?,
             _ => {
-                if !check::carrier(&mut fields, field, 3)? {
+                if !check::basic_value(&mut fields, field, 3)? {
                     let [a, b, c, d, e, f] = check::CARRIERS;
                     fields.skip(field, &[Wanted::Bytes, Wanted::Number, a, b, c, d, e, f, Wanted::Bytes])?;
                 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use super::basic_value::BasicValue;
 use super::borrowed::{DataSetRef, MetricRef, TemplateRef, ValueRef};
-use super::carrier::Carrier;
 use super::value::{self, MetricError, ValueField, basic};
 use super::{nested, owned};
 use crate::metric::{DataType, Metric, Properties, Value};
@@ -84,13 +84,13 @@ impl ValueRef<'_> {
     /// [`MetricError`] when the field does not carry that datatype, or its content is malformed.
     pub fn resolve(&self, datatype: DataType, current: Option<&Value>) -> Result<Value, MetricError> {
         let value = match *self {
-            Self::Int(n) => basic(datatype, Carrier::<&str>::Int(n)),
-            Self::Long(n) => basic(datatype, Carrier::<&str>::Long(n)),
-            Self::Float(x) => basic(datatype, Carrier::<&str>::Float(x)),
-            Self::Double(x) => basic(datatype, Carrier::<&str>::Double(x)),
-            Self::Boolean(b) => basic(datatype, Carrier::<&str>::Boolean(b)),
+            Self::Int(n) => basic(datatype, BasicValue::<&str>::Int(n)),
+            Self::Long(n) => basic(datatype, BasicValue::<&str>::Long(n)),
+            Self::Float(x) => basic(datatype, BasicValue::<&str>::Float(x)),
+            Self::Double(x) => basic(datatype, BasicValue::<&str>::Double(x)),
+            Self::Boolean(b) => basic(datatype, BasicValue::<&str>::Boolean(b)),
             Self::String(s) if datatype == DataType::Uuid => Some(Value::Uuid(s.into())),
-            Self::String(s) => basic(datatype, Carrier::String(s)),
+            Self::String(s) => basic(datatype, BasicValue::String(s)),
             Self::Bytes(bytes) => value::of_bytes(datatype, bytes)?,
             Self::DataSet(DataSetRef(bytes)) if datatype == DataType::DataSet => {
                 Some(Value::DataSet(Arc::new(nested::dataset(bytes)?)))

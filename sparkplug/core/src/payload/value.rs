@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::carrier::Carrier;
+use super::basic_value::BasicValue;
 use super::{array, number};
 use crate::metric::{DataType, Value};
 
@@ -88,11 +88,11 @@ impl ValueField {
 
 /// A basic value (datatypes 1 to 14).
 #[inline]
-pub(super) fn basic<S: Into<Arc<str>>>(datatype: DataType, carrier: Carrier<S>) -> Option<Value> {
-    match (datatype, carrier) {
-        (DataType::String, Carrier::String(s)) => Some(Value::String(s.into())),
-        (DataType::Text, Carrier::String(s)) => Some(Value::Text(s.into())),
-        (datatype, carrier) => number::to_value(datatype, number::of_carrier(datatype, &carrier)?),
+pub(super) fn basic<S: Into<Arc<str>>>(datatype: DataType, basic_value: BasicValue<S>) -> Option<Value> {
+    match (datatype, basic_value) {
+        (DataType::String, BasicValue::String(s)) => Some(Value::String(s.into())),
+        (DataType::Text, BasicValue::String(s)) => Some(Value::Text(s.into())),
+        (datatype, basic_value) => number::to_value(datatype, number::of_basic_value(datatype, &basic_value)?),
     }
 }
 

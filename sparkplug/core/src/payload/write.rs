@@ -19,7 +19,7 @@ impl Style {
         matches!(self.dialect, Dialect::Tahu)
     }
 
-    /// What a metric is declared as. The carrier holds the same number for all signed integers of up to 32 bits.
+    /// What a metric is declared as. The field holds the same number for all signed integers of up to 32 bits.
     fn number_of(self, datatype: DataType) -> u64 {
         let written = match datatype {
             // The receiver of a command knows its own types.
@@ -106,7 +106,7 @@ pub(super) fn plain_room(metric: &Metric) -> Option<usize> {
 
 #[inline]
 fn value<S: Sink>(sink: &mut S, value: &Value, style: Style) {
-    if !carrier::<S, 10>(sink, value, style) {
+    if !basic_value::<S, 10>(sink, value, style) {
         other_value(sink, value, style);
     }
 }
@@ -132,7 +132,7 @@ fn other_value<S: Sink>(sink: &mut S, value: &Value, style: Style) {
         Value::DoubleArray(a) => packed(sink, a),
         Value::BooleanArray(a) => sink.filled(16, array::packed_booleans_len(a), |out| array::pack_booleans(a, out)),
         Value::StringArray(a) => sink.filled(16, array::packed_strings_len(a), |out| array::pack_strings(a, out)),
-        // The carriers' own; see `carrier`.
+        // Those of basic values; see `basic_value`.
         _ => {}
     }
 }
@@ -140,9 +140,9 @@ fn other_value<S: Sink>(sink: &mut S, value: &Value, style: Style) {
 /// The field that carries a basic value, or a UUID; `FIRST` is the number of the first of the six, which stand in the same order in every oneof. False if the
 /// value is none of those.
 ///
-/// Carriers are unsigned: negative numbers travel as two's complement, sign-extended to the width of the carrier.
+/// Integers travel unsigned: negative numbers travel as two's complement, sign-extended to the width of the field.
 #[inline(always)]
-fn carrier<S: Sink, const FIRST: u32>(sink: &mut S, value: &Value, style: Style) -> bool {
+fn basic_value<S: Sink, const FIRST: u32>(sink: &mut S, value: &Value, style: Style) -> bool {
     let mut int = |n: u32| sink.number(FIRST, n.into());
     match *value {
         Value::Int8(n) => int(i32::from(n).cast_unsigned()),
@@ -212,7 +212,7 @@ fn property<S: Sink>(sink: &mut S, value: &PropertyValue, style: Style) {
             }
         }),
         PropertyValue::Value(value) => {
-            if !carrier::<S, 3>(sink, value, style) {
+            if !basic_value::<S, 3>(sink, value, style) {
                 sink.flag(2, true);
             }
         }
@@ -234,7 +234,7 @@ fn dataset<S: Sink>(sink: &mut S, table: &DataSet, style: Style) {
             for cell in row {
                 sink.message(1, 0, |sink| {
                     if let Some(value) = cell {
-                        carrier::<S, 1>(sink, value, style);
+                        basic_value::<S, 1>(sink, value, style);
                     }
                 });
             }
@@ -270,6 +270,6 @@ fn template_parameter<S: Sink>(
     sink.slice(1, name.as_bytes());
     sink.number(2, style.number_of(*datatype));
     if let Some(value) = value {
-        carrier::<S, 3>(sink, value, style);
+        basic_value::<S, 3>(sink, value, style);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::password::REDACTED;
-use crate::server_address::Carrier;
+use crate::server_address::Scheme;
 
 fn refusal(change: impl FnOnce(&mut MqttConfig)) -> String {
     let mut config = MqttConfig::default();
@@ -23,10 +23,10 @@ fn the_default_is_valid_and_plain_on_this_machine() {
 
 #[test]
 fn server_addresses_are_parsed_with_the_usual_ports() {
-    let at = |host: &str, port, carrier, path: &str| {
-        Ok(ServerAddress { host: host.to_owned(), port, carrier, path: path.to_owned() })
+    let at = |host: &str, port, scheme, path: &str| {
+        Ok(ServerAddress { host: host.to_owned(), port, scheme, path: path.to_owned() })
     };
-    let address = |host, port, tls| at(host, port, if tls { Carrier::Tls } else { Carrier::Tcp }, "");
+    let address = |host, port, tls| at(host, port, if tls { Scheme::Tls } else { Scheme::Tcp }, "");
     assert_eq!(server("mqtt://broker"), address("broker", 1883, false));
     assert_eq!(server("mqtts://broker/"), address("broker", 8883, true));
     assert_eq!(server("mqtt://10.0.0.1:2"), address("10.0.0.1", 2, false));
@@ -34,9 +34,9 @@ fn server_addresses_are_parsed_with_the_usual_ports() {
     assert_eq!(server("mqtt://[::1]"), address("[::1]", 1883, false));
     #[cfg(feature = "websocket")]
     {
-        assert_eq!(server("ws://broker"), at("broker", 80, Carrier::WebSocket, ""));
-        assert_eq!(server("ws://broker:9001/mqtt"), at("broker", 9001, Carrier::WebSocket, "/mqtt"));
-        assert_eq!(server("wss://broker/"), at("broker", 443, Carrier::WebSocketTls, "/"));
+        assert_eq!(server("ws://broker"), at("broker", 80, Scheme::WebSocket, ""));
+        assert_eq!(server("ws://broker:9001/mqtt"), at("broker", 9001, Scheme::WebSocket, "/mqtt"));
+        assert_eq!(server("wss://broker/"), at("broker", 443, Scheme::WebSocketTls, "/"));
         assert_eq!(server("wss://broker/a/b").unwrap().to_string(), "wss://broker:443/a/b");
     }
 }

@@ -7,7 +7,7 @@ use sparkplug::session::TransportEvent;
 use super::{Driver, with_sources};
 use crate::machine::Machine;
 use crate::session::Session;
-use crate::tls::{Fingerprint, Look};
+use crate::tls::{FileChange, Fingerprint};
 
 /// How often it is looked whether the certificate files have changed. Kubernetes itself takes up to a minute to bring a changed Secret to a file.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -37,13 +37,13 @@ impl<M: Machine> Driver<M> {
         self.certificates.looked_at = now.mono;
         let Some(used) = self.session.as_ref().and_then(Session::files) else { return };
         match self.connector.look(used).await {
-            Look::Same => self.certificates.unusable = None,
-            Look::Renewed => {
+            FileChange::Same => self.certificates.unusable = None,
+            FileChange::Renewed => {
                 tracing::info!("the certificate files have changed; a session with them follows");
                 self.certificates.unusable = None;
                 self.machine.on_transport(TransportEvent::Outdated, now);
             }
-            Look::Unusable { fingerprint, error } => {
+            FileChange::Unusable { fingerprint, error } => {
                 if self.certificates.unusable.replace(fingerprint) != Some(fingerprint) {
                     let error = with_sources(&error);
                     tracing::error!(

@@ -98,7 +98,7 @@ fn connect(bd_seq: Option<i64>) -> TransportAction {
 /// Both ends, and the driver between them.
 struct Rig {
     server: TcpListener,
-    orders: mpsc::Sender<Order<Script>>,
+    submissions: mpsc::Sender<Submission<Script>>,
     events: Events<Received>,
     stop: Arc<Notify>,
     task: tokio::task::JoinHandle<()>,
@@ -116,14 +116,15 @@ async fn rig(bd_seq: BdSeqStore, change: impl FnOnce(&mut MqttConfig)) -> Rig {
     let node = EdgeNodeDescriptor::parse("G", "E").unwrap();
     let client_id = client_id::of_edge_node("test", &node, &BdSeqStore::Memory, true).unwrap();
     let connector = Connector::new(config, client_id).unwrap();
-    let (driver, Ends { orders, events, stop }) = Driver::new(Script::default(), Clock::new(), connector, bd_seq, None);
-    Rig { server, orders, events, stop, task: tokio::spawn(driver.run()) }
+    let (driver, DriverHandles { submissions, events, stop }) =
+        Driver::new(Script::default(), Clock::new(), connector, bd_seq, None);
+    Rig { server, submissions, events, stop, task: tokio::spawn(driver.run()) }
 }
 
 impl Rig {
     async fn say(&self, actions: Vec<TransportAction>) {
-        let order = Order { input: Say::Actions(actions), answer: None };
-        timeout(SOON, self.orders.send(order)).await.expect("the inbox takes orders").unwrap();
+        let submission = Submission { input: Say::Actions(actions), answer: None };
+        timeout(SOON, self.submissions.send(submission)).await.expect("the inbox takes submissions").unwrap();
     }
 
     async fn received(&mut self) -> Received {
@@ -404,8 +405,8 @@ async fn stop_does_not_wait_for_a_server_that_takes_no_data() {
     let payload = Bytes::from(vec![0; 1 << 20]);
     for _ in 0..60 {
         let publish = Publish { payload: payload.clone(), ..publish("big", QoS::AtMostOnce) };
-        let order = Order { input: Say::Actions(vec![TransportAction::Publish(publish)]), answer: None };
-        if timeout(Duration::from_millis(200), rig.orders.send(order)).await.is_err() {
+        let submission = Submission { input: Say::Actions(vec![TransportAction::Publish(publish)]), answer: None };
+        if timeout(Duration::from_millis(200), rig.submissions.send(submission)).await.is_err() {
             break;
         }
     }
@@ -422,7 +423,7 @@ async fn dropping_every_handle_stops_the_machine_with_its_farewell() {
     let mut rig = rig(BdSeqStore::Memory, |_| {}).await;
     rig.say(vec![connect(None)]).await;
     let mut link = rig.link().await;
-    drop((rig.orders, rig.events));
+    drop((rig.submissions, rig.events));
     assert_eq!(link.topic().await, "bye");
     link.send(Packet::PubAck(PubAck::new(1))).await;
     assert_eq!(link.packet().await, Some(Packet::Disconnect));

@@ -26,7 +26,7 @@ const NAME: &str = "Paint_Shop";
 const NAMESPACE: &str = "fplus-edge";
 
 /// Central services, a Kubernetes cluster that is not connected to them, and a user's shell.
-struct Place {
+struct BootstrapSite {
     recorder: Recorder,
     central: CentralServices,
     cli: Cli,
@@ -36,7 +36,7 @@ struct Place {
     _server: Mosquitto,
 }
 
-impl Place {
+impl BootstrapSite {
     async fn new() -> Self {
         Self::with("", "", None).await
     }
@@ -78,7 +78,7 @@ impl Place {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_line_makes_a_cluster_alive_and_nothing_secret_is_shown() {
-    let place = Place::new().await;
+    let place = BootstrapSite::new().await;
     let log = place.shell.path().join("arguments");
     place.shell.record_arguments("kubectl", &log);
     place.shell.record_arguments("curl", &log);
@@ -129,7 +129,7 @@ async fn the_line_makes_a_cluster_alive_and_nothing_secret_is_shown() {
 // long: one failure after the other on one cluster; each next run is the second run of the last
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_in_each_step_is_named_and_the_next_run_gets_over_it() {
-    let place = Place::new().await;
+    let place = BootstrapSite::new().await;
     let kubernetes = place.edge.cluster.kubernetes();
     let script = place.script().await;
     let once = |method: &str, path: &str| Fault::next(1, 500).method(method).path(path);
@@ -181,7 +181,7 @@ async fn a_failure_in_each_step_is_named_and_the_next_run_gets_over_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_whose_own_release_fails_is_not_called_alive() {
-    let place = Place::new().await;
+    let place = BootstrapSite::new().await;
     let script = place.script().await;
     place.shell.run(&script, &["--yes"]).await.alive();
 
@@ -220,7 +220,7 @@ async fn a_cluster_whose_own_release_fails_is_not_called_alive() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_missing_is_listed_before_anything_is_changed() {
-    let place = Place::new().await;
+    let place = BootstrapSite::new().await;
     let kubernetes = place.edge.cluster.kubernetes();
     let script = place.script().await;
     let denied = |verb: &str, resource: &str| Denied { verb: verb.to_owned(), resource: resource.to_owned() };
@@ -277,7 +277,7 @@ async fn what_is_missing_is_listed_before_anything_is_changed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn interrupted_in_any_step_it_continues_when_it_is_run_again() {
-    let place = Place::new().await;
+    let place = BootstrapSite::new().await;
     let script = place.script().await;
     let mut interrupted = 0;
     for step in 1..=7 {
@@ -349,7 +349,7 @@ async fn a_cluster_with_an_image_enrols_by_a_job_that_has_the_token() {
     let authorities = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(authorities.path(), authority()).unwrap();
     let bootstrap = format!("image = \"sparkfleet:test\"\nmqtt_ca_file = \"{}\"", authorities.path().display());
-    let place = Place::with(edge, &bootstrap, Some(hook)).await;
+    let place = BootstrapSite::with(edge, &bootstrap, Some(hook)).await;
     let script = place.script().await;
     let identity = place.cli.json(&["config", "get", NAME, "EdgeClusterIdentity"]).await;
     identity_key.set(identity["key"].as_str().unwrap().to_owned()).unwrap();

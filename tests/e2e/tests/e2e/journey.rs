@@ -11,7 +11,7 @@ use base64::prelude::BASE64_STANDARD;
 use e2e::edge::Edge;
 use e2e::process::Processes;
 use e2e::secured_site::{LIMIT, Site, mqtt};
-use e2e::shell::{Ended, Shell};
+use e2e::shell::{ExitedCommand, Shell};
 use e2e::wait;
 use serde_json::Value;
 use simulator::flux::install;
@@ -196,7 +196,7 @@ impl Journey {
             self.shell.record_arguments(program, &arguments);
         }
         let done = self.shell.shell(&["-c", line], "", &[("SPARKFLEET_YES", "1")]).await;
-        let Ended { output, code } = &done;
+        let ExitedCommand { output, code } = &done;
         assert_eq!(*code, Some(0), "{output}\n{}\n{}", self.edge.job_log(), self.site.processes.tails());
         done.alive();
         self.shown.push_str(output);

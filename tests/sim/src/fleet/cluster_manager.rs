@@ -121,7 +121,7 @@ impl Manager {
                 // This site has no KDC.
                 ManagerEffect::Principals(_) => None,
                 ManagerEffect::Shared(_) => unreachable!("that of the charts is the only shared repository"),
-                ManagerEffect::Answer(answer) => Some(Action::Answer(answer)),
+                ManagerEffect::GitResponse(answer) => Some(Action::GitResponse(answer)),
             })
             .collect()
     }
@@ -136,7 +136,7 @@ impl Program for Manager {
             Input::Git(result) => ManagerEvent::Git(result),
             Input::Copy(result) => ManagerEvent::Copy(result),
             Input::PushTaken(result) => ManagerEvent::PushTaken(result),
-            Input::Asked(asked) => ManagerEvent::Asked(asked),
+            Input::GitRequest(asked) => ManagerEvent::GitRequest(asked),
             _ => return Vec::new(),
         };
         self.state.on_event(event, now);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use console::State;
 use console::config::{Role, Settings};
 use console::event::{Effect, Event};
-use console::record::{Answer, Record, Retention, Tables};
+use console::record::{Record, Retention, StoreEvent, Tables};
 use fleet_view::deltas::Table;
 use fleet_view::history::{Change, View};
 use sparkplug::edge_node::EdgeNodeConfig;
@@ -54,10 +54,10 @@ impl Console {
                     }
                     Effect::Record(record) => {
                         let first = self.store(record);
-                        self.state.on_event(Event::History(Answer::Stored { first }), now);
+                        self.state.on_event(Event::History(StoreEvent::Stored { first }), now);
                     }
                     // No one looks at it, and no one acts.
-                    Effect::Answer(_) | Effect::Keep(_) | Effect::KeepSessions(_) | Effect::Retire(_) => {}
+                    Effect::ApiResponse(_) | Effect::Keep(_) | Effect::KeepSessions(_) | Effect::Retire(_) => {}
                 }
             }
         }
@@ -95,7 +95,7 @@ pub fn boot(disk: &Disk, mutation: Option<Mutation>, seed: u64, now: Now) -> Boo
     let state = State::new(settings, now).expect("ACME is a name");
     let mut program = Console { state, disk: disk.clone(), mutation, shown: Tables::new() };
     let known = disk.with_past(|past| past.known());
-    let mut actions = program.take(Event::History(Answer::Opened(Box::new(known))), now);
+    let mut actions = program.take(Event::History(StoreEvent::Opened(Box::new(known))), now);
     actions.extend(program.take(Event::Started, now));
     Boot { program: Box::new(program), node, host: Some(host), actions }
 }

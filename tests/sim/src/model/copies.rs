@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use git_server::event::{CopyOutcome, CopyResult, CopyWork, PersistedCopies, PersistedCopy};
-use git_server_contract::{DesiredRepository, Place};
+use git_server_contract::{DesiredRepository, RepositoryPath};
 use uuid::Uuid;
 
 use crate::model::git::{MAIN, commit, number};
@@ -34,7 +34,7 @@ struct Stored {
     commits: BTreeMap<u32, u32>,
     main: Option<u32>,
     /// Where it is served.
-    place: Option<Place>,
+    place: Option<RepositoryPath>,
 }
 
 /// All copies.
@@ -103,7 +103,7 @@ impl Copies {
 
     /// Branch `main` of a repository, if that is served.
     #[must_use]
-    pub fn served(&self, repository: Uuid) -> Option<(&Place, Option<String>)> {
+    pub fn served(&self, repository: Uuid) -> Option<(&RepositoryPath, Option<String>)> {
         let stored = self.stored.get(&repository)?;
         Some((stored.place.as_ref()?, stored.main.map(commit)))
     }

@@ -34,7 +34,7 @@ pub enum Input {
     /// From the disk, users and clusters, to the git server.
     GitServer(git_server::event::Event),
     /// From a person over HTTP, to the cluster manager.
-    Asked(cluster_manager::git_users::Asked),
+    GitRequest(cluster_manager::git_users::GitRequest),
     /// From a person, to the operator's program.
     Person(crate::model::script::OperatorWrite),
 }
@@ -63,7 +63,7 @@ pub enum Action {
     /// To the disk and to users, of the git server.
     GitServer(Box<git_server::event::Effect>),
     /// To a person over HTTP.
-    Answer(Box<cluster_manager::git_users::Answer>),
+    GitResponse(Box<cluster_manager::git_users::GitResponse>),
     /// End the process in good order; it starts again after this time, or never.
     Exit {
         /// When it starts again.

@@ -1,7 +1,7 @@
 //! People who use git repositories: one who may read that of one cluster, one who shows nothing, and one who asks without end. Git itself is not here: what comes in are the questions
 //! that the gatekeeper asks, what goes out are the answers that it gets.
 
-use cluster_manager::git_users::{Answer, Asked, Question, Refusal, Reply};
+use cluster_manager::git_users::{GitAccessError, GitOperation, GitOutcome, GitRequest, GitResponse};
 use configdb_schema::known;
 use uuid::Uuid;
 
@@ -40,14 +40,14 @@ impl World {
         let number = self.people.next;
         self.people.asked.insert(number, (person, cluster));
         let (repository, shared) = cluster.map_or((known::repository::HELM_CHARTS, true), |cluster| (cluster, false));
-        let question = Question::Repository { repository, shared, push: false };
-        let asked = Asked { id: number, from: "192.0.2.1".to_owned(), credential: credential(person), question };
+        let question = GitOperation::Repository { repository, shared, push: false };
+        let asked = GitRequest { id: number, from: "192.0.2.1".to_owned(), credential: credential(person), question };
         let lag = self.random.millis(0..50);
-        self.after(lag, Happening::Input(id, life, Box::new(Input::Asked(asked))));
+        self.after(lag, Happening::Input(id, life, Box::new(Input::GitRequest(asked))));
     }
 
     /// The cluster manager answers someone.
-    pub(crate) fn on_answer(&mut self, answer: &Answer) {
+    pub(crate) fn on_answer(&mut self, answer: &GitResponse) {
         if self.on_decided(answer) {
             return;
         }
@@ -58,14 +58,16 @@ impl World {
         self.people.answered += 1;
         let fault = |invariant, detail| Some(Violation::new(invariant, detail));
         let violation = match (person, &answer.reply) {
-            (Person::Stranger, Err(Refusal::Unauthenticated(_))) => None,
+            (Person::Stranger, Err(GitAccessError::Unauthenticated(_))) => None,
             (Person::Stranger, reply) => {
                 fault("group-is-isolated", format!("someone who shows nothing is answered {reply:.200?}"))
             }
-            (Person::Viewer(_), Err(Refusal::TooOften(_))) => {
+            (Person::Viewer(_), Err(GitAccessError::TooOften(_))) => {
                 fault("fair-share", "someone who asks rarely is refused, because another one floods".to_owned())
             }
-            (Person::Viewer(own), Ok(Reply::Repository { .. })) if cluster.is_some_and(|cluster| cluster != own) => {
+            (Person::Viewer(own), Ok(GitOutcome::Repository { .. }))
+                if cluster.is_some_and(|cluster| cluster != own) =>
+            {
                 fault("group-is-isolated", format!("who may read {own} reads {cluster:?}"))
             }
             _ => None,

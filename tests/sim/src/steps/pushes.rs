@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use cluster_manager::event::{PushResult, PushWork};
-use cluster_manager::git_users::{Answer, Asked as Question, Credential, Question as What, Reply, RepositoryPush};
+use cluster_manager::git_users::{
+    Credential, GitOperation, GitOutcome, GitRequest as AdmissionRequest, GitResponse, RepositoryPush,
+};
 use configdb_schema::known::repository::HELM_CHARTS;
 use git_hosting::gatekeeper::{Admission, Change, Denial};
 use git_server::event::{Credential as Shown, Effect, Event, GitRequest, PushRequest};
@@ -140,29 +142,29 @@ impl World {
         };
         let (repository, shared) = (work.repository, work.repository == HELM_CHARTS);
         let credential = Credential::Verified(Pusher::of(&credential).principal());
-        let question = What::Repository { repository, shared, push: true };
+        let question = GitOperation::Repository { repository, shared, push: true };
         self.decide_over(Deciding { of: (id, life), work, ended: None }, credential, question);
     }
 
-    fn decide_over(&mut self, deciding: Deciding, credential: Credential, question: What) {
+    fn decide_over(&mut self, deciding: Deciding, credential: Credential, question: GitOperation) {
         self.people.next += 1;
         let (id, life) = deciding.of;
-        let asked = Question { id: self.people.next, from: FROM.to_owned(), credential, question };
+        let asked = AdmissionRequest { id: self.people.next, from: FROM.to_owned(), credential, question };
         self.pushing.decided.insert(asked.id, deciding);
         let lag = self.random.millis(1..50);
-        self.after(lag, Happening::Input(id, life, Box::new(Input::Asked(asked))));
+        self.after(lag, Happening::Input(id, life, Box::new(Input::GitRequest(asked))));
     }
 
     /// The cluster manager answers who pushes; false: the answer is to another question.
-    pub(crate) fn on_decided(&mut self, answer: &Answer) -> bool {
+    pub(crate) fn on_decided(&mut self, answer: &GitResponse) -> bool {
         let Some(Deciding { of, work, ended }) = self.pushing.decided.remove(&answer.id) else { return false };
         if let Some(ended) = ended {
             self.push_is_taken(of, &work, ended);
             return true;
         }
         let who = match &answer.reply {
-            Ok(Reply::Repository { who, .. }) => who.clone(),
-            Ok(Reply::Recorded) => return true,
+            Ok(GitOutcome::Repository { who, .. }) => who.clone(),
+            Ok(GitOutcome::Recorded) => return true,
             Err(refusal) => {
                 self.push_is_taken(of, &work, Err(refusal.to_string()));
                 return true;
@@ -174,7 +176,7 @@ impl World {
         match taken {
             Ok((before, after)) => {
                 let (repository, shared) = (work.repository, work.repository == HELM_CHARTS);
-                let pushed = What::Pushed(RepositoryPush { repository, shared, before, after });
+                let pushed = GitOperation::Pushed(RepositoryPush { repository, shared, before, after });
                 let ended = if is_torn { Err("input/output error".to_owned()) } else { Ok(()) };
                 let deciding = Deciding { of, work, ended: Some(ended) };
                 self.decide_over(deciding, Credential::Verified(who), pushed);

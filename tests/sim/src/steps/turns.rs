@@ -64,7 +64,7 @@ impl World {
                 self.after(lag, Happening::Push(id, life, work));
             }
             Action::GitServer(effect) => self.execute_git_server(id, *effect),
-            Action::Answer(answer) => self.on_answer(&answer),
+            Action::GitResponse(answer) => self.on_answer(&answer),
             Action::Exit { again_after } => {
                 self.stop(id, true);
                 if let Some(after) = again_after {

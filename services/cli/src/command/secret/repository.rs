@@ -12,7 +12,7 @@ use service_runtime::exit;
 use uuid::Uuid;
 
 use super::{certificate_of, sealing};
-use crate::arguments::secret::{Place, PutArguments};
+use crate::arguments::secret::{PutArguments, SecretRef};
 use crate::client::{Client, Scope, author};
 use crate::look_up;
 use crate::options::Options;
@@ -184,12 +184,12 @@ pub(super) async fn list(cluster: &str, options: &Options) -> anyhow::Result<()>
 /// # Errors
 /// As documented for the exit codes; then none is deleted.
 pub(super) async fn delete(
-    place: &Place,
+    place: &SecretRef,
     keys: &[String],
     (dry_run, no_wait): (bool, bool),
     options: &Options,
 ) -> anyhow::Result<()> {
-    let Place { cluster, name, namespace } = place;
+    let SecretRef { cluster, name, namespace } = place;
     check_names(namespace, name)
         .and_then(|()| keys.iter().try_for_each(|key| check_key(key)))
         .map_err(|error| usage(error.into()))?;

@@ -76,7 +76,7 @@ fn rows_of_another_version_are_not_guessed() {
 #[derive(Debug, clap::Parser)]
 struct Line {
     #[command(flatten)]
-    reading: Reading,
+    reading: ListOptions,
     #[command(flatten)]
     options: Options,
 }

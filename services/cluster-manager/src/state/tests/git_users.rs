@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 
 use super::*;
-use crate::git_users::{Asked, Credential, Question, Refusal, Reply, RepositoryPush};
+use crate::git_users::{Credential, GitAccessError, GitOperation, GitOutcome, GitRequest, RepositoryPush};
 use access::audit::{AuditRecord, AuditResult};
 use access::{Denied, Operation};
 use cluster_manager_contract::api_token::TokenHash;
@@ -38,16 +38,20 @@ impl World {
         self.put(object(name), "ApiToken", entry);
     }
 
-    fn ask(&mut self, credential: Credential, question: Question) -> (Result<Reply, Refusal>, Option<AuditRecord>) {
-        let asked = Asked { id: 7, from: FROM.to_owned(), credential, question };
-        self.manager.on_event(Event::Asked(asked), self.now);
+    fn ask(
+        &mut self,
+        credential: Credential,
+        question: GitOperation,
+    ) -> (Result<GitOutcome, GitAccessError>, Option<AuditRecord>) {
+        let asked = GitRequest { id: 7, from: FROM.to_owned(), credential, question };
+        self.manager.on_event(Event::GitRequest(asked), self.now);
         self.run(Duration::ZERO);
         let answer = self.answers.pop().expect("every question is answered");
         assert!(self.answers.is_empty() && answer.id == 7);
         (answer.reply, answer.audit)
     }
 
-    fn reply(&mut self, name: &str, question: Question) -> Result<Reply, Refusal> {
+    fn reply(&mut self, name: &str, question: GitOperation) -> Result<GitOutcome, GitAccessError> {
         self.ask(token(name), question).0
     }
 }
@@ -65,22 +69,23 @@ fn staffed() -> World {
     world
 }
 
-fn push(repository: Uuid, shared: bool) -> Question {
-    Question::Repository { repository, shared, push: true }
+fn push(repository: Uuid, shared: bool) -> GitOperation {
+    GitOperation::Repository { repository, shared, push: true }
 }
 
 #[test]
 fn only_a_token_that_is_known_in_time_for_the_cluster_and_large_enough_pushes() {
     let mut world = staffed();
-    let unauthenticated = |reply| matches!(reply, Err(Refusal::Unauthenticated(_)));
-    for question in [push(CLUSTER, false), Question::Repository { repository: CLUSTER, shared: false, push: false }] {
+    let unauthenticated = |reply| matches!(reply, Err(GitAccessError::Unauthenticated(_)));
+    for question in [push(CLUSTER, false), GitOperation::Repository { repository: CLUSTER, shared: false, push: false }]
+    {
         assert!(unauthenticated(world.ask(Credential::None, question.clone()).0));
         assert!(unauthenticated(world.reply("expired", question.clone())));
         assert_eq!(world.ask(token("unknown"), question).1, None, "strangers cannot fill the disk");
     }
     let scope = Denied::Scope { operation: Operation::Push, scope: configdb_schema::document::TokenScope::Viewer };
-    assert_eq!(world.reply("viewer", push(CLUSTER, false)), Err(Refusal::Forbidden(scope)));
-    assert_eq!(world.reply("other", push(CLUSTER, false)), Err(Refusal::Forbidden(Denied::Cluster)));
+    assert_eq!(world.reply("viewer", push(CLUSTER, false)), Err(GitAccessError::Forbidden(scope)));
+    assert_eq!(world.reply("other", push(CLUSTER, false)), Err(GitAccessError::Forbidden(Denied::Cluster)));
     assert!(world.reply("operator", push(CLUSTER, false)).is_ok());
     // Revoked: without a restart of anything.
     world.delete(object("operator"), "ApiToken");
@@ -92,12 +97,12 @@ fn no_one_is_admitted_while_configdb_is_not_known_and_a_credential_asks_at_a_lim
     let mut world = staffed();
     let node = configdb_node(&organisation());
     world.feed(vec![HostEvent::NodeDeath { node, timestamp: 5 }]);
-    assert!(matches!(world.reply("operator", push(CLUSTER, false)), Err(Refusal::NotAtPresent(_))));
+    assert!(matches!(world.reply("operator", push(CLUSTER, false)), Err(GitAccessError::NotAtPresent(_))));
     let births = world.db.birth();
     world.feed(births);
     let mut taken = 0;
-    let read = Question::Repository { repository: CLUSTER, shared: false, push: false };
-    while !matches!(world.reply("viewer", read.clone()), Err(Refusal::TooOften(_))) {
+    let read = GitOperation::Repository { repository: CLUSTER, shared: false, push: false };
+    while !matches!(world.reply("viewer", read.clone()), Err(GitAccessError::TooOften(_))) {
         taken += 1;
         assert!(taken <= 60, "a fifth of 300 at once");
     }
@@ -110,7 +115,7 @@ fn who_may_push_where() {
     let mut world = staffed();
     world.issue("here", "operator", Some(&[CLUSTER]), LONG);
     let charts = known::repository::HELM_CHARTS;
-    let may = |reply: Result<Reply, Refusal>| matches!(reply, Ok(Reply::Repository { .. }));
+    let may = |reply: Result<GitOutcome, GitAccessError>| matches!(reply, Ok(GitOutcome::Repository { .. }));
     for (name, cluster, shared) in
         [("operator", true, true), ("here", true, false), ("other", false, false), ("viewer", false, false)]
     {
@@ -118,7 +123,7 @@ fn who_may_push_where() {
         assert_eq!(may(world.reply(name, push(charts, true))), shared, "{name}");
     }
     // Reading is for every scope, of the clusters of the token and of what all share.
-    let read = |repository, shared| Question::Repository { repository, shared, push: false };
+    let read = |repository, shared| GitOperation::Repository { repository, shared, push: false };
     assert!(may(world.reply("viewer", read(CLUSTER, false))) && may(world.reply("other", read(charts, true))));
     assert!(!may(world.reply("other", read(CLUSTER, false))));
     let (refused, record) = world.ask(token("viewer"), push(CLUSTER, false));
@@ -128,7 +133,9 @@ fn who_may_push_where() {
     let pull = json!({"path": "shared/helm", "pull": {"main": {"url": "https://code.example/x", "ref": "main", "interval": "never"}}});
     world.put(charts, "GitConfig", pull);
     world.settle();
-    let Ok(Reply::Repository { pulled, .. }) = world.reply("operator", push(charts, true)) else { panic!("they may") };
+    let Ok(GitOutcome::Repository { pulled, .. }) = world.reply("operator", push(charts, true)) else {
+        panic!("they may")
+    };
     assert_eq!(pulled, ["main".to_owned()].into());
 }
 
@@ -137,10 +144,12 @@ fn a_push_is_sent_to_the_edges_at_once_and_recorded() {
     let mut world = staffed();
     world.follow_sources(CLUSTER, "Paint_Shop");
     world.settle();
-    let Ok(Reply::Repository { who, .. }) = world.reply("operator", push(CLUSTER, false)) else { panic!("they may") };
+    let Ok(GitOutcome::Repository { who, .. }) = world.reply("operator", push(CLUSTER, false)) else {
+        panic!("they may")
+    };
     let pushed = |repository, shared, before: &str, after: &str| {
         let (before, after) = (Some(before.to_owned()), Some(after.to_owned()));
-        Question::Pushed(RepositoryPush { repository, shared, before, after })
+        GitOperation::Pushed(RepositoryPush { repository, shared, before, after })
     };
     let (own, charts) = ("a".repeat(40), "b".repeat(40));
     let (_, record) = world.ask(Credential::Verified(who.clone()), pushed(CLUSTER, false, CHARTS, &own));
@@ -178,13 +187,15 @@ fn a_commit_is_sent_to_the_edge_only_when_the_git_server_has_it() {
     let before = world.device().git_commit.clone().unwrap();
     serve(&mut world, &before);
     assert_eq!(sent(&world), Some(before.clone()));
-    let Ok(Reply::Repository { who, .. }) = world.reply("operator", push(CLUSTER, false)) else { panic!("they may") };
+    let Ok(GitOutcome::Repository { who, .. }) = world.reply("operator", push(CLUSTER, false)) else {
+        panic!("they may")
+    };
     world.disk.push(CLUSTER);
     let after = world.disk.commit(CLUSTER);
     let (repository, shared) = (CLUSTER, false);
     let [start, end] = [&before, &after].map(|commit| Some(commit.clone()));
     let pushed = RepositoryPush { repository, shared, before: start, after: end };
-    assert!(world.ask(Credential::Verified(who), Question::Pushed(pushed)).1.is_some(), "it is recorded");
+    assert!(world.ask(Credential::Verified(who), GitOperation::Pushed(pushed)).1.is_some(), "it is recorded");
     world.settle();
     assert_eq!(sent(&world), Some(before), "Flux would fetch the commit before, and look again only at its interval");
     serve(&mut world, &after);

@@ -12,7 +12,7 @@ use sqlx::{Connection as _, Row as _};
 use tokio::sync::{Mutex, watch};
 
 use super::store::{self, HistoryError, number};
-use crate::record::{Standing, StoredEvent};
+use crate::record::{HistoryStatus, StoredEvent};
 
 /// Gaps of an answer: the latest ones.
 const GAPS_MAX: i64 = 1_000;
@@ -24,7 +24,7 @@ const CHANGES: i64 = 1_000;
 #[derive(Debug, Clone)]
 pub struct Reader {
     file: PathBuf,
-    standing: watch::Receiver<Standing>,
+    standing: watch::Receiver<HistoryStatus>,
     /// None: it was not opened yet, or the last use of it failed.
     connection: Arc<Mutex<Option<SqliteConnection>>>,
 }
@@ -112,7 +112,7 @@ pub struct ExportBase {
 }
 
 impl Reader {
-    pub(super) fn new(file: PathBuf, standing: watch::Receiver<Standing>) -> Self {
+    pub(super) fn new(file: PathBuf, standing: watch::Receiver<HistoryStatus>) -> Self {
         Self { file, standing, connection: Arc::default() }
     }
 

@@ -54,7 +54,7 @@ async fn open(directory: &TempDir) -> (Store, Known) {
 
 fn reader(directory: &TempDir) -> Reader {
     // The sender may go: what it said last stays.
-    Reader::new(store::file(directory.path()), watch::Sender::new(Standing::Open).subscribe())
+    Reader::new(store::file(directory.path()), watch::Sender::new(HistoryStatus::Open).subscribe())
 }
 
 fn all() -> EventQuery {
@@ -221,13 +221,13 @@ async fn a_directory_that_cannot_be_used_is_said_and_tried_again() {
     std::fs::write(directory.path().join("history"), "in the way").unwrap();
     let keep = Some(Retention { days: 1, bytes: 1 << 20 });
     let mut history = History::retrying(directory.path(), keep, Clock::new(), Duration::from_millis(10));
-    let Answer::Failed { reason } = history.recv().await else { panic!("it is a file") };
+    let StoreEvent::Failed { reason } = history.recv().await else { panic!("it is a file") };
     assert!(reason.starts_with("the directory of the history cannot be used: "), "{reason}");
     let error = history.reader().at(View::Clusters, 1).await.unwrap_err().to_string();
     assert!(error.starts_with("this console keeps no history: the directory"), "{error}");
     std::fs::remove_file(directory.path().join("history")).unwrap();
     // It may have been tried while the file was there.
-    while history.recv().await != Answer::Opened(Box::default()) {}
+    while history.recv().await != StoreEvent::Opened(Box::default()) {}
     history.stop().await;
 }
 
@@ -239,12 +239,12 @@ async fn a_damaged_file_is_set_aside_and_a_new_history_begins() {
     std::fs::write(store::file(&path), "this is not a database, and it is long enough to be taken for one".repeat(100))
         .unwrap();
     let mut history = History::start(root.path(), Some(Retention { days: 1, bytes: 1 << 20 }), Clock::new());
-    assert_eq!(history.recv().await, Answer::Opened(Box::default()));
+    assert_eq!(history.recv().await, StoreEvent::Opened(Box::default()));
     assert!(path.join("damaged-history.sqlite").exists());
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
     let mut fleet = Fleet::new();
     history.record(Arc::new(fleet.next(5, 5, true)));
-    assert_eq!(history.recv().await, Answer::Stored { first: 1 });
+    assert_eq!(history.recv().await, StoreEvent::Stored { first: 1 });
     assert_eq!(history.reader().at(View::Clusters, 6).await.unwrap().rows, *fleet.clusters());
     history.record(Arc::new(Record { begins_gap: Some("stopped".to_owned()), ..Record::of_time(7) }));
     history.stop().await;

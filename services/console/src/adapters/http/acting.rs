@@ -24,8 +24,8 @@ use service_runtime::http::server;
 
 use super::{Site, host_names, refused};
 use crate::action::{self, Action, ActionError};
+use crate::api::{ApiError, ApiOperation, ApiOutcome, Credential, SessionHash};
 use crate::config::Role;
-use crate::question::{Credential, Question, Refusal, Reply, SessionHash};
 
 /// Longest body: an entry of ConfigDB, and some more.
 pub(super) const BODY_BYTES_MAX: usize = 512 * 1024;
@@ -125,34 +125,34 @@ pub(super) async fn may_read(site: &Site, caller: RequestContext) -> Result<(), 
     if !site.private {
         return Ok(());
     }
-    match ask(site, &caller, Question::Who).await {
-        Ok(Reply::Who(Some(_))) => Ok(()),
+    match ask(site, &caller, ApiOperation::Who).await {
+        Ok(ApiOutcome::Who(Some(_))) => Ok(()),
         Ok(_) => Err(answer_refusal(&not_known(&caller))),
         Err(refusal) => Err(answer_refusal(&refusal)),
     }
 }
 
 /// What is answered to a caller who is not a user: their token does not count, or they have shown nothing to a console that shows nothing to others.
-pub(super) fn not_known(caller: &RequestContext) -> Refusal {
+pub(super) fn not_known(caller: &RequestContext) -> ApiError {
     let reason = if caller.shows_token() {
         "the token is unknown or revoked, or has expired"
     } else {
         "sign in; this console shows nothing to others"
     };
-    Refusal::Unauthenticated(reason.to_owned())
+    ApiError::Unauthenticated(reason.to_owned())
 }
 
 /// The answer of the state to a question of this caller.
-pub(super) async fn ask(site: &Site, caller: &RequestContext, question: Question) -> Result<Reply, Refusal> {
+pub(super) async fn ask(site: &Site, caller: &RequestContext, question: ApiOperation) -> Result<ApiOutcome, ApiError> {
     site.hub.ask(caller.from.clone(), caller.credential, question).await
 }
 
 /// `GET /api/v1/session`
 pub(super) async fn session(State(site): State<Site>, caller: RequestContext) -> Response {
-    let known = match ask(&site, &caller, Question::Who).await {
-        Ok(Reply::Who(known)) => known,
+    let known = match ask(&site, &caller, ApiOperation::Who).await {
+        Ok(ApiOutcome::Who(known)) => known,
         // A program that shows a token learns why it is not judged; the page begins without a user.
-        Err(refusal @ (Refusal::NotNow(_) | Refusal::TooOften(_))) if caller.shows_token() => {
+        Err(refusal @ (ApiError::NotNow(_) | ApiError::TooOften(_))) if caller.shows_token() => {
             return answer_refusal(&refusal);
         }
         _ => None,
@@ -196,8 +196,8 @@ pub(super) async fn sign_in(
     let Some(random) = random::<32>() else { return no_randomness() };
     let id = hex::encode(random);
     let caller = RequestContext { credential: Credential::Token(hash), ..caller };
-    match ask(&site, &caller, Question::SignIn(SessionHash::of(&id))).await {
-        Ok(Reply::SignedIn(principal)) => {
+    match ask(&site, &caller, ApiOperation::SignIn(SessionHash::of(&id))).await {
+        Ok(ApiOutcome::SignedIn(principal)) => {
             let mut response = super::answer(&described(&site, Some(&principal), &caller), None);
             give_session(&mut response, caller.with_tls, &id);
             response
@@ -212,7 +212,7 @@ pub(super) async fn sign_out(State(site): State<Site>, caller: RequestContext, h
     if let Err(response) = check_origin(&headers) {
         return *response;
     }
-    let _ = ask(&site, &caller, Question::SignOut).await;
+    let _ = ask(&site, &caller, ApiOperation::SignOut).await;
     let mut response = StatusCode::NO_CONTENT.into_response();
     set_cookie(&mut response, &cookie(caller.with_tls, "", 0));
     response
@@ -253,8 +253,8 @@ pub(super) async fn act(
         }
         action => (action, None),
     };
-    match ask(&site, &caller, Question::Act { key: key.to_owned(), action }).await {
-        Ok(Reply::Accepted { id }) => match token {
+    match ask(&site, &caller, ApiOperation::Act { key: key.to_owned(), action }).await {
+        Ok(ApiOutcome::Accepted { id }) => match token {
             Some(token) => {
                 let body = json!({ "id": id, "token": token.expose_secret() });
                 (StatusCode::ACCEPTED, [(header::CACHE_CONTROL, "no-store")], axum::Json(body)).into_response()
@@ -262,7 +262,7 @@ pub(super) async fn act(
             None => accepted(&id),
         },
         // The text that was made for this request is of no token.
-        Ok(Reply::Repeated { id }) => accepted(&id),
+        Ok(ApiOutcome::Repeated { id }) => accepted(&id),
         Ok(_) => unexpected(),
         Err(refusal) => answer_refusal(&refusal),
     }
@@ -284,8 +284,8 @@ pub(super) async fn plan(
         Err(error @ ActionError::Unknown) => return refused(StatusCode::NOT_FOUND, "action", error),
         Err(error) => return refused(StatusCode::BAD_REQUEST, "body", error),
     };
-    match ask(&site, &caller, Question::Plan(action)).await {
-        Ok(Reply::Planned(steps)) => super::answer(&json!({ "steps": steps }), None),
+    match ask(&site, &caller, ApiOperation::Plan(action)).await {
+        Ok(ApiOutcome::Planned(steps)) => super::answer(&json!({ "steps": steps }), None),
         Ok(_) => unexpected(),
         Err(refusal) => answer_refusal(&refusal),
     }
@@ -309,13 +309,13 @@ async fn make_command(
     }
     let Some(random) = random() else { return no_randomness() };
     let token = Token::new(random);
-    let question = Question::Bootstrap { key, cluster, hash: token.hash().as_str().to_owned(), lifetime };
+    let question = ApiOperation::Bootstrap { key, cluster, hash: token.hash().as_str().to_owned(), lifetime };
     match ask(site, caller, question).await {
-        Ok(Reply::Offered { id, url, expires }) => {
+        Ok(ApiOutcome::Offered { id, url, expires }) => {
             let body = json!({ "id": id, "command": bootstrap::command_for(&url, &token), "expires": expires });
             ([(header::CACHE_CONTROL, "no-store")], axum::Json(body)).into_response()
         }
-        Ok(Reply::Repeated { id }) => accepted(&id),
+        Ok(ApiOutcome::Repeated { id }) => accepted(&id),
         Ok(_) => unexpected(),
         Err(refusal) => answer_refusal(&refusal),
     }
@@ -364,21 +364,21 @@ pub(super) fn unexpected() -> Response {
 }
 
 /// A refusal as it is answered.
-pub(super) fn answer_refusal(refusal: &Refusal) -> Response {
+pub(super) fn answer_refusal(refusal: &ApiError) -> Response {
     let (status, field) = match refusal {
-        Refusal::Unauthenticated(_) => (StatusCode::UNAUTHORIZED, "Authorization"),
-        Refusal::Forbidden(_) | Refusal::ReadOnly(_) => (StatusCode::FORBIDDEN, "action"),
-        Refusal::TooOften(_) => (StatusCode::TOO_MANY_REQUESTS, "action"),
-        Refusal::Request(RequestError::Invalid { field, .. }) => (StatusCode::BAD_REQUEST, *field),
-        Refusal::Request(RequestError::Missing { field, .. }) => (StatusCode::NOT_FOUND, *field),
-        Refusal::Request(RequestError::NotNow(_)) => (StatusCode::CONFLICT, "action"),
-        Refusal::KeyReused => (StatusCode::UNPROCESSABLE_ENTITY, "Idempotency-Key"),
-        Refusal::NotNow(_) => (StatusCode::SERVICE_UNAVAILABLE, "console"),
+        ApiError::Unauthenticated(_) => (StatusCode::UNAUTHORIZED, "Authorization"),
+        ApiError::Forbidden(_) | ApiError::ReadOnly(_) => (StatusCode::FORBIDDEN, "action"),
+        ApiError::TooOften(_) => (StatusCode::TOO_MANY_REQUESTS, "action"),
+        ApiError::Request(RequestError::Invalid { field, .. }) => (StatusCode::BAD_REQUEST, *field),
+        ApiError::Request(RequestError::Missing { field, .. }) => (StatusCode::NOT_FOUND, *field),
+        ApiError::Request(RequestError::NotNow(_)) => (StatusCode::CONFLICT, "action"),
+        ApiError::KeyReused => (StatusCode::UNPROCESSABLE_ENTITY, "Idempotency-Key"),
+        ApiError::NotNow(_) => (StatusCode::SERVICE_UNAVAILABLE, "console"),
     };
     let mut response = refused(status, field, refusal);
     let retry_after = match refusal {
-        Refusal::TooOften(too_often) => Some(HeaderValue::from(rate::seconds(too_often.wait))),
-        Refusal::NotNow(_) => Some(HeaderValue::from_static(TRY_AGAIN)),
+        ApiError::TooOften(too_often) => Some(HeaderValue::from(rate::seconds(too_often.wait))),
+        ApiError::NotNow(_) => Some(HeaderValue::from_static(TRY_AGAIN)),
         _ => None,
     };
     if let Some(wait) = retry_after {

@@ -10,8 +10,8 @@ use access::Operation;
 
 use super::acting::RequestContext;
 use super::{Site, acting, answer_unless_known, parameter, reading, refused};
+use crate::api::{ApiError, ApiOperation, ApiOutcome};
 use crate::config::Role;
-use crate::question::{Question, Refusal, Reply};
 
 /// Records of an answer, unless the request says.
 const RECORDS: usize = 200;
@@ -34,18 +34,20 @@ pub(super) async fn audit(
             return refused(StatusCode::BAD_REQUEST, "limit", rule);
         }
     };
-    let principal = match acting::ask(&site, &caller, Question::Watches).await {
-        Ok(Reply::Who(Some(principal))) => principal,
-        Ok(Reply::Who(None)) if caller.shows_token() => return acting::answer_refusal(&acting::not_known(&caller)),
-        Ok(Reply::Who(None)) => {
+    let principal = match acting::ask(&site, &caller, ApiOperation::Watches).await {
+        Ok(ApiOutcome::Who(Some(principal))) => principal,
+        Ok(ApiOutcome::Who(None)) if caller.shows_token() => {
+            return acting::answer_refusal(&acting::not_known(&caller));
+        }
+        Ok(ApiOutcome::Who(None)) => {
             let reason = "sign in; administrators of all clusters read the record".to_owned();
-            return acting::answer_refusal(&Refusal::Unauthenticated(reason));
+            return acting::answer_refusal(&ApiError::Unauthenticated(reason));
         }
         Ok(_) => return acting::unexpected(),
         Err(refusal) => return acting::answer_refusal(&refusal),
     };
     if let Err(denied) = principal.may(Operation::ReadAudit, None) {
-        return acting::answer_refusal(&Refusal::Forbidden(denied));
+        return acting::answer_refusal(&ApiError::Forbidden(denied));
     }
     match record::newest(&site.audit, limit).await {
         Ok(rows) => {

@@ -159,10 +159,10 @@ pub(super) fn failed(field: &str, error: &ReadError) -> Response {
     refused(status, field, error)
 }
 
-pub(super) type Refusal = (&'static str, String);
+pub(super) type ApiError = (&'static str, String);
 
 /// What is asked for, and the field `at`: of a table at that time, these are the events until then.
-fn event_query(query: &RawQuery, now: u64, marks: Option<&EventMarks>) -> Result<(EventQuery, Option<u64>), Refusal> {
+fn event_query(query: &RawQuery, now: u64, marks: Option<&EventMarks>) -> Result<(EventQuery, Option<u64>), ApiError> {
     let at = parameter(query, "at").map(|text| time("at", &text, now)).transpose()?;
     if at.is_some() && parameter(query, "until").is_some() {
         return Err(("at", "must not be given with until".to_owned()));
@@ -195,7 +195,7 @@ fn event_query(query: &RawQuery, now: u64, marks: Option<&EventMarks>) -> Result
 }
 
 /// The fields `since` and `until` of a query.
-pub(super) fn span(query: &RawQuery, now: u64) -> Result<(u64, u64), Refusal> {
+pub(super) fn span(query: &RawQuery, now: u64) -> Result<(u64, u64), ApiError> {
     let time_of = |field: &'static str, default: u64| match parameter(query, field) {
         Some(text) => time(field, &text, u64::MAX),
         None => Ok(default),
@@ -207,12 +207,12 @@ pub(super) fn span(query: &RawQuery, now: u64) -> Result<(u64, u64), Refusal> {
     Ok((since, until))
 }
 
-fn rule(field: &'static str, what: impl Display) -> Refusal {
+fn rule(field: &'static str, what: impl Display) -> ApiError {
     (field, format!("must be {what}"))
 }
 
 /// A time of the query, not later than `last`.
-fn time(field: &'static str, text: &str, last: u64) -> Result<u64, Refusal> {
+fn time(field: &'static str, text: &str, last: u64) -> Result<u64, ApiError> {
     let ms = text.parse::<u64>().ok().filter(|ms| i64::try_from(*ms).is_ok());
     let ms = ms.ok_or_else(|| rule(field, "a time in milliseconds since 1970-01-01T00:00:00Z"))?;
     if ms > last {

@@ -17,8 +17,8 @@ use service_runtime::exit;
 
 use super::acting::{self, RequestContext};
 use super::{Site, parameter};
+use crate::api::{ApiOperation, ApiOutcome, SessionHash};
 use crate::config::OidcConfig;
-use crate::question::{Question, Reply, SessionHash};
 use access::claims::ClaimRules;
 
 /// How long a user may take at the provider.
@@ -209,8 +209,8 @@ async fn came_back(
     })?;
     let principal = logins.rules.principal(&claims).map_err(|_| Failure::NoScope)?;
     let id = hex::encode(acting::random::<32>().ok_or(Failure::Provider)?);
-    match acting::ask(site, caller, Question::SignInAs(SessionHash::of(&id), principal)).await {
-        Ok(Reply::SignedIn(_)) => Ok(id),
+    match acting::ask(site, caller, ApiOperation::SignInAs(SessionHash::of(&id), principal)).await {
+        Ok(ApiOutcome::SignedIn(_)) => Ok(id),
         _ => Err(Failure::Provider),
     }
 }

@@ -15,8 +15,8 @@ use tokio::task::JoinHandle;
 use super::acting::{self, RequestContext};
 use super::{Site, refused};
 use crate::adapters::hub::Stopping;
+use crate::api::{ApiError, ApiOperation, ApiOutcome};
 use crate::published::TableName;
-use crate::question::{Question, Refusal, Reply};
 use crate::sight::Sight;
 
 /// How often it is looked whether the client of a stream may still see what it sees.
@@ -32,17 +32,17 @@ pub(super) async fn sight(site: &Site, caller: &RequestContext) -> Result<Option
 }
 
 /// Who asks; None: a caller who has not signed in, and reads are open.
-async fn principal(site: &Site, caller: &RequestContext) -> Result<Option<Principal>, Refusal> {
+async fn principal(site: &Site, caller: &RequestContext) -> Result<Option<Principal>, ApiError> {
     if !caller.shows_something() && !site.private {
         return Ok(None);
     }
-    match acting::ask(site, caller, Question::Watches).await {
+    match acting::ask(site, caller, ApiOperation::Watches).await {
         // A program that shows a token must learn that it does not count. A browser whose session has ended continues to look.
-        Ok(Reply::Who(None)) if site.private || caller.shows_token() => Err(acting::not_known(caller)),
-        Ok(Reply::Who(known)) => Ok(known),
+        Ok(ApiOutcome::Who(None)) if site.private || caller.shows_token() => Err(acting::not_known(caller)),
+        Ok(ApiOutcome::Who(known)) => Ok(known),
         // Who would see everything without a credential sees it also where that cannot be looked up, such as while ConfigDB is away.
         _ if !site.private => Ok(None),
-        Ok(_) => Err(Refusal::NotNow("who asks is not known".to_owned())),
+        Ok(_) => Err(ApiError::NotNow("who asks is not known".to_owned())),
         Err(refusal) => Err(refusal),
     }
 }
@@ -84,7 +84,7 @@ impl Guard {
                 match principal(&site, &caller).await {
                     Ok(known) if known == first => {}
                     // While ConfigDB is away no token can be checked, and nothing new is shown.
-                    Err(Refusal::NotNow(_)) => {}
+                    Err(ApiError::NotNow(_)) => {}
                     _ => return end.trigger(),
                 }
             }

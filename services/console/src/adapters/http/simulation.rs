@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::acting::RequestContext;
 use super::{Site, acting, answer, reading, refused};
-use crate::question::{Question, Reply};
+use crate::api::{ApiOperation, ApiOutcome};
 
 /// `POST /api/v1/policies/{cluster}/simulation`
 pub(super) async fn simulate(
@@ -31,8 +31,8 @@ pub(super) async fn simulate(
         Ok(_) => {}
         Err(response) => return response,
     }
-    match acting::ask(&site, &caller, Question::Simulate { cluster, policy: Box::new(policy) }).await {
-        Ok(Reply::Simulated(hosts)) => answer(&json!({ "hosts": hosts }), None),
+    match acting::ask(&site, &caller, ApiOperation::Simulate { cluster, policy: Box::new(policy) }).await {
+        Ok(ApiOutcome::Simulated(hosts)) => answer(&json!({ "hosts": hosts }), None),
         Ok(_) => acting::unexpected(),
         Err(refusal) => acting::answer_refusal(&refusal),
     }

@@ -15,8 +15,8 @@ use sparkplug::host::{HostEvent, HostRequest};
 
 use super::*;
 use crate::Config;
+use crate::api::SessionHash;
 use crate::event::Event;
-use crate::question::SessionHash;
 
 const OTHER: Uuid = Uuid::from_u128(0xD);
 
@@ -80,14 +80,14 @@ impl World {
         }
     }
 
-    fn effects(&mut self) -> Vec<Answer> {
+    fn effects(&mut self) -> Vec<ApiResponse> {
         let mut answers = Vec::new();
         for effect in self.state.poll_effects() {
             match effect {
                 Effect::Host(request @ HostRequest::Command { .. }) => self.sent.push(request),
                 Effect::Keep(record) => self.records.push(*record),
                 Effect::KeepSessions(sessions) => self.kept = Some(sessions),
-                Effect::Answer(mut answer) => {
+                Effect::ApiResponse(mut answer) => {
                     self.records.extend(answer.audit.take());
                     answers.push(*answer);
                 }
@@ -97,16 +97,16 @@ impl World {
         answers
     }
 
-    fn ask(&mut self, credential: Credential, question: Question) -> Option<Result<Reply, Refusal>> {
+    fn ask(&mut self, credential: Credential, question: ApiOperation) -> Option<Result<ApiOutcome, ApiError>> {
         self.asked += 1;
-        let asked = Asked { id: self.asked, from: "192.0.2.1".to_owned(), credential, question };
-        self.state.on_event(Event::Asked(Box::new(asked)), at(2));
+        let asked = ApiRequest { id: self.asked, from: "192.0.2.1".to_owned(), credential, question };
+        self.state.on_event(Event::ApiRequest(Box::new(asked)), at(2));
         self.effects().pop().map(|answer| answer.reply)
     }
 
-    fn act(&mut self, seed: u8, key: &str, name: &str, body: serde_json::Value) -> Result<Reply, Refusal> {
+    fn act(&mut self, seed: u8, key: &str, name: &str, body: serde_json::Value) -> Result<ApiOutcome, ApiError> {
         let action = Action::parse(name, body.to_string().as_bytes()).unwrap();
-        self.ask(Credential::Token(hash(seed)), Question::Act { key: key.to_owned(), action }).unwrap()
+        self.ask(Credential::Token(hash(seed)), ApiOperation::Act { key: key.to_owned(), action }).unwrap()
     }
 
     /// ConfigDB answers the last request.
@@ -134,9 +134,9 @@ impl World {
     }
 }
 
-fn id_of(reply: Result<Reply, Refusal>) -> String {
+fn id_of(reply: Result<ApiOutcome, ApiError>) -> String {
     match reply {
-        Ok(Reply::Accepted { id } | Reply::Repeated { id }) => id,
+        Ok(ApiOutcome::Accepted { id } | ApiOutcome::Repeated { id }) => id,
         other => panic!("{other:?}"),
     }
 }
@@ -163,17 +163,19 @@ fn a_plan_says_what_would_be_written_and_nothing_comes_of_it() {
     let mut world = World::new(Config::default());
     let plan = |world: &mut World, seed: u8, name: &str, body: serde_json::Value| {
         let action = Action::parse(name, body.to_string().as_bytes()).unwrap();
-        world.ask(Credential::Token(hash(seed)), Question::Plan(action)).unwrap()
+        world.ask(Credential::Token(hash(seed)), ApiOperation::Plan(action)).unwrap()
     };
-    let Ok(Reply::Planned(steps)) = plan(&mut world, 1, "cluster.wave", wave(CLUSTER, 2)) else { panic!("a plan") };
+    let Ok(ApiOutcome::Planned(steps)) = plan(&mut world, 1, "cluster.wave", wave(CLUSTER, 2)) else {
+        panic!("a plan")
+    };
     let step = serde_json::to_value(&steps).unwrap();
     let wanted = json!([{ "change": "write", "subject": CLUSTER, "object": CLUSTER, "name": "EdgeClusterRollout", "before": null, "after": { "wave": 2 } }]);
     assert_eq!(step, wanted);
     assert!(world.sent.is_empty() && world.records.is_empty() && world.state.actions.rows().is_empty());
     // Who may not act gets no plan either, and what cannot be done has none.
-    assert!(matches!(plan(&mut world, 2, "cluster.wave", wave(CLUSTER, 2)), Err(Refusal::Forbidden(_))));
-    assert!(matches!(plan(&mut world, 3, "cluster.wave", wave(OTHER, 2)), Err(Refusal::Forbidden(_))));
-    assert!(matches!(plan(&mut world, 1, "cluster.wave", wave(CLUSTER, 10)), Err(Refusal::Request(_))));
+    assert!(matches!(plan(&mut world, 2, "cluster.wave", wave(CLUSTER, 2)), Err(ApiError::Forbidden(_))));
+    assert!(matches!(plan(&mut world, 3, "cluster.wave", wave(OTHER, 2)), Err(ApiError::Forbidden(_))));
+    assert!(matches!(plan(&mut world, 1, "cluster.wave", wave(CLUSTER, 10)), Err(ApiError::Request(_))));
     for n in 0..500_u32 {
         assert!(plan(&mut world, 1, "cluster.wave", wave(CLUSTER, 2)).is_ok(), "plan {n} is not counted as an action");
     }
@@ -210,9 +212,9 @@ fn a_metric_is_written_by_a_command_and_done_when_the_node_reports_the_value() {
     );
     let write =
         |value: &str| json!({ "node": "Foreign/Gateway", "device": "Motor", "metric": "Speed", "value": value });
-    assert!(matches!(world.act(2, "k", "metric.write", write("4")), Err(Refusal::Forbidden(_))), "a viewer");
-    assert!(matches!(world.act(3, "k", "metric.write", write("4")), Err(Refusal::Forbidden(_))), "of one cluster");
-    assert!(matches!(world.act(1, "k", "metric.write", write("fast")), Err(Refusal::Request(_))));
+    assert!(matches!(world.act(2, "k", "metric.write", write("4")), Err(ApiError::Forbidden(_))), "a viewer");
+    assert!(matches!(world.act(3, "k", "metric.write", write("4")), Err(ApiError::Forbidden(_))), "of one cluster");
+    assert!(matches!(world.act(1, "k", "metric.write", write("fast")), Err(ApiError::Request(_))));
     let id = id_of(world.act(1, "k", "metric.write", write("4")));
     let metrics = vec![sparkplug::Metric::new("Speed", 4_u32)];
     assert_eq!(world.sent, [HostRequest::Command { node, device: Some(device), metrics }]);
@@ -268,7 +270,7 @@ fn the_same_key_does_nothing_twice_and_is_of_its_user_alone() {
     let first = id_of(world.act(1, "k", "cluster.wave", wave(CLUSTER, 2)));
     assert_eq!(id_of(world.act(1, "k", "cluster.wave", wave(CLUSTER, 2))), first);
     assert_eq!((world.sent.len(), world.records.len()), (1, 1));
-    assert_eq!(world.act(1, "k", "cluster.wave", wave(CLUSTER, 3)), Err(Refusal::KeyReused));
+    assert_eq!(world.act(1, "k", "cluster.wave", wave(CLUSTER, 3)), Err(ApiError::KeyReused));
     assert_ne!(id_of(world.act(3, "k", "cluster.wave", wave(CLUSTER, 2))), first);
 }
 
@@ -277,10 +279,10 @@ fn who_may_not_is_refused_and_recorded_and_nothing_is_sent() {
     let mut world = World::new(Config::default());
     for (seed, cluster) in [(2, CLUSTER), (3, OTHER), (3, Uuid::nil())] {
         let refused = world.act(seed, "k", "cluster.wave", wave(cluster, 2)).unwrap_err();
-        assert!(matches!(refused, Refusal::Forbidden(_)), "{seed}: {refused:?}");
+        assert!(matches!(refused, ApiError::Forbidden(_)), "{seed}: {refused:?}");
     }
     let unknown = world.act(9, "k", "cluster.wave", wave(CLUSTER, 2)).unwrap_err();
-    assert!(matches!(unknown, Refusal::Unauthenticated(_)));
+    assert!(matches!(unknown, ApiError::Unauthenticated(_)));
     assert!(world.sent.is_empty());
     assert_eq!(world.records.len(), 3, "an unknown caller costs nothing on the disk");
     assert!(world.records.iter().all(|record| matches!(record.result, AuditResult::Refused { .. })));
@@ -291,25 +293,25 @@ fn no_user_acts_where_the_console_is_read_only_or_does_not_know_configdb() {
     let mut config = Config::default();
     config.web.read_only = true;
     let refused = World::new(config).act(1, "k", "cluster.wave", wave(CLUSTER, 2)).unwrap_err();
-    assert!(matches!(refused, Refusal::ReadOnly(_)), "{refused:?}");
+    assert!(matches!(refused, ApiError::ReadOnly(_)), "{refused:?}");
     let mut world = World::new(Config::default());
     world.state.on_event(Event::Host(HostEvent::Offline { reason: "gone".to_owned() }), at(1));
     let node = configdb_node(world.state.fleet.organisation());
     world.state.on_event(Event::Host(HostEvent::NodeStale { node, reason: "gone".to_owned() }), at(1));
     let refused = world.act(1, "k", "cluster.wave", wave(CLUSTER, 2)).unwrap_err();
-    assert!(matches!(refused, Refusal::NotNow(_)), "{refused:?}");
+    assert!(matches!(refused, ApiError::NotNow(_)), "{refused:?}");
 }
 
 #[test]
 fn a_session_acts_as_the_holder_of_its_token_until_that_signs_out() {
     let mut world = World::new(Config::default());
     let session = Credential::Session(SessionHash::of("s"));
-    assert_eq!(world.ask(session, Question::Who), Some(Ok(Reply::Who(None))));
-    let signed_in = world.ask(Credential::Token(hash(1)), Question::SignIn(SessionHash::of("s")));
-    assert!(matches!(signed_in, Some(Ok(Reply::SignedIn(_)))), "{signed_in:?}");
-    assert!(matches!(world.ask(session, Question::Who), Some(Ok(Reply::Who(Some(_))))));
-    world.ask(session, Question::SignOut);
-    assert_eq!(world.ask(session, Question::Who), Some(Ok(Reply::Who(None))));
+    assert_eq!(world.ask(session, ApiOperation::Who), Some(Ok(ApiOutcome::Who(None))));
+    let signed_in = world.ask(Credential::Token(hash(1)), ApiOperation::SignIn(SessionHash::of("s")));
+    assert!(matches!(signed_in, Some(Ok(ApiOutcome::SignedIn(_)))), "{signed_in:?}");
+    assert!(matches!(world.ask(session, ApiOperation::Who), Some(Ok(ApiOutcome::Who(Some(_))))));
+    world.ask(session, ApiOperation::SignOut);
+    assert_eq!(world.ask(session, ApiOperation::Who), Some(Ok(ApiOutcome::Who(None))));
 }
 
 #[test]
@@ -317,35 +319,35 @@ fn a_session_continues_in_the_next_console_and_one_that_was_signed_out_does_not(
     let mut world = World::new(Config::default());
     let session = |name: &str| Credential::Session(SessionHash::of(name));
     for name in ["a", "b"] {
-        world.ask(Credential::Token(hash(1)), Question::SignIn(SessionHash::of(name)));
+        world.ask(Credential::Token(hash(1)), ApiOperation::SignIn(SessionHash::of(name)));
     }
     assert_eq!(world.kept.as_ref().unwrap().len(), 2, "at once");
     let stolen = world.kept.clone().unwrap();
-    world.ask(session("b"), Question::SignOut);
+    world.ask(session("b"), ApiOperation::SignOut);
     let kept = world.kept.take().unwrap();
     let mut next = World::new(Config::default());
     next.state.restore_sessions(kept, at(3));
-    assert!(matches!(next.ask(session("a"), Question::Who), Some(Ok(Reply::Who(Some(_))))));
-    assert_eq!(next.ask(session("b"), Question::Who), Some(Ok(Reply::Who(None))));
+    assert!(matches!(next.ask(session("a"), ApiOperation::Who), Some(Ok(ApiOutcome::Who(Some(_))))));
+    assert_eq!(next.ask(session("b"), ApiOperation::Who), Some(Ok(ApiOutcome::Who(None))));
     // The token is revoked: what is kept of its sessions is worth nothing.
     next.bench.forget(Uuid::from_u128(0x100));
     next.follow();
-    assert_eq!(next.ask(session("a"), Question::Who), Some(Ok(Reply::Who(None))));
+    assert_eq!(next.ask(session("a"), ApiOperation::Who), Some(Ok(ApiOutcome::Who(None))));
     // An old file is put back after the time in which a session may rest.
     let mut later = World::new(Config::default());
     later.state.restore_sessions(stolen, at(31 * 60 * 1_000));
-    assert_eq!(later.ask(session("b"), Question::Who), Some(Ok(Reply::Who(None))));
+    assert_eq!(later.ask(session("b"), ApiOperation::Who), Some(Ok(ApiOutcome::Who(None))));
 }
 
 #[test]
 fn who_signs_in_all_the_time_is_stopped_before_the_disk_is_kept_busy() {
     let mut world = World::new(Config::default());
     let sign_in = |world: &mut World, n: u64| {
-        world.ask(Credential::Token(hash(1)), Question::SignIn(SessionHash::of(&n.to_string())))
+        world.ask(Credential::Token(hash(1)), ApiOperation::SignIn(SessionHash::of(&n.to_string())))
     };
     let done = (0..200).filter(|n| matches!(sign_in(&mut world, *n), Some(Ok(_)))).count();
     assert_eq!(done, 60);
-    assert!(matches!(sign_in(&mut world, 999), Some(Err(Refusal::TooOften(_)))));
+    assert!(matches!(sign_in(&mut world, 999), Some(Err(ApiError::TooOften(_)))));
 }
 
 #[test]
@@ -355,14 +357,14 @@ fn a_repeated_key_makes_no_second_token_and_shows_none() {
         let action = Action::parse("token.create", json!({ "name": name, "scope": "viewer" }).to_string().as_bytes());
         let Ok(Action::CreateToken(mut wanted)) = action else { panic!("{action:?}") };
         wanted.hash = hash(made).to_hex();
-        let question = Question::Act { key: "k".to_owned(), action: Action::CreateToken(wanted) };
+        let question = ApiOperation::Act { key: "k".to_owned(), action: Action::CreateToken(wanted) };
         world.ask(Credential::Token(hash(4)), question).unwrap()
     };
     let first = create(&mut world, "ada", 10);
-    let Ok(Reply::Accepted { id }) = first else { panic!("{first:?}") };
+    let Ok(ApiOutcome::Accepted { id }) = first else { panic!("{first:?}") };
     // Each request has a text of its own, which counts for the first one alone.
-    assert_eq!(create(&mut world, "ada", 11), Ok(Reply::Repeated { id }));
-    assert_eq!(create(&mut world, "eve", 12), Err(Refusal::KeyReused));
+    assert_eq!(create(&mut world, "ada", 11), Ok(ApiOutcome::Repeated { id }));
+    assert_eq!(create(&mut world, "eve", 12), Err(ApiError::KeyReused));
     assert_eq!((world.sent.len(), world.state.actions.rows().len()), (1, 1));
 }
 
@@ -382,10 +384,10 @@ fn reports_enrolment(world: &mut World, etag: Option<Uuid>) {
     world.follow();
 }
 
-fn bootstrap(world: &mut World, key: &str, made: &str, lifetime_s: u64) -> Option<Result<Reply, Refusal>> {
+fn bootstrap(world: &mut World, key: &str, made: &str, lifetime_s: u64) -> Option<Result<ApiOutcome, ApiError>> {
     let (key, hash_text) = (key.to_owned(), made.to_owned());
     let lifetime = Duration::from_secs(lifetime_s);
-    let question = Question::Bootstrap { key, cluster: CLUSTER, hash: hash_text, lifetime };
+    let question = ApiOperation::Bootstrap { key, cluster: CLUSTER, hash: hash_text, lifetime };
     world.ask(Credential::Token(hash(1)), question)
 }
 
@@ -402,9 +404,9 @@ fn a_repeated_key_makes_no_second_bootstrap_command() {
     let mut world = ready();
     assert_eq!(bootstrap(&mut world, "k", "abcd", 60), None);
     let id = world.state.actions.rows().keys().next().unwrap().clone();
-    assert_eq!(bootstrap(&mut world, "k", "ef01", 60), Some(Ok(Reply::Repeated { id: id.clone() })));
-    assert_eq!(bootstrap(&mut world, "k", "ef01", 61), Some(Err(Refusal::KeyReused)));
-    assert_eq!(world.act(1, "k", "cluster.wave", wave(CLUSTER, 2)), Err(Refusal::KeyReused));
+    assert_eq!(bootstrap(&mut world, "k", "ef01", 60), Some(Ok(ApiOutcome::Repeated { id: id.clone() })));
+    assert_eq!(bootstrap(&mut world, "k", "ef01", 61), Some(Err(ApiError::KeyReused)));
+    assert_eq!(world.act(1, "k", "cluster.wave", wave(CLUSTER, 2)), Err(ApiError::KeyReused));
     assert_eq!((world.sent.len(), world.state.actions.rows().len()), (1, 1));
     assert_eq!(bootstrap(&mut world, "another", "ef01", 60), None);
     assert_ne!(world.state.actions.rows().keys().find(|key| **key != id), None);
@@ -424,7 +426,7 @@ fn a_command_whose_token_an_earlier_console_did_not_write_is_never_shown() {
     assert!(world.effects().is_empty());
     world.state.on_event(Event::DeadlineReached, at(120_000));
     let answers = world.effects();
-    let Err(Refusal::NotNow(reason)) = &answers[0].reply else { panic!("{answers:?}") };
+    let Err(ApiError::NotNow(reason)) = &answers[0].reply else { panic!("{answers:?}") };
     assert!(reason.starts_with("no token was written"), "{reason}");
     assert_eq!(world.row(&id).0, "failed");
 }
@@ -441,7 +443,7 @@ fn a_bootstrap_command_is_answered_when_the_cluster_manager_goes_by_its_token() 
     reports_enrolment(&mut world, Some(etag));
     world.state.on_event(Event::DeadlineReached, at(5));
     let answers = world.effects();
-    assert!(matches!(&answers[0].reply, Ok(Reply::Offered { url, .. }) if url == "http://git/bootstrap/c"));
+    assert!(matches!(&answers[0].reply, Ok(ApiOutcome::Offered { url, .. }) if url == "http://git/bootstrap/c"));
     assert_eq!(world.row(&id).0, "done");
 }
 
@@ -465,7 +467,7 @@ fn a_history_comes_by_a_replay_that_an_operator_asked_for() {
         world.state.on_event(Event::Host(HostEvent::DeviceData { node, device, timestamp: 5, metrics }), at(3));
         world.state.read(&TableName::History(CLUSTER), at(4)).rows.len()
     };
-    assert!(matches!(world.act(2, "k", "object.history", body.clone()), Err(Refusal::Forbidden(_))));
+    assert!(matches!(world.act(2, "k", "object.history", body.clone()), Err(ApiError::Forbidden(_))));
     assert_eq!((replay(&mut world), world.sent.len()), (0, 0), "another client has asked for that");
     let id = id_of(world.act(1, "k", "object.history", body));
     assert_eq!((replay(&mut world), world.sent.len()), (1, 1));

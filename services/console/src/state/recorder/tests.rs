@@ -31,8 +31,8 @@ fn hosts(cluster: &str, names: &[&str]) -> Tables {
 
 /// A recorder on a store that holds nothing.
 fn recorder() -> Recorder {
-    let mut recorder = Recorder::new(Standing::Opening);
-    recorder.on_answer(Answer::Opened(Box::default()));
+    let mut recorder = Recorder::new(HistoryStatus::Opening);
+    recorder.on_answer(StoreEvent::Opened(Box::default()));
     recorder
 }
 
@@ -40,7 +40,7 @@ fn recorder() -> Recorder {
 fn settled(tables: &Tables) -> Recorder {
     let mut recorder = recorder();
     assert!(recorder.poll(tables, &well(), at(0)).is_some());
-    recorder.on_answer(Answer::Stored { first: 1 });
+    recorder.on_answer(StoreEvent::Stored { first: 1 });
     recorder
 }
 
@@ -51,7 +51,7 @@ fn texts(record: &Record) -> Vec<String> {
 #[test]
 fn the_first_state_is_a_snapshot_and_no_news() {
     let tables = clusters(&[("a", json!("spec"))]);
-    let mut closed = Recorder::new(Standing::Opening);
+    let mut closed = Recorder::new(HistoryStatus::Opening);
     assert_eq!(closed.poll(&tables, &well(), at(0)), None, "the store is not open");
     let mut recorder = recorder();
     assert_eq!(recorder.poll(&tables, &Outlook { complete: false, ..well() }, at(0)), None, "births are missing");
@@ -68,10 +68,10 @@ fn a_change_is_recorded_once_and_only_one_record_is_on_its_way() {
     assert_eq!(texts(&record), ["set-up: spec → address"]);
     let last = clusters(&[("a", json!("ready"))]);
     assert_eq!(recorder.poll(&last, &well(), at(20)), None, "the other one is on its way");
-    assert!(recorder.on_answer(Answer::Stored { first: 7 }));
+    assert!(recorder.on_answer(StoreEvent::Stored { first: 7 }));
     assert_eq!(recorder.events()["7"]["text"], "set-up: spec → address");
     assert_eq!(texts(&recorder.poll(&last, &well(), at(30)).unwrap()), ["set-up: address → ready"]);
-    assert!(recorder.on_answer(Answer::Stored { first: 8 }));
+    assert!(recorder.on_answer(StoreEvent::Stored { first: 8 }));
     assert_eq!(recorder.poll(&last, &well(), at(40)), None);
 }
 
@@ -84,14 +84,14 @@ fn a_lost_session_is_a_gap_that_ends_with_what_changed_in_it() {
     let gap = recorder.poll(&nothing, &away, at(10)).unwrap();
     assert_eq!(gap.begins_gap.as_deref(), Some("no session with the broker: connection reset"));
     assert!(gap.transitions.is_empty(), "what is shown while nothing is received is not what is");
-    recorder.on_answer(Answer::Stored { first: 2 });
+    recorder.on_answer(StoreEvent::Stored { first: 2 });
     assert_eq!(recorder.poll(&nothing, &away, at(20)), None);
     assert!(recorder.farewell("stopped", at(20)).is_none(), "the gap lasts already");
     let incomplete = Outlook { complete: false, ..well() };
     assert_eq!(recorder.poll(&nothing, &incomplete, at(30)), None);
     let back = recorder.poll(&clusters(&[("a", json!("ready"))]), &well(), at(40)).unwrap();
     assert_eq!((back.ends_gap, texts(&back)), (true, vec!["set-up: spec → ready".to_owned()]));
-    recorder.on_answer(Answer::Stored { first: 2 });
+    recorder.on_answer(StoreEvent::Stored { first: 2 });
     assert_eq!(recorder.farewell("stopped", at(50)).unwrap().begins_gap.as_deref(), Some("stopped"));
 }
 
@@ -153,7 +153,7 @@ fn cause(request: &str, who: Option<&str>, is_applied: bool) -> Cause {
 /// The request and the user that the only event of the next record names, once that is stored.
 fn explained(recorder: &mut Recorder, setup: &str, now: Now) -> (Option<String>, Option<String>) {
     let record = recorder.poll(&clusters(&[("a", json!(setup))]), &well(), now).unwrap();
-    recorder.on_answer(Answer::Stored { first: 2 });
+    recorder.on_answer(StoreEvent::Stored { first: 2 });
     let [transition] = record.transitions.as_slice() else { panic!("{record:?}") };
     let event = transition.event.as_ref().unwrap();
     (event.request.clone(), event.who.clone())
@@ -183,7 +183,7 @@ fn the_effect_of_a_write_names_it_also_before_the_answer_and_after_a_write_witho
     recorder.note_cause("a".to_owned(), cause("request-3", Some("token:ben"), false), at(30));
     assert_eq!(explained(&mut recorder, "failed", at(40)), named("request-3", Some("token:ben")), "before its answer");
     recorder.note_cause("a".to_owned(), cause("request-3", Some("token:ben"), true), at(50));
-    assert_eq!(explained(&mut recorder, "spec", at(60)), (None, None), "its answer is no second cause");
+    assert_eq!(explained(&mut recorder, "spec", at(60)), (None, None), "its answer is not another cause");
     recorder.note_cause("a".to_owned(), cause("request-4", Some("token:ben"), false), at(70));
     recorder.forget_cause("request-4");
     assert_eq!(explained(&mut recorder, "ready", at(80)), (None, None), "it was refused");
@@ -198,12 +198,12 @@ fn what_could_not_be_stored_is_recorded_when_the_store_is_there_again() {
     let mut recorder = settled(&first);
     let later = clusters(&[("a", json!("ready"))]);
     assert!(recorder.poll(&later, &well(), at(10)).is_some());
-    recorder.on_answer(Answer::Failed { reason: "the disk is full".to_owned() });
+    recorder.on_answer(StoreEvent::Failed { reason: "the disk is full".to_owned() });
     assert_eq!(recorder.standing().reason().as_deref(), Some("this console keeps no history: the disk is full"));
     assert_eq!(recorder.poll(&later, &well(), at(20)), None);
     let tables = first.iter().map(|(view, table)| (*view, (**table).clone())).collect();
     let known = Known { at: 1_000_000, tables, snapshot_at: Some(1_000_000), ..Known::default() };
-    recorder.on_answer(Answer::Opened(Box::new(known)));
+    recorder.on_answer(StoreEvent::Opened(Box::new(known)));
     let again = recorder.poll(&later, &well(), at(30)).unwrap();
     assert_eq!((again.ends_gap, texts(&again)), (true, vec!["set-up: spec → ready".to_owned()]));
 }
@@ -231,7 +231,7 @@ proptest! {
                 shown.push((at(n).wall, Table::clone(&live[&View::Clusters])));
             }
             if is_stored {
-                recorder.on_answer(Answer::Stored { first: 1 });
+                recorder.on_answer(StoreEvent::Stored { first: 1 });
             }
         }
         for (time, table) in shown {

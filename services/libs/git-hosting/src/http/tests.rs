@@ -21,7 +21,7 @@ use uuid::Uuid;
 use super::{Anonymous, Settings, router};
 use crate::gatekeeper::fake::{self, FakeGatekeeper, Pushed};
 use crate::push::Hooks;
-use crate::repositories::{Kind, Place, Repositories, RepositoryFiles};
+use crate::repositories::{Kind, Repositories, RepositoryFiles, RepositoryRecord};
 
 const A: Uuid = Uuid::from_u128(0xA);
 const B: Uuid = Uuid::from_u128(0xB);
@@ -90,7 +90,7 @@ impl Server {
     }
 
     fn write(&self, uuid: Uuid, path: &str, kind: Kind, release: &str) {
-        let place = Place { path: path.to_owned(), kind, store: Uuid::nil(), origin: None };
+        let place = RepositoryRecord { path: path.to_owned(), kind, store: Uuid::nil(), origin: None };
         self.repositories.write(uuid, &place, &files(release), 0).unwrap();
     }
 

@@ -11,7 +11,7 @@ use super::*;
 use crate::gatekeeper::fake::{FakeGatekeeper, PULLED, Pushed};
 use crate::places::Places;
 use crate::push::Hooks;
-use crate::repositories::{Kind, Place as At, Repositories, RepositoryFiles};
+use crate::repositories::{Kind, Repositories, RepositoryFiles, RepositoryRecord};
 use access::Principal;
 
 const CLUSTER: Uuid = Uuid::from_u128(0xC1);
@@ -60,7 +60,7 @@ impl Site {
             message: "x".to_owned(),
             ..RepositoryFiles::default()
         };
-        let place = At { path: path.to_owned(), kind, store: Uuid::nil(), origin: None };
+        let place = RepositoryRecord { path: path.to_owned(), kind, store: Uuid::nil(), origin: None };
         self.repositories.write(uuid, &place, &files, 0).unwrap().commit
     }
 

@@ -18,7 +18,7 @@ use super::{Pull, Pulled, Pulls};
 use crate::gatekeeper::fake::{self, FakeGatekeeper};
 use crate::http::{Anonymous, Settings, router};
 use crate::push::Hooks;
-use crate::repositories::{Kind, Place, Repositories, RepositoryFiles};
+use crate::repositories::{Kind, Repositories, RepositoryFiles, RepositoryRecord};
 
 const THERE: Uuid = Uuid::from_u128(0xA);
 const HERE: Uuid = Uuid::from_u128(0xB);
@@ -55,7 +55,8 @@ impl Both {
         let credentials = tempfile::tempdir().unwrap();
         let both = Self { there, there_dir, addr, shutdown, task, here, here_dir, credentials };
         both.commit("a: 1\n");
-        let place = Place { path: "shared/charts".to_owned(), kind: Kind::Shared, store: Uuid::nil(), origin: None };
+        let place =
+            RepositoryRecord { path: "shared/charts".to_owned(), kind: Kind::Shared, store: Uuid::nil(), origin: None };
         assert_eq!(both.here.open(HERE, &place).unwrap(), None);
         both
     }
@@ -67,7 +68,8 @@ impl Both {
             message: "x".to_owned(),
             ..RepositoryFiles::default()
         };
-        let place = Place { path: "cluster/A".to_owned(), kind: Kind::Cluster, store: Uuid::nil(), origin: None };
+        let place =
+            RepositoryRecord { path: "cluster/A".to_owned(), kind: Kind::Cluster, store: Uuid::nil(), origin: None };
         self.there.write(THERE, &place, &files, 0).unwrap().commit
     }
 

@@ -14,8 +14,8 @@ fn files(release: &str) -> RepositoryFiles {
     }
 }
 
-fn place(path: &str) -> Place {
-    Place { path: path.to_owned(), kind: Kind::Cluster, store: Uuid::from_u128(7), origin: None }
+fn place(path: &str) -> RepositoryRecord {
+    RepositoryRecord { path: path.to_owned(), kind: Kind::Cluster, store: Uuid::from_u128(7), origin: None }
 }
 
 fn git(directory: &Path, arguments: &[&str]) -> String {
@@ -136,7 +136,8 @@ fn a_restart_finds_open_repositories_and_only_those() {
     let closed = Uuid::from_u128(0xC2);
     fixture.repositories.write(closed, &place("cluster/B"), &files("x"), 0).unwrap();
     fixture.repositories.close(closed).unwrap();
-    let shared = Place { path: "shared/helm".to_owned(), kind: Kind::Shared, store: Uuid::nil(), origin: None };
+    let shared =
+        RepositoryRecord { path: "shared/helm".to_owned(), kind: Kind::Shared, store: Uuid::nil(), origin: None };
     fixture.repositories.write(Uuid::from_u128(3), &shared, &files("x"), 0).unwrap();
     let again = Repositories::load(fixture.state_dir.path()).unwrap();
     assert_eq!(again.open_of(Kind::Cluster), [(CLUSTER, place("cluster/A"))]);
@@ -149,7 +150,7 @@ fn a_restart_finds_open_repositories_and_only_those() {
 #[test]
 fn an_origin_is_that_of_the_last_change_and_is_never_older_than_what_is_there() {
     let fixture = Fixture::new();
-    let at = |origin: &str| Place { origin: Some(origin.to_owned()), ..place("cluster/A") };
+    let at = |origin: &str| RepositoryRecord { origin: Some(origin.to_owned()), ..place("cluster/A") };
     let recorded = || Repositories::load(fixture.state_dir.path()).unwrap().place(CLUSTER).unwrap().origin;
     let write = |origin: &str, release: &str| fixture.repositories.write(CLUSTER, &at(origin), &files(release), 0);
     write("first", "a: 1\n").unwrap();

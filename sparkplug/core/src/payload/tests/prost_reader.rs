@@ -9,7 +9,7 @@ use crate::metric::{DataSet, DataType, MetaData, Properties, PropertyValue};
 use crate::payload::value::basic;
 use crate::payload::{MetricError, RawMetric, RawPayload, RawTemplate, WireValue};
 
-type Carrier = super::carrier::Carrier<Arc<str>>;
+type BasicValue = super::basic_value::BasicValue<Arc<str>>;
 
 /// Reads a payload without limits.
 pub(super) fn decode(bytes: &[u8]) -> Result<RawPayload, prost::DecodeError> {
@@ -53,20 +53,20 @@ fn raw_metric(metric: wire::Metric) -> RawMetric {
 fn raw_template(template: wire::Template) -> RawTemplate {
     use wire::parameter::Value as W;
     let parameters = template.parameters.into_iter().filter_map(|p| {
-        let carrier = p.value.and_then(|value| match value {
-            W::Int(n) => Some(Carrier::Int(n)),
-            W::Long(n) => Some(Carrier::Long(n)),
-            W::Float(x) => Some(Carrier::Float(x)),
-            W::Double(x) => Some(Carrier::Double(x)),
-            W::Boolean(b) => Some(Carrier::Boolean(b)),
-            W::String(s) => Some(Carrier::String(s.into())),
+        let basic_value = p.value.and_then(|value| match value {
+            W::Int(n) => Some(BasicValue::Int(n)),
+            W::Long(n) => Some(BasicValue::Long(n)),
+            W::Float(x) => Some(BasicValue::Float(x)),
+            W::Double(x) => Some(BasicValue::Double(x)),
+            W::Boolean(b) => Some(BasicValue::Boolean(b)),
+            W::String(s) => Some(BasicValue::String(s.into())),
             W::Extension(_) => None,
         });
         let datatype = match p.datatype {
             Some(number) => DataType::from_wire(number)?,
-            None => carrier.as_ref()?.suggested_datatype(),
+            None => basic_value.as_ref()?.suggested_datatype(),
         };
-        Some((p.name?.into(), datatype, carrier.and_then(|c| basic(datatype, c))))
+        Some((p.name?.into(), datatype, basic_value.and_then(|c| basic(datatype, c))))
     });
     RawTemplate {
         version: template.version.map(Into::into),
@@ -95,19 +95,19 @@ fn property(value: wire::PropertyValue) -> Option<PropertyValue> {
     if value.is_null == Some(true) || value.value.is_none() {
         return Some(PropertyValue::Null(declared.unwrap_or(DataType::String)));
     }
-    let carrier = match value.value? {
+    let basic_value = match value.value? {
         W::Set(set) => return Some(PropertyValue::Set(properties(set))),
         W::List(list) => return Some(PropertyValue::List(list.sets.into_iter().map(properties).collect())),
-        W::Int(n) => Carrier::Int(n),
-        W::Long(n) => Carrier::Long(n),
-        W::Float(x) => Carrier::Float(x),
-        W::Double(x) => Carrier::Double(x),
-        W::Boolean(b) => Carrier::Boolean(b),
-        W::String(s) => Carrier::String(s.into()),
+        W::Int(n) => BasicValue::Int(n),
+        W::Long(n) => BasicValue::Long(n),
+        W::Float(x) => BasicValue::Float(x),
+        W::Double(x) => BasicValue::Double(x),
+        W::Boolean(b) => BasicValue::Boolean(b),
+        W::String(s) => BasicValue::String(s.into()),
         W::Extension(_) => return None,
     };
-    let datatype = declared.unwrap_or(carrier.suggested_datatype());
-    basic(datatype, carrier).map(PropertyValue::Value)
+    let datatype = declared.unwrap_or(basic_value.suggested_datatype());
+    basic(datatype, basic_value).map(PropertyValue::Value)
 }
 
 fn dataset(table: wire::DataSet) -> Result<DataSet, MetricError> {
@@ -125,17 +125,17 @@ fn dataset(table: wire::DataSet) -> Result<DataSet, MetricError> {
         })
         .collect::<Result<Vec<_>, _>>()?;
     let cell = |(value, &datatype): (wire::DataSetValue, &DataType)| {
-        let carrier = match value.value {
+        let basic_value = match value.value {
             None => return Ok(None),
-            Some(W::Int(n)) => Carrier::Int(n),
-            Some(W::Long(n)) => Carrier::Long(n),
-            Some(W::Float(x)) => Carrier::Float(x),
-            Some(W::Double(x)) => Carrier::Double(x),
-            Some(W::Boolean(b)) => Carrier::Boolean(b),
-            Some(W::String(s)) => Carrier::String(s.into()),
+            Some(W::Int(n)) => BasicValue::Int(n),
+            Some(W::Long(n)) => BasicValue::Long(n),
+            Some(W::Float(x)) => BasicValue::Float(x),
+            Some(W::Double(x)) => BasicValue::Double(x),
+            Some(W::Boolean(b)) => BasicValue::Boolean(b),
+            Some(W::String(s)) => BasicValue::String(s.into()),
             Some(W::Extension(_)) => return Err(malformed("a cell has an extension value")),
         };
-        basic(datatype, carrier).map(Some).ok_or_else(|| malformed("a cell does not have the type of its column"))
+        basic(datatype, basic_value).map(Some).ok_or_else(|| malformed("a cell does not have the type of its column"))
     };
     let row = |row: wire::Row| {
         if row.elements.len() != width {

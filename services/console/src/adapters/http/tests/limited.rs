@@ -13,8 +13,8 @@ use service_runtime::record::RecordFile;
 use uuid::Uuid;
 
 use super::*;
-use crate::question::{Question, Reply};
-use crate::record::{Answer as Stored, Record, Retention};
+use crate::api::{ApiOperation, ApiOutcome};
+use crate::record::{Record, Retention, StoreEvent as Stored};
 
 const OWN: Uuid = Uuid::from_u128(0xA);
 const OTHER: Uuid = Uuid::from_u128(0xB);
@@ -95,8 +95,8 @@ impl Limited {
                         let _ = answer.send(Arc::new(Published::first(table, n, rows)));
                     }
                     Request::Ask { question, answer, .. } => {
-                        assert!(matches!(*question, Question::Who | Question::Watches), "{question:?}");
-                        let _ = answer.send(Ok(Reply::Who(known.lock().unwrap().clone())));
+                        assert!(matches!(*question, ApiOperation::Who | ApiOperation::Watches), "{question:?}");
+                        let _ = answer.send(Ok(ApiOutcome::Who(known.lock().unwrap().clone())));
                     }
                     Request::Watch(tables) => {
                         for table in tables {

@@ -4,7 +4,7 @@ use crate::metric::DataType;
 
 /// Content of the protobuf fields that carry basic values.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Carrier<S> {
+pub(crate) enum BasicValue<S> {
     Int(u32),
     Long(u64),
     Float(f32),
@@ -13,7 +13,7 @@ pub(crate) enum Carrier<S> {
     String(S),
 }
 
-impl<S> Carrier<S> {
+impl<S> BasicValue<S> {
     /// See [`super::RawMetric::suggested_datatype`].
     pub(super) const fn suggested_datatype(&self) -> DataType {
         match self {

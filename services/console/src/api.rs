@@ -54,7 +54,7 @@ pub enum Credential {
 
 /// A question with who asks it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Asked {
+pub struct ApiRequest {
     /// Names the answer to it; no two have the same.
     pub id: u64,
     /// The address that asks.
@@ -62,12 +62,12 @@ pub struct Asked {
     /// What was shown.
     pub credential: Credential,
     /// What is asked.
-    pub question: Question,
+    pub question: ApiOperation,
 }
 
 /// What is asked.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Question {
+pub enum ApiOperation {
     /// Who am I?
     Who,
     /// Who am I who only looks? A session is not used by that, and one that rests is good enough.
@@ -96,7 +96,7 @@ pub enum Question {
     },
     /// A command that bootstraps a cluster.
     Bootstrap {
-        /// As of [`Question::Act`].
+        /// As of [`ApiOperation::Act`].
         key: String,
         /// Which cluster.
         cluster: Uuid,
@@ -109,18 +109,18 @@ pub enum Question {
 
 /// An answer, on its way.
 #[derive(Debug, Clone)]
-pub struct Answer {
-    /// As in [`Asked::id`].
+pub struct ApiResponse {
+    /// As in [`ApiRequest::id`].
     pub id: u64,
     /// The answer.
-    pub reply: Result<Reply, Refusal>,
+    pub reply: Result<ApiOutcome, ApiError>,
     /// To be recorded before it is answered.
     pub audit: Option<AuditRecord>,
 }
 
 /// What is answered.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Reply {
+pub enum ApiOutcome {
     /// Who asks; None: a caller who has not signed in.
     Who(Option<Principal>),
     /// The session has begun.
@@ -154,7 +154,7 @@ pub enum Reply {
 
 /// Why something is not done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum ApiError {
     /// Who they are is not shown.
     #[error("{0}")]
     Unauthenticated(String),
