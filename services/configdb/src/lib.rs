@@ -31,6 +31,7 @@ pub mod record;
 mod service;
 pub mod state;
 pub mod store;
+mod turns;
 
 pub use config::{Config, ConfigError};
 pub use event::{Effect, Event};

@@ -1,15 +1,17 @@
 //! The running service: the one place that knows the store, the edge node, the clock and the state together.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use configdb_contract::{RequestResult, configdb_node};
 use service_runtime::exit;
 use service_runtime::health::Health;
-use service_runtime::service;
+use service_runtime::service::{self, ServiceIo};
 use service_runtime::sessions;
 use service_runtime::shutdown::Shutdown;
 use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, UpdateError};
+use sparkplug::replication::Timelines;
 use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle};
 use uuid::Uuid;
 
@@ -18,7 +20,9 @@ use crate::event::{Effect, Event};
 use crate::model::{Inconsistent, Limits};
 use crate::record::{Recorder, Stored};
 use crate::state::{State, Turn};
+use crate::store::Retention;
 use crate::store::{STORE_FILE, Snapshot, SqliteStore, Store, StoreError};
+use crate::turns::{Input, NotStored, Output, Turns};
 
 /// Commands taken into one turn: few enough that an answer is not held up by many others, many enough that a burst of writes shares one sync of the disk.
 const TURN_EVENTS_MAX: usize = 64;
@@ -26,12 +30,8 @@ const TURN_EVENTS_MAX: usize = 64;
 const COMMIT_ATTEMPTS: u32 = 5;
 /// Wait between two attempts.
 const COMMIT_PAUSE: Duration = Duration::from_secs(1);
-/// How often old history is forgotten, and a full disk tried again.
-const STORE_LOOK: Duration = Duration::from_secs(5);
-/// Prunings at a look; writes wait for them.
+/// Prunings at a time; writes wait for them.
 const PRUNES_MAX: u32 = 4;
-/// Wait for the next look while there is more history to be forgotten.
-const PRUNE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Runs ConfigDB on its database until it is asked to stop.
 ///
@@ -104,134 +104,130 @@ pub async fn run_on<S: Store>(
         elapsed_ms,
         "ConfigDB loaded"
     );
-    let mut service = Service { store, state, recorder, node, clock, health, next_look: clock.now().mono };
-    let ended = service.serve(first, &shutdown).await;
-    service.node.stop().await;
-    service.recorder.keep_mark();
-    service.store.close().await;
+    let follower =
+        Follower { recorder, timelines: state.model().timelines().clone(), revision: state.model().revision() };
+    let mut io = Io {
+        store,
+        follower,
+        node,
+        clock,
+        health,
+        shutdown,
+        waiting: VecDeque::new(),
+        keep: limits.history,
+        is_read_only: None,
+    };
+    let ended = io.run(state, first).await;
+    io.node.stop().await;
+    io.follower.recorder.keep_mark();
+    io.store.close().await;
     ended
 }
 
-struct Service<S> {
-    store: S,
-    state: State,
+/// The record of writes, and how far the store is that it follows.
+struct Follower {
     recorder: Recorder,
+    timelines: Timelines,
+    revision: u64,
+}
+
+impl Follower {
+    /// Records what was written, before it is answered.
+    async fn record<S: Store>(&mut self, store: &mut S, wall: u64) {
+        let stored = Stored { timelines: &self.timelines, revision: self.revision };
+        self.recorder.follow(store, stored, wall).await;
+    }
+}
+
+struct Io<S> {
+    store: S,
+    follower: Follower,
     node: EdgeNodeHandle,
     clock: Clock,
     health: Health,
-    /// When old history is forgotten, and it is tried whether a full disk has room again.
-    next_look: Duration,
+    shutdown: Shutdown,
+    /// History that is kept.
+    keep: Retention,
+    /// What is given to the core next.
+    waiting: VecDeque<Input>,
+    /// What health says of it; None: nothing yet.
+    is_read_only: Option<bool>,
 }
 
-impl<S: Store> Service<S> {
-    async fn serve(&mut self, first: Vec<Effect>, shutdown: &Shutdown) -> anyhow::Result<()> {
-        let mut effects = first;
-        self.report_store();
-        self.record().await;
-        self.recorder.keep_mark();
-        loop {
-            let mut waiting = self.execute(effects, shutdown).await?;
-            if waiting.is_empty() {
-                waiting = tokio::select! {
-                    () = shutdown.wait() => return Ok(()),
-                    event = self.node.recv() => match event {
-                        Some(event) => vec![Event::Node(event)],
-                        None => return Ok(()),
-                    },
-                    () = self.clock.sleep_until(Some(self.next_look)) => Vec::new(),
-                };
-            }
-            if self.clock.now().mono >= self.next_look {
-                self.look().await;
-            }
-            while waiting.len() < TURN_EVENTS_MAX {
-                let Ok(event) = self.node.events().try_recv() else { break };
-                waiting.push(Event::Node(event));
-            }
-            for event in waiting {
-                let event = admitted(event)?;
-                self.observe(&event);
-                let is_over = matches!(event, Event::Node(NodeEvent::Offline { .. }));
-                self.state.on_event(event, self.clock.now());
-                if is_over {
-                    self.state.on_event(Event::SessionEnded { timeline: new_timeline() }, self.clock.now());
-                }
-            }
-            let turn = self.state.take_turn();
-            effects = match committed(&mut self.store, turn, &self.health).await? {
-                Committed::Effects(effects) => effects,
-                Committed::Full { error, answers, before } => self.refuse(&error, &answers, before).await?,
-            };
-            if !self.recorder.is_failing() {
-                self.record().await;
-            }
-            self.count();
-        }
+impl<S: Store> Io<S> {
+    async fn run(&mut self, state: State, first: Vec<Effect>) -> anyhow::Result<()> {
+        let mut turns = Turns::new(state, self.clock.now());
+        self.publish(&turns);
+        self.follower.record(&mut self.store, self.clock.now().wall).await;
+        self.follower.recorder.keep_mark();
+        self.execute_all(first).await;
+        let shutdown = self.shutdown.clone();
+        service::serve(&mut turns, self, self.clock, &shutdown).await
     }
 
-    /// Records what was written, before it is answered.
-    async fn record(&mut self) {
-        let wall = self.clock.now().wall;
-        self.recorder.follow(&mut self.store, stored(&self.state), wall).await;
+    /// Stores a turn, and does what follows from it.
+    async fn turn(&mut self, turn: Turn) -> anyhow::Result<()> {
+        let timelines = turn.commit.timelines.clone();
+        let revision = turn.commit.transactions.last().map(|last| last.revision);
+        match committed(&mut self.store, turn, &self.health).await? {
+            Committed::Effects(effects) => {
+                if let Some(timelines) = timelines {
+                    self.follower.timelines = timelines;
+                }
+                self.follower.revision = revision.unwrap_or(self.follower.revision);
+                if !self.follower.recorder.is_failing() {
+                    self.follower.record(&mut self.store, self.clock.now().wall).await;
+                }
+                self.execute_all(effects).await;
+            }
+            Committed::Full { error, answers, before } => self.refuse(&error, answers, before).await?,
+        }
+        Ok(())
     }
 
     /// Goes back to what is stored, refuses what was not, and writes nothing until there is room.
     async fn refuse(
         &mut self,
         error: &StoreError,
-        answers: &[RequestResult],
+        answers: Vec<RequestResult>,
         before: Option<u64>,
-    ) -> anyhow::Result<Vec<Effect>> {
+    ) -> anyhow::Result<()> {
         let cause = std::error::Error::source(error).map(ToString::to_string);
         tracing::error!(error = %error, cause, requests = answers.len(), "nothing can be stored; writes are refused until there is room");
         let stored = self.store.load().await?;
         // A disk that fails while it syncs may have taken what it refused. Only a fresh process publishes that to readers.
         anyhow::ensure!(before.is_none_or(|before| before == stored.revision), "a transaction was stored that failed");
-        self.state.roll_back(&stored, answers, &error.to_string(), self.clock.now())?;
-        self.report_store();
-        Ok(self.state.take_turn().effects.nothing_to_save().into_iter().collect())
+        self.waiting.push_front(Input::NotStored(Box::new(NotStored { stored, answers, reason: error.to_string() })));
+        Ok(())
     }
 
-    /// Forgets old history, and looks whether writes can be carried out again.
-    async fn look(&mut self) {
-        self.next_look = self.clock.now().mono + STORE_LOOK;
-        // Before anything is forgotten, so that what could not be recorded is tried again.
-        self.record().await;
-        self.recorder.keep_mark();
-        self.prune().await;
-        if self.state.read_only().is_some() && self.store.probe().await.is_ok() {
-            tracing::info!("there is room again; writes are carried out");
-            self.state.set_writable(self.clock.now());
-            self.report_store();
-        }
-        let full = self.state.read_only().map(|reason| format!("{reason}: writes are refused; make room"));
-        self.state.set_alert(full);
+    /// Records what could not be recorded, forgets old history, and looks whether writes can be carried out again.
+    async fn look_after_store(&mut self, is_read_only: bool) {
+        // Before anything is forgotten.
+        self.follower.record(&mut self.store, self.clock.now().wall).await;
+        self.follower.recorder.keep_mark();
+        let has_more = self.prune().await;
+        let has_room = is_read_only && self.store.probe().await.is_ok();
+        self.waiting.push_back(Input::Upkept { has_room, has_more });
     }
 
-    /// Forgets a part of the history that is not to be kept any more.
-    async fn prune(&mut self) {
-        let keep = self.state.model().limits().history;
+    /// Forgets a part of the history that is not to be kept any more. Whether there is more.
+    async fn prune(&mut self) -> bool {
         for _ in 0..PRUNES_MAX {
-            match self.store.prune(&keep, self.clock.now().wall).await {
-                Ok(0) => return,
+            match self.store.prune(&self.keep, self.clock.now().wall).await {
+                Ok(0) => return false,
                 Ok(lines) => metrics::counter!("configdb_history_forgotten_total").increment(lines),
-                Err(error) => return tracing::warn!(error = %error, "old history could not be forgotten"),
+                Err(error) => {
+                    tracing::warn!(error = %error, "old history could not be forgotten");
+                    return false;
+                }
             }
         }
-        // There is more: go on soon, with requests in between.
-        self.next_look = self.clock.now().mono + PRUNE_PAUSE;
+        true
     }
 
-    fn report_store(&self) {
-        match self.state.read_only() {
-            Some(reason) => self.health.component("store", false, format!("{reason}: read-only")),
-            None => self.health.component("store", true, "loaded"),
-        }
-        metrics::gauge!("configdb_read_only").set(f64::from(u8::from(self.state.read_only().is_some())));
-    }
-
-    /// Carries effects out; yields the events that they lead to.
-    async fn execute(&mut self, effects: Vec<Effect>, shutdown: &Shutdown) -> anyhow::Result<Vec<Event>> {
+    /// Carries effects out; what they lead to waits.
+    async fn execute_all(&mut self, effects: Vec<Effect>) {
         let mut events = Vec::new();
         for effect in effects {
             match effect {
@@ -239,7 +235,7 @@ impl<S: Store> Service<S> {
                     let taken = tokio::select! {
                         taken = self.node.update(update) => taken,
                         // Everything is stored; who asks for a stop does not wait for a slow connection.
-                        () = shutdown.wait() => return Ok(events),
+                        () = self.shutdown.wait() => return,
                     };
                     // That the session has ended is the next event.
                     if let Err(error) = taken
@@ -254,33 +250,78 @@ impl<S: Store> Service<S> {
                 }
             }
         }
-        Ok(events)
+        if !events.is_empty() {
+            self.waiting.push_back(Input::Events(events));
+        }
     }
 
-    fn observe(&self, event: &Event) {
-        if let Event::Node(event) = event {
-            service::report_node(&self.health, "mqtt", event);
-        }
-        match event {
-            Event::Node(NodeEvent::Born { bd_seq, rebirth }) => {
+    /// Adds an event of the node to those that share a commit.
+    fn take(&self, event: NodeEvent, events: &mut Vec<Event>) -> anyhow::Result<()> {
+        let event = service::admitted(event)?;
+        service::report_node(&self.health, "mqtt", &event);
+        match &event {
+            NodeEvent::Born { bd_seq, rebirth } => {
                 tracing::info!(bd_seq = bd_seq.get(), rebirth, "ConfigDB is born");
             }
-            Event::Node(NodeEvent::Offline { reason }) => tracing::warn!(error = reason, "ConfigDB is offline"),
-            Event::Node(NodeEvent::Rejected { topic, reason }) => {
-                tracing::warn!(topic, error = reason, "message refused");
-            }
+            NodeEvent::Offline { reason } => tracing::warn!(error = reason, "ConfigDB is offline"),
+            NodeEvent::Rejected { topic, reason } => tracing::warn!(topic, error = reason, "message refused"),
             _ => {}
+        }
+        let is_over = matches!(event, NodeEvent::Offline { .. });
+        events.push(Event::Node(event));
+        if is_over {
+            events.push(Event::SessionEnded { timeline: new_timeline() });
+        }
+        Ok(())
+    }
+}
+
+impl<S: Store> ServiceIo for Io<S> {
+    type Core = Turns;
+
+    async fn recv(&mut self) -> anyhow::Result<Input> {
+        if let Some(input) = self.waiting.pop_front() {
+            return Ok(input);
+        }
+        let first = self.node.recv().await.context("the task of the edge node ended")?;
+        let mut events = Vec::new();
+        self.take(first, &mut events)?;
+        while events.len() < TURN_EVENTS_MAX {
+            let Ok(event) = self.node.events().try_recv() else { break };
+            self.take(event, &mut events)?;
+        }
+        Ok(Input::Events(events))
+    }
+
+    async fn execute(&mut self, output: Output) -> anyhow::Result<()> {
+        match output {
+            Output::Turn(turn) => self.turn(turn).await,
+            Output::Upkeep { is_read_only } => {
+                self.look_after_store(is_read_only).await;
+                Ok(())
+            }
         }
     }
 
-    fn count(&self) {
-        let counters = self.state.counters();
+    fn report(&mut self, _input: &Input) {}
+
+    fn publish(&mut self, turns: &Turns) {
+        let state = turns.state();
+        let read_only = state.read_only();
+        if self.is_read_only.replace(read_only.is_some()) != Some(read_only.is_some()) {
+            match read_only {
+                Some(reason) => self.health.component("store", false, format!("{reason}: read-only")),
+                None => self.health.component("store", true, "loaded"),
+            }
+            metrics::gauge!("configdb_read_only").set(f64::from(u8::from(read_only.is_some())));
+        }
+        let counters = state.counters();
         for (outcome, count) in
             [("applied", counters.applied), ("refused", counters.refused), ("repeated", counters.repeated)]
         {
             metrics::counter!("configdb_requests_total", "outcome" => outcome).absolute(count);
         }
-        let model = self.state.model();
+        let model = state.model();
         // A gauge is a float; revisions stay exact up to 2^53.
         #[expect(clippy::cast_precision_loss, reason = "see above")]
         metrics::gauge!("configdb_revision").set(model.revision() as f64);
@@ -305,14 +346,6 @@ fn stored(state: &State) -> Stored<'_> {
 fn new_timeline() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Uuid::new_v4().as_u64_pair().0 ^ u64::from(since.subsec_nanos()) ^ since.as_secs().rotate_left(32)
-}
-
-/// The event; an error if another process is ConfigDB.
-fn admitted(event: Event) -> anyhow::Result<Event> {
-    match event {
-        Event::Node(event) => service::admitted(event).map(Event::Node),
-        other => Ok(other),
-    }
 }
 
 /// What became of a turn's commit.

@@ -1,6 +1,7 @@
 //! All that can come in and all that can go out: the reader's index of this service.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use access::audit::AuditRecord;
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
@@ -19,6 +20,11 @@ pub enum Event {
     Started,
     /// A deadline of the state passed.
     DeadlineReached,
+    /// What the last deadline led to was computed in that time.
+    Computed {
+        /// How long it took.
+        cost: Duration,
+    },
     /// From the session as Host Application: every Edge Node of the broker.
     Host(HostEvent),
     /// From the session as Edge Node `ORG-Central/Console`.
@@ -27,6 +33,13 @@ pub enum Event {
     History(StoreEvent),
     /// From an export that is replayed.
     Replayed(Step),
+    /// A client reads a table.
+    Read {
+        /// Names the answer, [`Effect::Rows`].
+        id: u64,
+        /// Which.
+        table: TableName,
+    },
     /// A client asks something.
     ApiRequest(Box<ApiRequest>),
     /// A client follows these tables.
@@ -50,6 +63,13 @@ pub enum Effect {
     KeepSessions(Vec<KeptSession>),
     /// To the history.
     Record(Arc<Record>),
+    /// A table as it is now, to who reads it.
+    Rows {
+        /// As in [`Event::Read`].
+        id: u64,
+        /// The table.
+        table: Arc<Published>,
+    },
     /// A table has changed, or a client looks at it for the first time.
     Publish(Arc<Published>),
     /// No client follows this table any more, and it is not one of [`TableName::FIXED`].

@@ -9,7 +9,7 @@
 //!
 //! It calls no service. It stores nothing but its bdSeq, its history, the hashes of sessions and the record of what people did here. It can be stopped, and nothing else changes. A read never causes a message.
 //!
-//! What people do ([`action`]) is asked of the state ([`question`]). `state/users.rs` says who they are, and [`access`] whether they may. [`fleet_view::requests`]
+//! What people do ([`action`]) is asked of the state ([`api`]). `state/users.rs` says who they are, and [`access`] whether they may. [`fleet_view::requests`]
 //! says what it comes to as requests to ConfigDB, and `state/actions.rs` what ConfigDB answers. `adapters/answers.rs` records it before it is answered. What a table means is
 //! [`fleet_view`]'s, so that the console judges as the command line does.
 //!
@@ -35,16 +35,21 @@ pub mod state;
 mod node;
 mod published;
 
+use std::time::Duration;
+
 use anyhow::Context as _;
 use service_runtime::exit;
 use service_runtime::health::Health;
 use service_runtime::http::tls::Tls;
 use service_runtime::record::{self as records, RecordFile};
-use service_runtime::service;
+use service_runtime::service::{self, Service, ServiceIo};
 use service_runtime::shutdown::Shutdown;
+use sparkplug::Now;
 use sparkplug::host::HostEvent;
 use sparkplug_mqtt::Clock;
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 pub use config::Config;
 pub use published::{Published, TableName};
@@ -58,6 +63,7 @@ use adapters::sessions::SessionFile;
 use adapters::sparkplug::{Sessions, host_event, node_event};
 use config::{Role, Settings, WebConfig};
 use event::{Effect, Event};
+use replay::Step;
 
 /// Takes the console's address.
 ///
@@ -127,86 +133,163 @@ async fn serve_as(
     let clock = Clock::new();
     let settings = settings(role, &config, clock)?;
     let tls = tls(&config.web)?;
-    let mut sessions = Sessions::start(&settings, &config.mqtt, &config.state_dir, clock)?;
-    let (hub, mut requests) = Hub::new();
-    let mut history = History::start(&config.state_dir, settings.history, clock);
+    let sessions = Sessions::start(&settings, &config.mqtt, &config.state_dir, clock)?;
+    let (hub, requests) = Hub::new();
+    let history = History::start(&config.state_dir, settings.history, clock);
     let site = adapters::http::Site::new(&config, &settings, hub.clone(), history.reader(), clock)?;
-    let mut answers = Answers::new(RecordFile::new(records::path(&config.state_dir)));
-    let (mut session_file, kept) = SessionFile::open(&config.state_dir, &settings.rules);
+    let answers = Answers::new(RecordFile::new(records::path(&config.state_dir)));
+    let (session_file, kept) = SessionFile::open(&config.state_dir, &settings.rules);
     let mut state = State::new(settings, clock.now())?;
     if role == Role::Console {
         state.restore_sessions(kept, clock.now());
     }
-    let http_stop = shutdown.child();
-    let mut http = tokio::spawn(adapters::http::serve(listener, site, tls, http_stop.clone()));
     if role == Role::Console {
         report(&health, "mqtt", Err("connecting"));
     }
     if role != Role::Replay {
         report(&health, "mqtt_host", Err("connecting"));
     }
-    let mut replayed = source.map(adapters::replay::start);
+    let replayed = source.map(adapters::replay::start);
     state.on_event(Event::Started, clock.now());
-    loop {
-        for effect in state.poll_effects() {
-            match effect {
-                Effect::Publish(table) => hub.publish(table),
-                Effect::Retire(table) => hub.retire(&table),
-                Effect::Record(record) => history.record(record),
-                Effect::ApiResponse(answer) => answers.answer(*answer),
-                Effect::Keep(record) => answers.keep(*record),
-                Effect::KeepSessions(sessions) => session_file.write(&sessions).await,
-                other => sessions.execute(other).await.context("a session ended")?,
-            }
-        }
-        let event = tokio::select! {
-            biased;
-            () = shutdown.wait() => break,
-            event = node_event(&mut sessions.node) => {
-                Event::Node(service::admitted(event.context("the task of the edge node ended")?)?)
-            }
-            Some(request) = requests.recv() => match request {
-                Request::Read { table, answer } => {
-                    let published = state.read(&table, clock.now());
-                    // Who does not wait any more needs no answer.
-                    let _ = answer.send(published);
-                    continue;
-                }
-                Request::Ask { from, credential, question, answer } => {
-                    Event::ApiRequest(Box::new(answers.ask(from, credential, *question, answer)))
-                }
-                Request::Watch(tables) => Event::Watch(tables),
-                Request::Unwatch(tables) => Event::Unwatch(tables),
-            },
-            answer = history.recv() => Event::History(answer),
-            () = clock.sleep_until(state.next_deadline()) => Event::DeadlineReached,
-            event = host_event(&mut sessions.host) => {
-                Event::Host(event.context("the task of the host application ended")?)
-            }
-            step = adapters::replay::next(&mut replayed) => Event::Replayed(step.context("the replay ended")?),
-            ended = &mut http => return ended.context("the HTTP server has panicked")?.context("the HTTP server ended"),
-        };
-        report_event(&health, &event);
-        let is_timer = matches!(event, Event::DeadlineReached);
-        let before = clock.now();
-        state.on_event(event, before);
-        if is_timer {
-            state.note_cost(clock.now().mono.saturating_sub(before.mono));
-        }
-        metrics::gauge!("console_streams").set(f64::from(state.viewers()));
-    }
+    let http_stop = shutdown.child();
+    let http = tokio::spawn(adapters::http::serve(listener, site, tls, http_stop.clone()));
+    let mut io =
+        Io { hub, requests, sessions, history, answers, session_file, replayed, http, clock, health, cost: Cost::None };
+    let ended = service::serve(&mut state, &mut io, clock, &shutdown).await;
     http_stop.trigger();
+    ended?;
     if let Some(record) = state.last_record(clock.now()) {
-        history.record(record);
+        io.history.record(record);
     }
     if let Some(sessions) = state.take_sessions(clock.now()) {
-        session_file.write(&sessions).await;
+        io.session_file.write(&sessions).await;
     }
-    history.stop().await;
-    answers.stop().await;
-    sessions.stop().await;
-    let _ = http.await;
+    io.history.stop().await;
+    io.answers.stop().await;
+    io.sessions.stop().await;
+    let _ = io.http.await;
     Ok(())
+}
+
+impl Service for State {
+    type Event = Event;
+    type Effect = Effect;
+
+    fn deadline_reached() -> Event {
+        Event::DeadlineReached
+    }
+
+    fn on_event(&mut self, event: Event, now: Now) -> anyhow::Result<()> {
+        self.on_event(event, now);
+        Ok(())
+    }
+
+    fn poll_effects(&mut self) -> Vec<Effect> {
+        self.poll_effects()
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        self.next_deadline()
+    }
+}
+
+/// How long the computation of tables took that a deadline has led to.
+#[derive(Debug, Clone, Copy)]
+enum Cost {
+    None,
+    /// It began then.
+    Since(Duration),
+    /// The state is still to be told.
+    Known(Duration),
+}
+
+/// Everything outside of the state.
+struct Io {
+    hub: Hub,
+    requests: mpsc::UnboundedReceiver<Request>,
+    sessions: Sessions,
+    history: History,
+    answers: Answers,
+    session_file: SessionFile,
+    replayed: Option<mpsc::Receiver<Step>>,
+    http: JoinHandle<std::io::Result<()>>,
+    clock: Clock,
+    health: Health,
+    cost: Cost,
+}
+
+impl Io {
+    fn on_request(&mut self, request: Request) -> Event {
+        match request {
+            Request::Read { table, answer } => Event::Read { id: self.answers.read(answer), table },
+            Request::Ask { from, credential, question, answer } => {
+                Event::ApiRequest(Box::new(self.answers.ask(from, credential, *question, answer)))
+            }
+            Request::Watch(tables) => Event::Watch(tables),
+            Request::Unwatch(tables) => Event::Unwatch(tables),
+        }
+    }
+
+    fn take_cost(&mut self) {
+        if let Cost::Since(began) = self.cost {
+            self.cost = Cost::Known(self.clock.now().mono.saturating_sub(began));
+        }
+    }
+}
+
+impl ServiceIo for Io {
+    type Core = State;
+
+    async fn recv(&mut self) -> anyhow::Result<Event> {
+        if let Cost::Known(cost) = self.cost {
+            self.cost = Cost::None;
+            return Ok(Event::Computed { cost });
+        }
+        tokio::select! {
+            biased;
+            event = node_event(&mut self.sessions.node) => {
+                Ok(Event::Node(service::admitted(event.context("the task of the edge node ended")?)?))
+            }
+            Some(request) = self.requests.recv() => Ok(self.on_request(request)),
+            answer = self.history.recv() => Ok(Event::History(answer)),
+            event = host_event(&mut self.sessions.host) => {
+                Ok(Event::Host(event.context("the task of the host application ended")?))
+            }
+            step = adapters::replay::next(&mut self.replayed) => Ok(Event::Replayed(step.context("the replay ended")?)),
+            ended = &mut self.http => {
+                ended.context("the HTTP server has panicked")?.context("the HTTP server ended")?;
+                anyhow::bail!("the HTTP server ended")
+            }
+        }
+    }
+
+    async fn execute(&mut self, effect: Effect) -> anyhow::Result<()> {
+        self.take_cost();
+        match effect {
+            Effect::Publish(table) => self.hub.publish(table),
+            Effect::Retire(table) => self.hub.retire(&table),
+            Effect::Rows { id, table } => self.answers.rows(id, table),
+            Effect::Record(record) => self.history.record(record),
+            Effect::ApiResponse(answer) => self.answers.answer(*answer),
+            Effect::Keep(record) => self.answers.keep(*record),
+            Effect::KeepSessions(sessions) => self.session_file.write(&sessions).await,
+            Effect::Node(update) => self.sessions.update(update).await,
+            Effect::Host(request) => self.sessions.request(request).await.context("a session ended")?,
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, event: &Event) {
+        report_event(&self.health, event);
+        if matches!(event, Event::DeadlineReached) {
+            self.cost = Cost::Since(self.clock.now().mono);
+        }
+    }
+
+    fn publish(&mut self, state: &State) {
+        self.take_cost();
+        metrics::gauge!("console_streams").set(f64::from(state.viewers()));
+    }
 }
 
 fn settings(role: Role, config: &Config, clock: Clock) -> anyhow::Result<Settings> {

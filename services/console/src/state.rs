@@ -210,11 +210,6 @@ impl State {
         wanted.filter_map(|slot| slot.due(self.pace)).chain([self.upkeep]).chain(self.actions.next_deadline()).min()
     }
 
-    /// How long the last computation of tables took.
-    pub fn note_cost(&mut self, cost: Duration) {
-        self.pace = (cost * PACE_OF_COST).clamp(PACE_MIN, PACE_MAX);
-    }
-
     /// Takes one event.
     pub fn on_event(&mut self, event: Event, now: Now) {
         match event {
@@ -227,8 +222,13 @@ impl State {
                 self.record(now);
                 self.poll_actions(now);
             }
+            Event::Computed { cost } => self.pace = (cost * PACE_OF_COST).clamp(PACE_MIN, PACE_MAX),
             Event::Host(event) => self.on_host(&event, now),
             Event::Node(_) => {}
+            Event::Read { id, table } => {
+                let table = self.read(&table, now);
+                self.effects.push(Effect::Rows { id, table });
+            }
             Event::History(answer) => self.on_history(answer, now),
             Event::Replayed(step) => self.on_replayed(step, now),
             Event::ApiRequest(asked) => self.on_asked(*asked, now),

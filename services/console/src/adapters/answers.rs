@@ -1,6 +1,7 @@
 //! Who waits for which answer of the state. What is to be recorded is on the disk before it is answered.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use access::audit::AuditRecord;
 use service_runtime::record::RecordFile;
@@ -9,6 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::hub::Outcome;
 use crate::api::{ApiOperation, ApiRequest, ApiResponse, Credential};
+use crate::published::Published;
 
 /// Records that wait for the disk.
 const RECORDS_MAX: usize = 1_024;
@@ -25,6 +27,7 @@ struct Entry {
 pub struct Answers {
     asked: u64,
     waiting: BTreeMap<u64, oneshot::Sender<Outcome>>,
+    reading: BTreeMap<u64, oneshot::Sender<Arc<Published>>>,
     records: mpsc::Sender<Entry>,
     keeper: JoinHandle<()>,
 }
@@ -43,7 +46,7 @@ impl Answers {
                 }
             }
         });
-        Self { asked: 0, waiting: BTreeMap::new(), records, keeper }
+        Self { asked: 0, waiting: BTreeMap::new(), reading: BTreeMap::new(), records, keeper }
     }
 
     /// A question for the state, whose answer goes to `answer`.
@@ -57,6 +60,21 @@ impl Answers {
         self.asked += 1;
         self.waiting.insert(self.asked, answer);
         ApiRequest { id: self.asked, from, credential, question }
+    }
+
+    /// Names the answer to who reads a table.
+    pub fn read(&mut self, answer: oneshot::Sender<Arc<Published>>) -> u64 {
+        self.asked += 1;
+        self.reading.insert(self.asked, answer);
+        self.asked
+    }
+
+    /// Brings a table to who reads it.
+    pub fn rows(&mut self, id: u64, table: Arc<Published>) {
+        if let Some(reading) = self.reading.remove(&id) {
+            // Who does not wait any more needs no answer.
+            let _ = reading.send(table);
+        }
     }
 
     /// Brings an answer to who waits for it, after its record.

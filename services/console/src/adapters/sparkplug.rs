@@ -4,12 +4,11 @@ use std::path::Path;
 
 use service_runtime::sessions;
 use sparkplug::NameError;
-use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent};
-use sparkplug::host::{HostConfig, HostEvent};
+use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, NodeUpdate};
+use sparkplug::host::{HostConfig, HostEvent, HostRequest};
 use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, HostHandle, MqttConfig, SpawnError, Stopped};
 
 use crate::config::{Role, Settings};
-use crate::event::Effect;
 use crate::state::State;
 
 /// Both sessions.
@@ -70,24 +69,21 @@ impl Sessions {
         Ok(Self { node, host: Some(host) })
     }
 
-    /// Executes one effect; what is for browsers or the disk is not for here.
+    /// Changes what the console says of itself.
+    pub async fn update(&self, update: NodeUpdate) {
+        if let Some(node) = &self.node {
+            sessions::update(node, update).await;
+        }
+    }
+
+    /// Sends to other nodes.
     ///
     /// # Errors
-    /// A session has ended.
-    pub async fn execute(&self, effect: Effect) -> Result<(), Stopped> {
-        match effect {
-            Effect::Node(update) => {
-                if let Some(node) = &self.node {
-                    sessions::update(node, update).await;
-                }
-                Ok(())
-            }
-            Effect::Host(request) => match &self.host {
-                Some(host) => host.request(request).await,
-                None => Ok(()),
-            },
-            Effect::Publish(_) | Effect::Retire(_) | Effect::Record(_) => Ok(()),
-            Effect::ApiResponse(_) | Effect::Keep(_) | Effect::KeepSessions(_) => Ok(()),
+    /// The session has ended.
+    pub async fn request(&self, request: HostRequest) -> Result<(), Stopped> {
+        match &self.host {
+            Some(host) => host.request(request).await,
+            None => Ok(()),
         }
     }
 

@@ -61,7 +61,7 @@ fn a_table_that_is_followed_is_made_ten_times_a_second_at_most() {
 fn what_takes_long_is_made_seldom() {
     let mut state = state();
     state.on_event(Event::Watch(vec![TableName::Nodes]), at(0));
-    state.note_cost(Duration::from_millis(80));
+    state.on_event(Event::Computed { cost: Duration::from_millis(80) }, at(0));
     state.on_event(birth(vec![]), at(10));
     state.on_event(Event::DeadlineReached, at(700));
     assert_eq!(published(&mut state).len(), 1);

@@ -57,7 +57,11 @@ impl Console {
                         self.state.on_event(Event::History(StoreEvent::Stored { first }), now);
                     }
                     // No one looks at it, and no one acts.
-                    Effect::ApiResponse(_) | Effect::Keep(_) | Effect::KeepSessions(_) | Effect::Retire(_) => {}
+                    Effect::ApiResponse(_)
+                    | Effect::Keep(_)
+                    | Effect::KeepSessions(_)
+                    | Effect::Retire(_)
+                    | Effect::Rows { .. } => {}
                 }
             }
         }
