@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a command waits for monitors and join services to be born again, of which it shows only alerts and how hosts joined.
 const MONITORS_WAIT: Duration = Duration::from_secs(2);
 
-/// How long a look at the whole waits for a central service that may be away.
+/// How long a look at the whole waits for the next birth of a service that may be away.
 const SERVICE_WAIT: Duration = Duration::from_secs(5);
 
 /// Metric of a birth that says the version of its program.
@@ -177,19 +177,67 @@ impl Client {
     /// # Errors
     /// As [`Client::open`], but for what does not answer.
     pub async fn look(options: &Options) -> anyhow::Result<Self> {
-        let mut client = Self::start(options, Scope::Fleet).await?;
+        Ok(Self::receive_known(options, Scope::Fleet).await?.0)
+    }
+
+    /// Connects, and receives of a scope, at least [`Scope::Managed`], what arrives soon. With it, for people, what was not received of what is there.
+    ///
+    /// # Errors
+    /// As [`Client::open`], but for what does not answer while anything else is known.
+    pub async fn open_known(options: &Options, scope: Scope) -> anyhow::Result<(Self, Option<String>)> {
+        let (mut client, missing) = Self::receive_known(options, scope).await?;
+        let is_empty =
+            client.fleet.config.objects().next().is_none() && client.fleet.manager.clusters().next().is_none();
+        if is_empty && !client.is_current() {
+            client.until("ConfigDB to be born", |fleet| fleet.config.is_complete().then_some(())).await?;
+        }
+        Ok((client, missing))
+    }
+
+    async fn receive_known(options: &Options, scope: Scope) -> anyhow::Result<(Self, Option<String>)> {
+        let mut client = Self::start(options, scope).await?;
         client.expect(client.fleet.config.node().clone()).await?;
         client.expect(client.fleet.manager.node().clone()).await?;
-        let wait = client.deadline.min(Instant::now() + SERVICE_WAIT);
-        let is_received = |fleet: &Fleet| (fleet.config.is_complete() && fleet.manager.is_complete()).then_some(());
-        let _: Option<()> = client.until_at(wait, "", is_received).await?;
+        client.receive_central().await?;
         client.receive_joins(Scope::Fleet).await?;
-        let names = client.expect_edges().await?;
-        let wait = client.deadline.min(Instant::now() + MONITORS_WAIT);
-        let syncs_received = |fleet: &Fleet| has_syncs(fleet, &names).then_some(());
-        let _: Option<()> = client.until_at(wait, "", syncs_received).await?;
-        client.receive_monitors(names).await?;
-        Ok(client)
+        let mut missing = Vec::new();
+        if !client.fleet.config.is_complete() {
+            missing.push("ConfigDB".to_owned());
+        }
+        if !client.fleet.manager.is_complete() {
+            missing.push("the cluster manager".to_owned());
+        }
+        if scope == Scope::Fleet {
+            let names = client.expect_edges().await?;
+            let lacking = |fleet: &Fleet| names.iter().filter(|name| lacks_sync(fleet, name)).count();
+            client.receive_growing(|fleet| names.len() - lacking(fleet), |fleet| lacking(fleet) == 0).await?;
+            missing.extend(missing_syncs(&client.fleet, &names));
+            client.receive_monitors(names).await?;
+        }
+        Ok((client, (!missing.is_empty()).then(|| missing.join(", "))))
+    }
+
+    /// What the central services say.
+    async fn receive_central(&mut self) -> anyhow::Result<()> {
+        let count = |fleet: &Fleet| fleet.config.objects().count() + fleet.manager.clusters().count();
+        let is_received = |fleet: &Fleet| fleet.config.is_complete() && fleet.manager.is_complete();
+        self.receive_growing(count, is_received).await
+    }
+
+    /// Receives until everything is there, or nothing more of it has come for [`SERVICE_WAIT`].
+    async fn receive_growing(
+        &mut self,
+        count: impl Fn(&Fleet) -> usize,
+        is_received: impl Fn(&Fleet) -> bool,
+    ) -> anyhow::Result<()> {
+        loop {
+            let before = count(&self.fleet);
+            let wait = self.deadline.min(Instant::now() + SERVICE_WAIT);
+            let received: Option<()> = self.until_at(wait, "", |fleet| is_received(fleet).then_some(())).await?;
+            if received.is_some() || count(&self.fleet) == before || wait == self.deadline {
+                return Ok(());
+            }
+        }
     }
 
     async fn start(options: &Options, scope: Scope) -> anyhow::Result<Self> {
@@ -620,8 +668,22 @@ pub(crate) fn unreachable(broker: &str, reason: &str) -> anyhow::Error {
 
 /// Whether the Sync of each of these clusters is replicated, those aside that have gone since: no birth of them comes.
 fn has_syncs(fleet: &Fleet, names: &BTreeSet<String>) -> bool {
-    let is_alive = |name: &str| fleet.manager.clusters().any(|(_, cluster)| cluster.name == name && cluster.sync_alive);
-    names.iter().all(|name| fleet.sync(name).is_some_and(SyncReplica::is_complete) || !is_alive(name))
+    names.iter().all(|name| !lacks_sync(fleet, name))
+}
+
+fn lacks_sync(fleet: &Fleet, name: &str) -> bool {
+    let is_alive = || fleet.manager.clusters().any(|(_, cluster)| cluster.name == name && cluster.sync_alive);
+    !fleet.sync(name).is_some_and(SyncReplica::is_complete) && is_alive()
+}
+
+/// The edges of these clusters that are alive and were not received, for people.
+fn missing_syncs(fleet: &Fleet, names: &BTreeSet<String>) -> Option<String> {
+    let lacking: Vec<&str> = names.iter().map(String::as_str).filter(|name| lacks_sync(fleet, name)).collect();
+    match lacking.as_slice() {
+        [] => None,
+        [name] => Some(format!("the edge of {name}")),
+        [name, rest @ ..] => Some(format!("the edges of {name} and {} more", rest.len())),
+    }
 }
 
 /// The same of the join services.

@@ -316,7 +316,7 @@ pub async fn run<L: InConsole>(filter: Filter<'_>, reading: &ListOptions, option
             ended => return ended.map(|()| screen.rows()),
         }
     }
-    from_broker(filter, reading.watch, options, &mut screen).await?;
+    from_broker(filter, reading, options, &mut screen).await?;
     Ok(screen.rows())
 }
 
@@ -449,17 +449,27 @@ fn is_away(error: &anyhow::Error) -> bool {
 
 async fn from_broker<L: Listed>(
     filter: Filter<'_>,
-    watch: bool,
+    reading: &ListOptions,
     options: &Options,
     screen: &mut Screen<L>,
 ) -> anyhow::Result<()> {
-    let mut client = Client::open(options, L::SCOPE).await?;
+    let mut client = if reading.complete {
+        Client::open(options, L::SCOPE).await?
+    } else {
+        let (client, missing) = Client::open_known(options, L::SCOPE).await?;
+        if let Some(missing) = missing {
+            remark(&format!(
+                "not received in time: {missing}; what only they know is missing or marked with ?; --complete waits for them"
+            ));
+        }
+        client
+    };
     let name = filter.cluster.map(|wanted| look_up::cluster(&client.fleet, wanted)).transpose();
     let shown = match name {
         Ok(cluster) => {
             let name = cluster.map(|row| row.name);
             let rows = |fleet: &Fleet| filter.chosen(L::of_fleet(fleet), name.as_deref());
-            follow_broker(&mut client, watch, rows, screen).await
+            follow_broker(&mut client, reading.watch, rows, screen).await
         }
         Err(error) => Err(error),
     };
@@ -477,7 +487,7 @@ async fn follow_broker<L: Listed>(
     let shutdown = is_followed.then(Shutdown::on_signals).transpose()?;
     let is_read = screen.show(rows(&client.fleet), client.wall())?;
     let Some(shutdown) = shutdown.filter(|_| is_read) else { return Ok(()) };
-    let mut was_current = true;
+    let mut was_current = client.is_current();
     loop {
         tokio::select! {
             followed = client.follow(REDRAW, PACE) => followed?,

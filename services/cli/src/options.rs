@@ -150,6 +150,9 @@ pub struct ListOptions {
     /// Go on, and show what changes: the whole list in place on a terminal, the rows that change elsewhere
     #[arg(long, short)]
     pub watch: bool,
+    /// Wait until every birth is received, up to --timeout; without it what is known soon is shown, and standard error says what is missing
+    #[arg(long)]
+    pub complete: bool,
     #[command(flatten)]
     #[expect(missing_docs, reason = "options are documented where they are defined")]
     pub source: ReadingSource,

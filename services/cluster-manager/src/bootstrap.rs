@@ -23,7 +23,7 @@ use site::SiteScript;
 pub const TEMPLATE: &str = include_str!("bootstrap.sh");
 
 /// First lines of every script.
-const HEAD: &str = "#!/bin/sh\n# shellcheck disable=SC2016,SC2034 # nothing in a value is to be expanded; a script needs not all of them\n# Written by the cluster manager for one edge cluster, with that cluster's credentials in it: do not pass it on.\n";
+const HEAD: &str = "#!/bin/sh\n# shellcheck disable=SC2016,SC2034,SC2317 # nothing in a value is to be expanded; a script needs not all of them; functions are called by their names\n# Written by the cluster manager for one edge cluster, with that cluster's credentials in it: do not pass it on.\n";
 
 /// Annotation of the namespace: whose edge cluster this is.
 pub const CLUSTER_ANNOTATION: &str = "sparkfleet.io/cluster";

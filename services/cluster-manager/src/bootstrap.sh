@@ -648,6 +648,8 @@ main() {
 	follow_repository
 	wait_for_births
 	say "" "Edge cluster $cluster_name is alive: edge sync and edge monitor are born in group $cluster_group, and Flux says that their release is ready."
+	# The shell reads nothing more, whatever comes behind the script.
+	exit 0
 }
 
 # The last line: a script that was cut off on its way does nothing.

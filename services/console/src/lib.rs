@@ -199,7 +199,7 @@ enum Cost {
     None,
     /// It began then.
     Since(Duration),
-    /// The state is still to be told.
+    /// The state does not know it yet.
     Known(Duration),
 }
 

@@ -458,11 +458,11 @@ fn a_list_is_printed_once_from_wherever_it_can_be_read_unless_it_is_said() {
     for noun in ["cluster", "deployment", "alert", "host"] {
         let plain = reading(&format!("{noun} ls"));
         let ReadingSource { from, access, .. } = &plain.source;
-        assert!(!plain.watch && from.is_none() && access.token_file.is_none(), "{plain:?}");
+        assert!(!plain.watch && !plain.complete && from.is_none() && access.token_file.is_none(), "{plain:?}");
         let line =
             format!("{noun} list -w --from console --console http://c --console-token-file t --console-ca-file ca");
-        let ListOptions { watch, source: said } = reading(&line);
-        assert!(watch && said.from == Some(Source::Console), "{said:?}");
+        let ListOptions { watch, complete, source: said } = reading(&format!("{line} --complete"));
+        assert!(watch && complete && said.from == Some(Source::Console), "{said:?}");
         assert_eq!((said.console.as_deref(), said.access.token_file), (Some("http://c"), Some("t".into())));
         assert_eq!(said.access.ca_file, Some("ca".into()));
     }

@@ -20,7 +20,9 @@ use fleet_view::{AlertRow, Fleet, requests};
 /// As documented for the exit codes.
 pub async fn run(command: AlertCommand) -> anyhow::Result<()> {
     match command {
-        AlertCommand::List { cluster, check, reading, options } => {
+        AlertCommand::List { cluster, check, mut reading, options } => {
+            // What is not known may be an alert.
+            reading.complete |= check;
             let active = listing::run::<AlertRow>(Filter::of_cluster(cluster.as_deref()), &reading, &options).await?;
             if check && active > 0 {
                 return Err(exit::with_code(exit::FAILURE, anyhow!("{active} active alerts")));

@@ -104,6 +104,9 @@ pub struct ClusterRow {
     pub alive: bool,
     /// Since when, UTC ms.
     pub alive_since: Option<u64>,
+    /// The cluster manager says that the edge sync is alive, and its birth is not received here: how the edge stands is not known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unborn: bool,
     /// The edge monitor is alive.
     pub monitored: bool,
     /// What Flux says of the edge's own release and Kustomization; None: edge sync, which reports it, was not received.
@@ -135,9 +138,12 @@ impl ClusterRow {
         format!("setup {}{reason}, edge {}{flux}, hosts {} ready", self.setup, self.edge(), self.hosts)
     }
 
-    /// How its edge stands: `alive`, `unmonitored` (its monitor is not alive), `away`, or `not yet` before its first birth.
+    /// How its edge stands: `alive`, `unmonitored` (its monitor is not alive), `away`, or `not yet` before its first birth; `?` while that is not known.
     #[must_use]
     pub const fn edge(&self) -> &'static str {
+        if self.unborn {
+            return "?";
+        }
         match (self.alive, self.monitored, self.seen) {
             (true, true, _) => "alive",
             (true, false, _) => "unmonitored",
@@ -648,6 +654,7 @@ impl Fleet {
             alive_since: managed
                 .and_then(|cluster| cluster.sync_since)
                 .or_else(|| sync.and_then(SyncReplica::alive_since)),
+            unborn: !refused && sync.is_none() && managed.is_some_and(|cluster| cluster.sync_alive),
             monitored: presence == Some(Presence::Alive) && !refused,
             flux: sync.and_then(SyncReplica::node).map(|node| FluxRow {
                 ready: node.source_ready,

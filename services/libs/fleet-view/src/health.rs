@@ -76,7 +76,7 @@ pub fn cluster(fleet: &Fleet, row: &ClusterRow, alerts: &[&AlertRow], deployment
         findings.add(Health::Attention, format!("the edge waits for an operator's decision: {held}"));
     }
     match row.edge() {
-        "away" if managed.is_some_and(|cluster| cluster.setup.state != SetupState::Refused) => {
+        "away" | "?" if managed.is_some_and(|cluster| cluster.setup.state != SetupState::Refused) => {
             findings.add(Health::Away, "edge sync is not alive: the values are the last that were reported");
             findings.since = row.alive_since;
         }

@@ -301,6 +301,25 @@ async fn an_edge_that_dies_while_another_store_answers_is_away_after_the_restore
     factory.assert_untouched();
 }
 
+#[tokio::test]
+async fn a_list_shows_what_is_known_while_configdb_is_away_and_waits_for_it_only_when_asked() {
+    let factory = Factory::start().await;
+    factory.stop_configdb().await;
+    let known = factory.cli.run(&["cluster", "list"]).await;
+    assert_eq!(known.code, 0, "{known:?}");
+    assert!(known.stdout.contains("Alpha") && known.stdout.contains("alive"), "{known:?}");
+    let remark = &known.stderr;
+    assert!(remark.contains("not received in time: ConfigDB") && remark.contains("--complete"), "{known:?}");
+    for whole in
+        [&["cluster", "list", "--complete", "--timeout", "3s"][..], &["alert", "list", "--check", "--timeout", "3s"]]
+    {
+        factory.cli.run(whole).await.refused(6, "waited 3s for ConfigDB to be born");
+    }
+    factory.central.processes.restart("configdb");
+    factory.row_that("Alpha to be ready", |row| row["setup"] == "ready").await;
+    factory.assert_untouched();
+}
+
 /// ConfigDB starts with an empty database where it had one: only with `--new-store`.
 async fn new_store(factory: &Factory) {
     factory.central.processes.restart("configdb");

@@ -15,6 +15,7 @@ use sparkplug_mqtt::{Clock, ListenerEvent, spawn_listener};
 
 use crate::factory::uuid;
 
+const OPERATOR: &str = "ACME-Central-Operator";
 const ADA: &str = "ACME-Central-Operator-ada";
 const BOB: &str = "ACME-Central-Operator-bob";
 
@@ -124,30 +125,147 @@ fn path(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-// long: one story in its order
-async fn a_restored_store_deletes_nothing_and_a_second_one_ends(protocol: &str) {
-    let site = Site::start_over(protocol, &[]).await;
-    let spec =
-        ClusterSpec { hosts: vec![HostSpec::control_plane("paint-1")], flux: false, ..ClusterSpec::new("Paint_Shop") };
-    let cluster = SimulatedCluster::start(spec, Charts::new()).await.unwrap();
-    let created = uuid(&site.cli.json(&["cluster", "create", "Paint_Shop"]).await);
-    let tables = format!(
-        "[cluster]\nname = \"Paint_Shop\"\nuuid = \"{created}\"\n[kubernetes]\nnamespace = \"fplus-edge\"\nurl = \"{}\"\n",
-        cluster.url()
-    );
-    for service in ["edge-sync", "edge-monitor"] {
-        site.run_with(service, "ACME-Paint_Shop", ("simulated = true\n", &tables), site.server.directory());
+/// A control plane, and cluster `Paint_Shop` with its edge.
+struct Story {
+    site: Site,
+    cluster: SimulatedCluster,
+}
+
+impl Story {
+    async fn start(protocol: &str) -> Self {
+        let site = Site::start_over(protocol, &[]).await;
+        let hosts = vec![HostSpec::control_plane("paint-1")];
+        let spec = ClusterSpec { hosts, flux: false, ..ClusterSpec::new("Paint_Shop") };
+        let cluster = SimulatedCluster::start(spec, Charts::new()).await.unwrap();
+        let created = uuid(&site.cli.json(&["cluster", "create", "Paint_Shop"]).await);
+        let tables = format!(
+            "[cluster]\nname = \"Paint_Shop\"\nuuid = \"{created}\"\n[kubernetes]\nnamespace = \"fplus-edge\"\nurl = \"{}\"\n",
+            cluster.url()
+        );
+        for service in ["edge-sync", "edge-monitor"] {
+            site.run_with(service, "ACME-Paint_Shop", ("simulated = true\n", &tables), site.server.directory());
+        }
+        Self { site, cluster }
     }
-    let deploy = async |names: &[&str]| {
+
+    /// Creates the last of these deployments; then all of them run.
+    async fn deploy(&self, names: &[&str]) {
         let name = names[names.len() - 1];
-        site.cli.json(&["deployment", "create", name, "--cluster", "Paint_Shop"]).await;
-        let runs = || (running(&cluster) == names).then_some(());
-        wait::until(&format!("{names:?} to run"), runs, || site.processes.tails()).await;
+        self.site.cli.json(&["deployment", "create", name, "--cluster", "Paint_Shop"]).await;
+        self.until_running(names).await;
+    }
+
+    async fn until_running(&self, names: &[&str]) {
+        let runs = || (running(&self.cluster) == names).then_some(());
+        wait::until(&format!("{names:?} to run"), runs, || self.site.processes.tails()).await;
+    }
+
+    fn assert_untouched(&self) {
+        assert_eq!(running(&self.cluster), ["Oven_1", "Oven_2"]);
+    }
+
+    async fn adopt(&self) {
+        self.site.cli.json(&["recover", "adopt", "Paint_Shop", "--timeout", "120s"]).await;
+        self.assert_untouched();
+        row(&self.site, "the hold to end", |row| row["held"].is_null() && row["setup"] == "ready").await;
+        let listed = self.site.cli.json(&["deployment", "list"]).await;
+        let names: Vec<&str> = listed.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["Oven_1", "Oven_2"]);
+    }
+
+    /// ConfigDB loses its database.
+    fn lose_store(&self) {
+        assert!(self.site.processes.kill("configdb"));
+        for file in ["configdb.sqlite", "configdb.sqlite-wal", "configdb.sqlite-shm"] {
+            let _ = fs::remove_file(self.site.state_dir("configdb").join(file));
+        }
+    }
+
+    async fn stop(self) {
+        self.site.processes.stop().await;
+        self.cluster.stop().await;
+    }
+}
+
+/// What ConfigDB publishes while `during` runs, by topic.
+async fn published_by_configdb(site: &Site, during: impl Future<Output = ()>) -> Vec<String> {
+    let topics = ["NBIRTH/ConfigDB", "DBIRTH/ConfigDB/+", "DDATA/ConfigDB/+"];
+    let topics = topics.map(|rest| (format!("spBv1.0/ACME-Central/{rest}"), QoS::AtMostOnce)).to_vec();
+    let mut listener = spawn_listener(topics, &mqtt(&site.server, OPERATOR), Clock::new()).unwrap();
+    let online = tokio::time::timeout(wait::PATIENCE, listener.recv()).await.unwrap();
+    assert_eq!(online, Some(ListenerEvent::Online));
+    during.await;
+    let mut received = Vec::new();
+    while let Ok(Some(event)) = tokio::time::timeout(wait::LOOK, listener.recv()).await {
+        if let ListenerEvent::Message { topic, .. } = event {
+            received.push(topic);
+        }
+    }
+    listener.stop().await;
+    received
+}
+
+// long: one story in its order
+async fn an_empty_store_deletes_nothing_and_is_filled_from_the_edge_or_a_dump(protocol: &str) {
+    let story = Story::start(protocol).await;
+    let site = &story.site;
+    story.deploy(&["Oven_1"]).await;
+    let dump = site.cli.json(&["config", "dump"]).await;
+    story.deploy(&["Oven_1", "Oven_2"]).await;
+
+    // An empty store. The edge dies meanwhile, and every list is answered.
+    story.lose_store();
+    site.processes.restart_with("configdb", &["--new-store"]);
+    row(site, "the cluster to be known by its edge alone", |row| row["setup"] == "not desired").await;
+    story.assert_untouched();
+    assert!(site.processes.kill("edge-sync") && site.processes.kill("edge-monitor"));
+    for list in ["cluster", "deployment", "host", "alert"] {
+        site.cli.json(&[list, "list"]).await;
+    }
+    ["edge-sync", "edge-monitor"].iter().for_each(|service| site.processes.restart(service));
+    row(site, "the edge to be back", |row| row["setup"] == "not desired" && row["alive"] == true).await;
+    story.adopt().await;
+
+    // One object is read without a word about any other.
+    let shown = site.cli.json(&["deployment", "show", "Paint_Shop/Oven_2"]).await;
+    let oven = shown["deployment"]["uuid"].as_str().unwrap();
+    let read = async {
+        for _ in 0..3 {
+            assert_eq!(site.cli.json(&["config", "get", oven, "EdgeDeployment"]).await["name"], "Oven_2");
+        }
     };
-    deploy(&["Oven_1"]).await;
+    let published = published_by_configdb(site, read).await;
+    let of_object = format!("spBv1.0/ACME-Central/DDATA/ConfigDB/{oven}");
+    assert!(!published.is_empty() && published.iter().all(|topic| *topic == of_object), "{published:?}");
+
+    // Another empty store, of which no operator has raised the epoch, and a dump of before the second deployment.
+    story.lose_store();
+    site.processes.restart("configdb");
+    site.cli.json_with(&["config", "load", "-"], &dump.to_string()).await;
+    let held = row(site, "the cluster to be held", |row| row["held"].is_string()).await;
+    assert!(held["held"].as_str().unwrap().contains("the control plane is at epoch 0"), "{held:#}");
+    story.assert_untouched();
+    story.adopt().await;
+    story.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_access_rules_an_empty_store_deletes_nothing_and_is_filled_from_the_edge_or_a_dump_in_mqtt_3_1_1() {
+    an_empty_store_deletes_nothing_and_is_filled_from_the_edge_or_a_dump("3.1.1").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_access_rules_an_empty_store_deletes_nothing_and_is_filled_from_the_edge_or_a_dump_in_mqtt_5() {
+    an_empty_store_deletes_nothing_and_is_filled_from_the_edge_or_a_dump("5").await;
+}
+
+async fn a_restored_store_deletes_nothing_and_a_second_one_ends(protocol: &str) {
+    let story = Story::start(protocol).await;
+    let Story { site, cluster } = &story;
+    story.deploy(&["Oven_1"]).await;
     let (backup, state) = (site.directory.path().join("backup.sqlite"), site.state_dir("configdb"));
     site.cli.json(&["config", "backup", path(&backup), "--state", path(&state)]).await;
-    deploy(&["Oven_1", "Oven_2"]).await;
+    story.deploy(&["Oven_1", "Oven_2"]).await;
 
     // A second ConfigDB with a store of its own.
     let folder = site.directory.path().join("second");
@@ -162,21 +280,20 @@ async fn a_restored_store_deletes_nothing_and_a_second_one_ends(protocol: &str) 
     assert!(site.processes.kill("configdb"));
     site.cli.json(&["config", "restore", path(&backup), "--state", path(&state), "--yes"]).await;
     site.processes.restart("configdb");
-    let held = row(&site, "the cluster to be held", |row| row["held"].is_string()).await;
+    let held = row(site, "the cluster to be held", |row| row["held"].is_string()).await;
     assert!(held["held"].as_str().unwrap().contains("older"), "{held:#}");
-    assert_eq!(running(&cluster), ["Oven_1", "Oven_2"]);
+    assert_eq!(running(cluster), ["Oven_1", "Oven_2"]);
     let status = site.cli.json(&["recover", "status", "Paint_Shop"]).await;
     assert_eq!(status[0]["only_at_edge"][0]["name"], "Oven_2", "{status:#}");
     site.cli.json(&["recover", "adopt", "Paint_Shop", "--timeout", "120s"]).await;
-    row(&site, "the hold to end", |row| row["held"].is_null()).await;
-    assert_eq!(running(&cluster), ["Oven_1", "Oven_2"]);
+    row(site, "the hold to end", |row| row["held"].is_null()).await;
+    assert_eq!(running(cluster), ["Oven_1", "Oven_2"]);
     // The record says where the store was set back, and its chain holds over it.
-    let set_back = records(&site).iter().filter(|record| record["operation"] == "replace-store").count();
-    assert_eq!(set_back, 1, "{:#?}", records(&site));
+    let set_back = records(site).iter().filter(|record| record["operation"] == "replace-store").count();
+    assert_eq!(set_back, 1, "{:#?}", records(site));
     let file = state.join("audit.jsonl");
     site.cli.json(&["audit", "verify", path(&file)]).await;
-    site.processes.stop().await;
-    cluster.stop().await;
+    story.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -28,6 +28,16 @@ fn a_cluster_that_was_never_born_is_not_called_away() {
 }
 
 #[test]
+fn an_edge_that_is_alive_and_was_not_received_is_not_called_away() {
+    let mut bench = Bench::new();
+    bench.cluster(CLUSTER, NAME, |device| (device.sync_alive, device.sync_since) = (true, Some(7)));
+    let row = cluster(&bench);
+    assert_eq!((row.edge(), row.unborn), ("?", true));
+    bench.sync(NAME, &SyncNode::default(), &[]);
+    assert_eq!((cluster(&bench).edge(), cluster(&bench).unborn), ("unmonitored", false));
+}
+
+#[test]
 fn what_was_written_down_of_an_edge_says_that_it_was_born() {
     let mut bench = Bench::new();
     bench.cluster(CLUSTER, NAME, |_| {});
