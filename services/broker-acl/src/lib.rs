@@ -21,4 +21,4 @@ pub mod site;
 
 pub use broker::{Broker, ConfigFile, configuration};
 pub use rules::{Action, Grant, allows, grants, grants_of_host, permits};
-pub use site::{Principal, Site, SiteError};
+pub use site::{ForeignGroupError, Principal, Site, SiteError};

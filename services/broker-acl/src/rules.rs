@@ -79,7 +79,8 @@ pub fn grants(site: &Site, principal: &Principal) -> Vec<Grant> {
             let central = organisation.central_group();
             table.follows("spBv1.0/#");
             let clusters = site.clusters().map(|cluster| organisation.cluster_group(cluster));
-            for group in std::iter::once(central.clone()).chain(clusters) {
+            let foreign = site.foreign_groups().cloned();
+            for group in std::iter::once(central.clone()).chain(clusters).chain(foreign) {
                 if site.has_read_only_console() {
                     table.says(format!("spBv1.0/{group}/NCMD/+"));
                 } else {
@@ -235,6 +236,7 @@ impl Table {
             // An administrator answers a host's request to be the first of its cluster, or to be recovered.
             self.commands(&site.organisation().join_group(cluster));
         }
+        site.foreign_groups().for_each(|group| self.commands(group));
         site.operator_hosts().for_each(|host| self.state(host));
     }
 

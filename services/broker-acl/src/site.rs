@@ -14,6 +14,7 @@ pub struct Site {
     operator_hosts: BTreeSet<String>,
     viewer_hosts: BTreeSet<String>,
     operators: BTreeSet<OperatorName>,
+    foreign_groups: BTreeSet<String>,
     has_own_hosts: bool,
     has_read_only_console: bool,
 }
@@ -57,6 +58,16 @@ pub struct SiteError {
     pub character: char,
 }
 
+/// A group that cannot be one of another make.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("group {name:?}: {rule}")]
+pub struct ForeignGroupError {
+    /// The refused name.
+    pub name: String,
+    /// What it breaks.
+    pub rule: &'static str,
+}
+
 impl Site {
     /// A site with these clusters. `operator_hosts` and `viewer_hosts`: ids of the Host Applications that connect as operator or viewer and publish their own STATE.
     ///
@@ -75,9 +86,30 @@ impl Site {
             operator_hosts: plain(&mut operator_hosts.into_iter())?,
             viewer_hosts: plain(&mut viewer_hosts.into_iter())?,
             operators: BTreeSet::new(),
+            foreign_groups: BTreeSet::new(),
             has_own_hosts: false,
             has_read_only_console: false,
         })
+    }
+
+    /// The same, but operators and the console may command the nodes of these Sparkplug groups, which are of other makes.
+    ///
+    /// # Errors
+    /// A name is not a Sparkplug group, has a character that means something in a server's file, or is that of a group of the organisation.
+    pub fn with_foreign_groups(self, names: impl IntoIterator<Item = String>) -> Result<Self, ForeignGroupError> {
+        let own = format!("{}-", self.organisation);
+        let checked = |name: String| {
+            let is_plain = |character: char| character.is_ascii_alphanumeric() || "_-. ".contains(character);
+            let rule = if name.is_empty() || !name.chars().all(is_plain) {
+                "a group here has only A-Z, a-z, 0-9, `_`, `-`, `.` and blanks"
+            } else if name.starts_with(&own) {
+                "a group of the organisation is not a foreign one"
+            } else {
+                return Ok(name);
+            };
+            Err(ForeignGroupError { name, rule })
+        };
+        Ok(Self { foreign_groups: names.into_iter().map(checked).collect::<Result<_, _>>()?, ..self })
     }
 
     /// The same, but each of these operators has credentials of their own. If there is any, there is no user that operators share: ConfigDB could not say who of them writes.
@@ -120,6 +152,11 @@ impl Site {
     /// Names of the clusters, sorted.
     pub fn clusters(&self) -> impl Iterator<Item = &ClusterName> {
         self.clusters.iter()
+    }
+
+    /// Sparkplug groups of nodes of other makes, which operators and the console may command.
+    pub(crate) fn foreign_groups(&self) -> impl Iterator<Item = &String> {
+        self.foreign_groups.iter()
     }
 
     pub(crate) fn operator_hosts(&self) -> impl Iterator<Item = &str> {

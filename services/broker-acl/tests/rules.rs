@@ -375,6 +375,30 @@ fn an_operator_with_a_user_of_their_own_writes_in_that_name_alone_and_does_all_e
 }
 
 #[test]
+fn operators_and_the_console_command_foreign_groups_that_are_named_and_no_others() {
+    let foreign = site().with_foreign_groups(["Line_7".to_owned()]).unwrap();
+    for user in ["ACME-Central-Console", "ACME-Central-Operator"] {
+        let may = |site: &Site, topic: &str| allows(site, user, Action::Publish, topic);
+        for topic in ["spBv1.0/Line_7/NCMD/Mixer", "spBv1.0/Line_7/DCMD/Mixer/Motor"] {
+            assert!(may(&foreign, topic) && !may(&site(), topic), "{user} {topic}");
+        }
+        for topic in ["spBv1.0/Line_7/NDATA/Mixer", "spBv1.0/Line_8/NCMD/Mixer"] {
+            assert!(!may(&foreign, topic), "{user} {topic}");
+        }
+    }
+    for user in ["ACME-Central", "ACME-Central-Viewer", "ACME-Paint"] {
+        assert!(!allows(&foreign, user, Action::Publish, "spBv1.0/Line_7/NCMD/Mixer"), "{user}");
+    }
+    for (name, rule) in [("Line/7", "has only"), ("", "has only"), ("ACME-Paint", "not a foreign one")] {
+        let error = site().with_foreign_groups([name.to_owned()]).unwrap_err().to_string();
+        assert!(error.contains(rule) && error.contains(&format!("{name:?}")), "{error}");
+    }
+    let read_only = foreign.with_read_only_console();
+    let may = |topic: &str| allows(&read_only, "ACME-Central-Console", Action::Publish, topic);
+    assert!(may("spBv1.0/Line_7/NCMD/Mixer") && !may("spBv1.0/Line_7/DCMD/Mixer/Motor"));
+}
+
+#[test]
 fn a_read_only_console_asks_for_births_and_writes_nothing() {
     let site = site().with_read_only_console();
     let may = |topic: &str| allows(&site, "ACME-Central-Console", Action::Publish, topic);

@@ -752,6 +752,9 @@ pub struct AclSite {
     /// Host Application id that a viewer (historian, dashboard) publishes STATE under; once for each
     #[arg(long)]
     pub viewer_host: Vec<String>,
+    /// Sparkplug group of Edge Nodes of other makes, of which operators and the console may write metrics and ask for births; once for each
+    #[arg(long)]
+    pub foreign_group: Vec<String>,
     /// Every host has credentials of its own, named by the UUID of its state disk. Give each host topics of its own, and leave out the users that the hosts of a cluster share
     #[arg(long)]
     pub own_host_credentials: bool,

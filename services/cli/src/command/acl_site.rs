@@ -35,6 +35,8 @@ pub(super) fn site(organisation: &str, arguments: &AclSite) -> anyhow::Result<Si
     let names = arguments.operator.iter().cloned().map(OperatorName::new);
     let names = names.collect::<Result<Vec<_>, _>>().context("--operator").map_err(usage)?;
     let site = site.with_operators(names);
+    let site = site.with_foreign_groups(arguments.foreign_group.iter().cloned());
+    let site = site.context("--foreign-group").map_err(usage)?;
     let site = if arguments.own_host_credentials { site.with_own_hosts() } else { site };
     Ok(if arguments.read_only_console { site.with_read_only_console() } else { site })
 }

@@ -35,6 +35,9 @@ const ANSWER_MAX: Duration = Duration::from_secs(60);
 /// How long a node may take to report a value that was written.
 const REPORT_MAX: Duration = Duration::from_secs(60);
 
+/// What is said of a value that was written and not reported. A server that refuses a message of QoS 0 says so to no one.
+const NOT_REPORTED: &str = "the node has not reported the value; it may or may not have taken it, or the MQTT server does not let the console command its group (sparkfleet acl generate --foreign-group)";
+
 /// How long the cluster manager may take to offer a script.
 const OFFER_MAX: Duration = Duration::from_secs(20);
 
@@ -352,7 +355,7 @@ impl Actions {
             let stage = if reported.is_some_and(|reported| reported.value == command.metric.value) {
                 Stage::Done
             } else if *deadline <= now.mono {
-                Stage::Failed("the node has not reported the value; it may or may not have taken it".to_owned())
+                Stage::Failed(NOT_REPORTED.to_owned())
             } else {
                 continue;
             };

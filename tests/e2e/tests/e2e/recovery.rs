@@ -320,6 +320,40 @@ async fn a_list_shows_what_is_known_while_configdb_is_away_and_waits_for_it_only
     factory.assert_untouched();
 }
 
+/// What the cluster manager keeps itself (repositories, records, bdSeq) is as old as its backup, ConfigDB and the edge are not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_manager_whose_directory_is_older_deletes_nothing_and_continues() {
+    let factory = Factory::start().await;
+    let (state, backup) =
+        (factory.central.state_dir("cluster-manager"), factory.central.directory().join("manager-backup"));
+    let copy = |from: &Path, to: &Path| {
+        let copied = std::process::Command::new("cp").arg("-a").args([from, to]).status().unwrap();
+        assert!(copied.success());
+    };
+    assert!(factory.central.processes.kill("cluster-manager"));
+    copy(&state, &backup);
+    factory.central.processes.restart("cluster-manager");
+    let changed = r#"{"values": {"nodeSelector": {"press": "1"}}}"#;
+    let before = factory.main();
+    factory.cli.json_with(&["config", "patch", &CLUSTER.to_string(), "EdgeCluster", "-"], changed).await;
+    factory.main_that("another commit", |main| main != before).await;
+    factory.deploy("Oven_3").await;
+    assert!(factory.central.processes.kill("cluster-manager"));
+    fs::remove_dir_all(&state).unwrap();
+    copy(&backup, &state);
+    factory.central.processes.restart("cluster-manager");
+    factory.main_that("the change again", |main| main != before).await;
+    factory.row_that("Alpha to be as it was", |row| row["setup"] == "ready" && row["held"].is_null()).await;
+    factory.deploy("Oven_4").await;
+    assert_eq!((factory.running().len(), factory.deletions()), (4, 0), "{:?}", factory.running());
+    factory.cli.json(&["deployment", "delete", "Alpha/Oven_3", "--wait", "--timeout", "120s"]).await;
+    assert_eq!(
+        (factory.running(), factory.deletions()),
+        (["Oven_1", "Oven_2", "Oven_4"].map(str::to_owned).to_vec(), 1)
+    );
+    factory.end().await;
+}
+
 /// ConfigDB starts with an empty database where it had one: only with `--new-store`.
 async fn new_store(factory: &Factory) {
     factory.central.processes.restart("configdb");
