@@ -81,7 +81,8 @@ fn groups(site: &Site, principal: &Principal) -> Vec<String> {
     let other = site.clusters().find(|name| Some(*name) != own);
     let of_clusters = own.into_iter().chain(other);
     let of_clusters = of_clusters.flat_map(|name| [organisation.cluster_group(name), organisation.join_group(name)]);
-    [organisation.central_group(), organisation.enrol_group()].into_iter().chain(of_clusters).collect()
+    let foreign = site.foreign_groups().cloned();
+    [organisation.central_group(), organisation.enrol_group()].into_iter().chain(of_clusters).chain(foreign).collect()
 }
 
 #[cfg(test)]
@@ -114,6 +115,21 @@ mod tests {
         assert_eq!(counts("ACME-Weld"), [15, 45, 2, 3]);
         assert_eq!(counts("ACME-Weld-Join"), [3, 47, 1, 4]);
         assert_eq!(counts("ACME-Central-Viewer"), [0, 34, 3, 0]);
+    }
+
+    #[test]
+    fn a_foreign_group_is_tried_by_who_may_command_it_and_by_who_may_not() {
+        let site = Site::new(Organisation::new("ACME").unwrap(), [], [], []).unwrap();
+        let site = site.with_foreign_groups(["Line_7".to_owned()]).unwrap();
+        let may = |principal: &Principal, topic: &str| {
+            let probes = probes(&site, principal);
+            probes.iter().find(|probe| probe.action == Action::Publish && probe.topic == topic).unwrap().may
+        };
+        for (principal, commands) in [(Principal::Console, true), (Principal::Operator, true), (Principal::Git, false)]
+        {
+            assert_eq!(may(&principal, "spBv1.0/Line_7/DCMD/acl-check/acl-check"), commands, "{principal:?}");
+            assert!(!may(&principal, "spBv1.0/Line_7/NBIRTH/acl-check"), "{principal:?}");
+        }
     }
 
     #[test]

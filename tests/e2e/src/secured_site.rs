@@ -36,6 +36,9 @@ pub const VIEWER_HOST: &str = "Historian";
 /// Longest wait for anything at a broker with the shipped ACL.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
+/// Sparkplug group of another make that operators and the console may command.
+pub const FOREIGN_GROUP: &str = "Line_7";
+
 /// A control plane with the authority of the site behind Mosquitto.
 #[derive(Debug)]
 pub struct Site {
@@ -55,7 +58,8 @@ pub struct Site {
 impl Site {
     /// The same over that version of MQTT, as `mqtt.protocol` has it. Where `operators` are named, each has a user of their own, made by `sparkfleet acl operator`, and the command line is the first one's.
     pub async fn start_over(protocol: &str, operators: &[&str]) -> Self {
-        let named: Vec<&str> = operators.iter().flat_map(|name| ["--operator", name]).collect();
+        let named = operators.iter().flat_map(|name| ["--operator", name]);
+        let named: Vec<&str> = named.chain(["--foreign-group", FOREIGN_GROUP]).collect();
         let server = with_acl("mosquitto", "sparkfleet.acl", "/etc/mosquitto/sparkfleet.acl", &named).await;
         for name in operators {
             let at = |file: &str| server.directory().join(file).display().to_string();

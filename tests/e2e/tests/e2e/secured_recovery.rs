@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use e2e::secured_site::{Site, mqtt};
+use e2e::secured_site::{FOREIGN_GROUP, Site, mqtt};
 use e2e::wait;
 use serde_json::Value;
 use simulator::cluster::{ClusterSpec, HostSpec, SimulatedCluster};
@@ -83,7 +83,8 @@ async fn operators_are_distinguished(protocol: &str) {
     // The server does what the rules say of both.
     let directory = site.server.directory().display().to_string();
     let check = ["acl", "check", "--credentials", &directory, "--cluster", "Paint_Shop", "--cluster", "Weld_Shop"];
-    let rows = site.cli.json(&[&check[..], &["--operator", "ada", "--operator", "bob"]].concat()).await;
+    let named = ["--operator", "ada", "--operator", "bob", "--foreign-group", FOREIGN_GROUP];
+    let rows = site.cli.json(&[&check[..], &named].concat()).await;
     for user in [ADA, BOB] {
         let row = rows.as_array().unwrap().iter().find(|row| row["user"] == user).unwrap();
         assert!(row["tried"].as_u64() > Some(30), "{row:#}");
