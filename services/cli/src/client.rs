@@ -207,6 +207,9 @@ impl Client {
         if !client.fleet.manager.is_complete() {
             missing.push("the cluster manager".to_owned());
         }
+        if scope == Scope::Joining {
+            missing.extend(missing_joins(&client.fleet));
+        }
         if scope == Scope::Fleet {
             let names = client.expect_edges().await?;
             let lacking = |fleet: &Fleet| names.iter().filter(|name| lacks_sync(fleet, name)).count();
@@ -678,12 +681,24 @@ fn lacks_sync(fleet: &Fleet, name: &str) -> bool {
 
 /// The edges of these clusters that are alive and were not received, for people.
 fn missing_syncs(fleet: &Fleet, names: &BTreeSet<String>) -> Option<String> {
-    let lacking: Vec<&str> = names.iter().map(String::as_str).filter(|name| lacks_sync(fleet, name)).collect();
-    match lacking.as_slice() {
-        [] => None,
-        [name] => Some(format!("the edge of {name}")),
-        [name, rest @ ..] => Some(format!("the edges of {name} and {} more", rest.len())),
-    }
+    named_first("the edge of", names.iter().filter(|name| lacks_sync(fleet, name)).map(String::as_str))
+}
+
+/// The join services that are alive and were not received, for people.
+fn missing_joins(fleet: &Fleet) -> Option<String> {
+    let alive = fleet.manager.clusters().filter(|(_, cluster)| cluster.join.alive);
+    let names = alive.map(|(_, cluster)| cluster.name.as_str());
+    let lacking = names.filter(|name| !fleet.join(name).is_some_and(JoinReplica::is_complete));
+    named_first("the join service of", lacking)
+}
+
+/// The first of these clusters by its name, and how many more there are; None: there is none.
+fn named_first<'a>(what: &str, mut names: impl Iterator<Item = &'a str>) -> Option<String> {
+    let first = names.next()?;
+    Some(match names.count() {
+        0 => format!("{what} {first}"),
+        more => format!("{what} {first} and {more} more"),
+    })
 }
 
 /// The same of the join services.

@@ -155,7 +155,7 @@ fn a_server_that_goes_away_while_a_command_waits_ends_it_in_time() {
     let mut bench = Bench::new();
     bench.cluster(CLUSTER, NAME, |cluster| cluster.sync_alive = true);
     let mut fleet = MadeUp::of(&bench);
-    let words = ["cluster", "list", "--timeout", "10s"];
+    let words = ["cluster", "list", "--complete", "--timeout", "10s"];
     let mut child = fleet.user().start(&words);
     let mut line = String::new();
     BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();

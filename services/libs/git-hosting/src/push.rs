@@ -51,6 +51,10 @@ const NO_HOOK: &str = "the hook that judges pushes cannot be run; is the state d
 
 const HOOK: &str = include_str!("pre-receive.sh");
 
+/// A process that was started while the hook was written has that file open until it runs its own program. Until then the system runs no file that is open for writing.
+const HOOK_ATTEMPTS: u32 = 3;
+const HOOK_PAUSE: Duration = Duration::from_millis(100);
+
 /// Where pushes are judged.
 #[derive(Debug, Clone)]
 pub struct Hooks(PathBuf);
@@ -83,7 +87,14 @@ impl Hooks {
     async fn can_run(&self, repository: &Path, limit: Duration) -> bool {
         let path = format!("core.hooksPath={}", self.0.display());
         let arguments = ["-c", &path, "hook", "run", "pre-receive", "--", "test"];
-        client::run(repository, None, &arguments, "", limit).await.is_ok()
+        for attempt in 1..=HOOK_ATTEMPTS {
+            match client::run(repository, None, &arguments, "", limit).await {
+                Ok(_) => return true,
+                Err(error) => tracing::warn!(attempt, error = %error, "the hook that judges pushes does not run"),
+            }
+            tokio::time::sleep(HOOK_PAUSE).await;
+        }
+        false
     }
 }
 
