@@ -643,7 +643,7 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     assert.equal((await factory.ended(body.id)).state, "done");
     const page = await open(`/deployment/Press_Shop/${deployment.name}`);
     const happened = page.locator(".card", { has: page.getByRole("heading", { name: "What happened" }) });
-    await happened.getByText(/state: applied → suspended/).first().waitFor();
+    await happened.getByText(/state: \S+ → suspended/).first().waitFor();
     const rows = (await (await fetch(`${factory.url}/api/v1/events?since=${t1}&subject=${encodeURIComponent(`deployment ${deployment.name}`)}`)).json()).rows;
     assert.ok(rows.length > 0 && rows.every((row) => row.subject === `deployment ${deployment.name}`));
     const written = page.locator("[data-entry=EdgeDeployment]");

@@ -48,14 +48,17 @@ class Relay {
   }
 }
 
-/** A port that was free a moment ago. */
+/** A port that is free now, of those from which the system gives none to a connection or to a listener on port 0 (Linux: from 32768). */
 export async function freePort() {
-  const server = net.createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address();
-  server.close();
-  await once(server, "close");
-  return port;
+  for (;;) {
+    const port = 20_000 + Math.floor(Math.random() * 12_000);
+    const server = net.createServer().listen(port, "127.0.0.1");
+    const isFree = await once(server, "listening").then(() => true, () => false);
+    if (!isFree) continue;
+    server.close();
+    await once(server, "close");
+    return port;
+  }
 }
 
 const ADDRESS = /console\s+(http:\/\/127\.0\.0\.1:\d+)/;
