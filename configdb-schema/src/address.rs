@@ -218,8 +218,18 @@ impl Organisation {
     /// The cluster whose group this is; None for the central, enrolment and quarantine groups and for groups of others.
     #[must_use]
     pub fn cluster_of_group(&self, group: &str) -> Option<ClusterName> {
-        let name = group.strip_prefix(self.as_str())?.strip_prefix('-')?;
-        ClusterName::new(name).ok()
+        ClusterName::new(self.rest_of_group(group)?).ok()
+    }
+
+    /// Whether a Sparkplug group is one of the organisation, of whatever kind.
+    #[must_use]
+    pub fn has_group(&self, group: &str) -> bool {
+        self.rest_of_group(group).is_some()
+    }
+
+    /// What follows the name of the organisation in one of its groups.
+    fn rest_of_group<'a>(&self, group: &'a str) -> Option<&'a str> {
+        group.strip_prefix(self.as_str())?.strip_prefix('-')
     }
 }
 

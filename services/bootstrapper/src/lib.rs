@@ -44,9 +44,8 @@ use aws_lc_rs::rand::{SecureRandom as _, SystemRandom};
 use join_protocol::secret::Secret;
 use service_runtime::exit;
 use service_runtime::health::{self, Health};
-use service_runtime::service::{self, Service, ServiceIo};
+use service_runtime::service::{self, ServiceIo};
 use service_runtime::shutdown::Shutdown;
-use sparkplug::Now;
 use sparkplug::edge_node::NodeEvent;
 use sparkplug_mqtt::Clock;
 use tokio::sync::mpsc;
@@ -99,31 +98,7 @@ pub async fn run(config: Config, platform: Platform, supervisor: Supervisor, sto
     io.ending.context("the bootstrapper ended without saying how")
 }
 
-impl Service for State {
-    type Event = Event;
-    type Effect = Effect;
-
-    fn deadline_reached() -> Event {
-        Event::DeadlineReached
-    }
-
-    fn stop() -> Option<Event> {
-        Some(Event::Stop)
-    }
-
-    fn on_event(&mut self, event: Event, now: Now) -> anyhow::Result<()> {
-        self.on_event(event, now, fresh_entropy()?);
-        Ok(())
-    }
-
-    fn poll_effects(&mut self) -> Vec<Effect> {
-        self.poll_effects()
-    }
-
-    fn next_deadline(&self) -> Option<Duration> {
-        self.next_deadline()
-    }
-}
+service_runtime::service_core!(State, Event, Effect, stop: Event::Stop, entropy: fresh_entropy);
 
 fn fresh_entropy() -> anyhow::Result<Secret> {
     let mut bytes = [0; 32];

@@ -97,19 +97,18 @@ impl Site {
     /// # Errors
     /// A name is not a Sparkplug group, has a character that means something in a server's file, or is that of a group of the organisation.
     pub fn with_foreign_groups(self, names: impl IntoIterator<Item = String>) -> Result<Self, ForeignGroupError> {
-        let own = format!("{}-", self.organisation);
         let checked = |name: String| {
-            let is_plain = |character: char| character.is_ascii_alphanumeric() || "_-. ".contains(character);
-            let rule = if name.is_empty() || !name.chars().all(is_plain) {
+            let rule = if name.is_empty() || !name.chars().all(|character| is_plain(character) || character == ' ') {
                 "a group here has only A-Z, a-z, 0-9, `_`, `-`, `.` and blanks"
-            } else if name.starts_with(&own) {
+            } else if self.organisation.has_group(&name) {
                 "a group of the organisation is not a foreign one"
             } else {
                 return Ok(name);
             };
             Err(ForeignGroupError { name, rule })
         };
-        Ok(Self { foreign_groups: names.into_iter().map(checked).collect::<Result<_, _>>()?, ..self })
+        let foreign_groups = names.into_iter().map(checked).collect::<Result<_, _>>()?;
+        Ok(Self { foreign_groups, ..self })
     }
 
     /// The same, but each of these operators has credentials of their own. If there is any, there is no user that operators share: ConfigDB could not say who of them writes.
@@ -207,9 +206,13 @@ impl Site {
 
 fn checked(id: &HostId) -> Result<String, SiteError> {
     let text = id.as_str();
-    let allowed = |character: &char| character.is_ascii_alphanumeric() || "_-.".contains(*character);
-    match text.chars().find(|character| !allowed(character)) {
+    match text.chars().find(|&character| !is_plain(character)) {
         None => Ok(text.to_owned()),
         Some(character) => Err(SiteError { host_id: text.to_owned(), character }),
     }
+}
+
+/// Whether a character means nothing in any server's file.
+fn is_plain(character: char) -> bool {
+    character.is_ascii_alphanumeric() || "_-.".contains(character)
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use cluster_manager_contract::ClusterDevice;
 use configdb_contract::command::Sender;
 use configdb_contract::{
     CommitRequest, GaveUpReason, PartRequest, RequestResult, WriteRequest, Writer, WriterConfig, WriterOutput,
@@ -199,7 +200,7 @@ impl Client {
         client.expect(client.fleet.config.node().clone()).await?;
         client.expect(client.fleet.manager.node().clone()).await?;
         client.receive_central().await?;
-        client.receive_joins(Scope::Fleet).await?;
+        let joins = client.receive_joins(Scope::Fleet).await?;
         let mut missing = Vec::new();
         if !client.fleet.config.is_complete() {
             missing.push("ConfigDB".to_owned());
@@ -208,13 +209,15 @@ impl Client {
             missing.push("the cluster manager".to_owned());
         }
         if scope == Scope::Joining {
-            missing.extend(missing_joins(&client.fleet));
+            let lacking = joins.iter().filter(|name| lacks_join(&client.fleet, name));
+            missing.extend(named_first("the join service of", lacking));
         }
         if scope == Scope::Fleet {
             let names = client.expect_edges().await?;
-            let lacking = |fleet: &Fleet| names.iter().filter(|name| lacks_sync(fleet, name)).count();
-            client.receive_growing(|fleet| names.len() - lacking(fleet), |fleet| lacking(fleet) == 0).await?;
-            missing.extend(missing_syncs(&client.fleet, &names));
+            let count = |fleet: &Fleet| names.iter().filter(|name| !lacks_sync(fleet, name)).count();
+            client.receive_growing(count, |fleet| has_syncs(fleet, &names)).await?;
+            let lacking = names.iter().filter(|name| lacks_sync(&client.fleet, name));
+            missing.extend(named_first("the edge of", lacking));
             client.receive_monitors(names).await?;
         }
         Ok((client, (!missing.is_empty()).then(|| missing.join(", "))))
@@ -295,8 +298,8 @@ impl Client {
         unreachable(&self.broker, reason)
     }
 
-    /// Every join service that is alive. Who only shows them beside others does not wait for ever.
-    async fn receive_joins(&mut self, scope: Scope) -> anyhow::Result<()> {
+    /// Every join service that is alive; the names of their clusters. Who only shows them beside others does not wait for ever.
+    async fn receive_joins(&mut self, scope: Scope) -> anyhow::Result<Vec<String>> {
         let alive = self.fleet.manager.clusters().filter(|(_, cluster)| cluster.join.alive);
         let names: Vec<String> = alive.map(|(_, cluster)| cluster.name.clone()).collect();
         for name in &names {
@@ -304,11 +307,12 @@ impl Client {
         }
         let is_received = |fleet: &Fleet| has_joins(fleet, &names).then_some(());
         if scope == Scope::Joining {
-            return self.until("every join service that is alive to be born", is_received).await;
+            self.until("every join service that is alive to be born", is_received).await?;
+        } else {
+            let wait = self.deadline.min(Instant::now() + MONITORS_WAIT);
+            let _: Option<()> = self.until_at(wait, "", is_received).await?;
         }
-        let wait = self.deadline.min(Instant::now() + MONITORS_WAIT);
-        let _: Option<()> = self.until_at(wait, "", is_received).await?;
-        Ok(())
+        Ok(names)
     }
 
     async fn receive_fleet(&mut self) -> anyhow::Result<()> {
@@ -674,37 +678,31 @@ fn has_syncs(fleet: &Fleet, names: &BTreeSet<String>) -> bool {
     names.iter().all(|name| !lacks_sync(fleet, name))
 }
 
+/// The same of the join services.
+fn has_joins(fleet: &Fleet, names: &[String]) -> bool {
+    names.iter().all(|name| !lacks_join(fleet, name))
+}
+
 fn lacks_sync(fleet: &Fleet, name: &str) -> bool {
-    let is_alive = || fleet.manager.clusters().any(|(_, cluster)| cluster.name == name && cluster.sync_alive);
-    !fleet.sync(name).is_some_and(SyncReplica::is_complete) && is_alive()
+    !fleet.sync(name).is_some_and(SyncReplica::is_complete) && is_said(fleet, name, |cluster| cluster.sync_alive)
 }
 
-/// The edges of these clusters that are alive and were not received, for people.
-fn missing_syncs(fleet: &Fleet, names: &BTreeSet<String>) -> Option<String> {
-    named_first("the edge of", names.iter().filter(|name| lacks_sync(fleet, name)).map(String::as_str))
+fn lacks_join(fleet: &Fleet, name: &str) -> bool {
+    !fleet.join(name).is_some_and(JoinReplica::is_complete) && is_said(fleet, name, |cluster| cluster.join.alive)
 }
 
-/// The join services that are alive and were not received, for people.
-fn missing_joins(fleet: &Fleet) -> Option<String> {
-    let alive = fleet.manager.clusters().filter(|(_, cluster)| cluster.join.alive);
-    let names = alive.map(|(_, cluster)| cluster.name.as_str());
-    let lacking = names.filter(|name| !fleet.join(name).is_some_and(JoinReplica::is_complete));
-    named_first("the join service of", lacking)
+/// Whether the cluster manager says that of the cluster with this name.
+fn is_said(fleet: &Fleet, name: &str, what: impl Fn(&ClusterDevice) -> bool) -> bool {
+    fleet.manager.clusters().any(|(_, cluster)| cluster.name == name && what(cluster))
 }
 
 /// The first of these clusters by its name, and how many more there are; None: there is none.
-fn named_first<'a>(what: &str, mut names: impl Iterator<Item = &'a str>) -> Option<String> {
+fn named_first<'a>(what: &str, mut names: impl Iterator<Item = &'a String>) -> Option<String> {
     let first = names.next()?;
     Some(match names.count() {
         0 => format!("{what} {first}"),
         more => format!("{what} {first} and {more} more"),
     })
-}
-
-/// The same of the join services.
-fn has_joins(fleet: &Fleet, names: &[String]) -> bool {
-    let is_alive = |name: &str| fleet.manager.clusters().any(|(_, cluster)| cluster.name == name && cluster.join.alive);
-    names.iter().all(|name| fleet.join(name).is_some_and(JoinReplica::is_complete) || !is_alive(name))
 }
 
 fn applied(result: RequestResult) -> anyhow::Result<RequestResult> {

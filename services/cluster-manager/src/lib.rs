@@ -79,10 +79,9 @@ use service_runtime::health::Health;
 use service_runtime::http::server;
 use service_runtime::http::tls::Tls;
 use service_runtime::record::{self, RecordFile};
-use service_runtime::service::{self, Service, ServiceIo};
+use service_runtime::service::{self, ServiceIo};
 use service_runtime::sessions::{self, Sessions};
 use service_runtime::shutdown::Shutdown;
-use sparkplug::Now;
 use sparkplug_mqtt::Clock;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -321,27 +320,7 @@ const PUSHES_MAX: usize = 256;
 /// What taking one push over may take.
 const PUSH_MAX: Duration = Duration::from_secs(600);
 
-impl Service for ClusterManager {
-    type Event = Event;
-    type Effect = Effect;
-
-    fn deadline_reached() -> Event {
-        Event::DeadlineReached
-    }
-
-    fn on_event(&mut self, event: Event, now: Now) -> anyhow::Result<()> {
-        self.on_event(event, now);
-        Ok(())
-    }
-
-    fn poll_effects(&mut self) -> Vec<Effect> {
-        self.poll_effects()
-    }
-
-    fn next_deadline(&self) -> Option<Duration> {
-        self.next_deadline()
-    }
-}
+service_runtime::service_core!(ClusterManager, Event, Effect);
 
 impl Io {
     /// Work for the copy of a repository. A part is read at once, so that no more than one is in memory.

@@ -704,7 +704,7 @@ pub fn is_own_service(fleet: &Fleet, node: &EdgeNodeDescriptor) -> bool {
     let group = node.group.as_str();
     match organisation.cluster_of_group(group) {
         Some(_) => CLUSTER_NODES_RESERVED.contains(&node.edge_node.as_str()),
-        None => group.strip_prefix(organisation.as_str()).is_some_and(|rest| rest.starts_with('-')),
+        None => organisation.has_group(group),
     }
 }
 

@@ -42,9 +42,8 @@ use service_runtime::exit;
 use service_runtime::health::Health;
 use service_runtime::http::tls::Tls;
 use service_runtime::record::{self as records, RecordFile};
-use service_runtime::service::{self, Service, ServiceIo};
+use service_runtime::service::{self, ServiceIo};
 use service_runtime::shutdown::Shutdown;
-use sparkplug::Now;
 use sparkplug::host::HostEvent;
 use sparkplug_mqtt::Clock;
 use tokio::net::TcpListener;
@@ -171,27 +170,7 @@ async fn serve_as(
     Ok(())
 }
 
-impl Service for State {
-    type Event = Event;
-    type Effect = Effect;
-
-    fn deadline_reached() -> Event {
-        Event::DeadlineReached
-    }
-
-    fn on_event(&mut self, event: Event, now: Now) -> anyhow::Result<()> {
-        self.on_event(event, now);
-        Ok(())
-    }
-
-    fn poll_effects(&mut self) -> Vec<Effect> {
-        self.poll_effects()
-    }
-
-    fn next_deadline(&self) -> Option<Duration> {
-        self.next_deadline()
-    }
-}
+service_runtime::service_core!(State, Event, Effect);
 
 /// How long the computation of tables took that a deadline has led to.
 #[derive(Debug, Clone, Copy)]

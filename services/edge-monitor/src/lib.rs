@@ -38,15 +38,12 @@ mod reconcile;
 mod watch;
 mod watched_nodes;
 
-use std::time::Duration;
-
 use anyhow::Context;
 use service_runtime::exit;
 use service_runtime::health::Health;
-use service_runtime::service::{self, Service, ServiceIo};
+use service_runtime::service::{self, ServiceIo};
 use service_runtime::sessions::{self, Sessions};
 use service_runtime::shutdown::Shutdown;
-use sparkplug::Now;
 use sparkplug::host::HostEvent;
 use sparkplug_mqtt::Clock;
 use tokio::sync::mpsc;
@@ -93,27 +90,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     Ok(())
 }
 
-impl Service for State {
-    type Event = Event;
-    type Effect = Effect;
-
-    fn deadline_reached() -> Event {
-        Event::DeadlineReached
-    }
-
-    fn on_event(&mut self, event: Event, now: Now) -> anyhow::Result<()> {
-        self.on_event(event, now);
-        Ok(())
-    }
-
-    fn poll_effects(&mut self) -> Vec<Effect> {
-        self.poll_effects()
-    }
-
-    fn next_deadline(&self) -> Option<Duration> {
-        self.next_deadline()
-    }
-}
+service_runtime::service_core!(State, Event, Effect);
 
 /// Everything outside of the state.
 struct Io {

@@ -51,14 +51,11 @@ pub mod state;
 pub mod validate;
 pub mod workload;
 
-use std::time::Duration;
-
 use anyhow::Context;
 use service_runtime::exit;
 use service_runtime::health::Health;
-use service_runtime::service::{self, Service, ServiceIo};
+use service_runtime::service::{self, ServiceIo};
 use service_runtime::shutdown::Shutdown;
-use sparkplug::Now;
 use sparkplug::edge_node::NodeEvent;
 use sparkplug_mqtt::Clock;
 use tokio::sync::mpsc;
@@ -111,31 +108,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     Ok(())
 }
 
-impl Service for State {
-    type Event = Event;
-    type Effect = Effect;
-
-    fn deadline_reached() -> Event {
-        Event::DeadlineReached
-    }
-
-    fn stop() -> Option<Event> {
-        Some(Event::Stop)
-    }
-
-    fn on_event(&mut self, event: Event, now: Now) -> anyhow::Result<()> {
-        self.on_event(event, now);
-        Ok(())
-    }
-
-    fn poll_effects(&mut self) -> Vec<Effect> {
-        self.poll_effects()
-    }
-
-    fn next_deadline(&self) -> Option<Duration> {
-        self.next_deadline()
-    }
-}
+service_runtime::service_core!(State, Event, Effect, stop: Event::Stop);
 
 /// Everything outside of the state.
 struct Io {

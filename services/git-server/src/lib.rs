@@ -44,10 +44,9 @@ use service_runtime::health::Health;
 use service_runtime::http::server;
 use service_runtime::http::tls::Tls;
 use service_runtime::record::{self, RecordFile};
-use service_runtime::service::{self, Service, ServiceIo};
+use service_runtime::service::{self, ServiceIo};
 use service_runtime::sessions::{self, Sessions};
 use service_runtime::shutdown::Shutdown;
-use sparkplug::Now;
 use sparkplug::edge_node::NodeEvent;
 use sparkplug_mqtt::Clock;
 use tokio::net::TcpListener;
@@ -174,27 +173,7 @@ async fn tidy_up(repositories: Repositories, mut changed: mpsc::Receiver<Uuid>) 
     }
 }
 
-impl Service for State {
-    type Event = Event;
-    type Effect = Effect;
-
-    fn deadline_reached() -> Event {
-        Event::DeadlineReached
-    }
-
-    fn on_event(&mut self, event: Event, now: Now) -> anyhow::Result<()> {
-        self.on_event(event, now);
-        Ok(())
-    }
-
-    fn poll_effects(&mut self) -> Vec<Effect> {
-        self.poll_effects()
-    }
-
-    fn next_deadline(&self) -> Option<Duration> {
-        self.next_deadline()
-    }
-}
+service_runtime::service_core!(State, Event, Effect);
 
 /// Everything outside of the state.
 struct Io {

@@ -40,10 +40,9 @@ use anyhow::Context as _;
 use identity_contract::IdentityNode;
 use service_runtime::exit;
 use service_runtime::health::Health;
-use service_runtime::service::{self, Service, ServiceIo};
+use service_runtime::service::{self, ServiceIo};
 use service_runtime::sessions::{self, Sessions};
 use service_runtime::shutdown::Shutdown;
-use sparkplug::Now;
 use sparkplug_mqtt::Clock;
 use tokio::task::JoinSet;
 
@@ -98,27 +97,7 @@ fn random() -> anyhow::Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-impl Service for State {
-    type Event = Event;
-    type Effect = Effect;
-
-    fn deadline_reached() -> Event {
-        Event::DeadlineReached
-    }
-
-    fn on_event(&mut self, event: Event, now: Now) -> anyhow::Result<()> {
-        self.on_event(event, now);
-        Ok(())
-    }
-
-    fn poll_effects(&mut self) -> Vec<Effect> {
-        self.poll_effects()
-    }
-
-    fn next_deadline(&self) -> Option<Duration> {
-        self.next_deadline()
-    }
-}
+service_runtime::service_core!(State, Event, Effect);
 
 /// Everything outside of the state.
 struct Io {

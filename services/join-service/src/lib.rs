@@ -43,9 +43,8 @@ use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use join_protocol::secret::Secret;
 use service_runtime::exit;
 use service_runtime::health::Health;
-use service_runtime::service::{self, Service, ServiceIo};
+use service_runtime::service::{self, ServiceIo};
 use service_runtime::shutdown::Shutdown;
-use sparkplug::Now;
 use sparkplug::edge_node::NodeEvent;
 use sparkplug::host::HostEvent;
 use sparkplug_mqtt::Clock;
@@ -107,31 +106,7 @@ fn entropy() -> anyhow::Result<Secret> {
     Ok(Secret::new(*bytes))
 }
 
-impl Service for State {
-    type Event = Event;
-    type Effect = Effect;
-
-    fn deadline_reached() -> Event {
-        Event::DeadlineReached
-    }
-
-    fn stop() -> Option<Event> {
-        Some(Event::Stop)
-    }
-
-    fn on_event(&mut self, event: Event, now: Now) -> anyhow::Result<()> {
-        self.on_event(event, now, entropy()?);
-        Ok(())
-    }
-
-    fn poll_effects(&mut self) -> Vec<Effect> {
-        self.poll_effects()
-    }
-
-    fn next_deadline(&self) -> Option<Duration> {
-        self.next_deadline()
-    }
-}
+service_runtime::service_core!(State, Event, Effect, stop: Event::Stop, entropy: entropy);
 
 /// Everything outside of the state.
 struct Io {

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use broker_acl::{Action, Grant, Principal, Site, grants, permits};
 use configdb_schema::address::{ClusterName, Organisation};
 use service_runtime::config::{ExposeSecret as _, Secret};
-use sparkplug::HostId;
+use sparkplug::{HostId, MessageKind, Topic};
 use sparkplug_mqtt::{MqttConfig, Password};
 
 use crate::broker::Guard;
@@ -89,13 +89,14 @@ impl Gate {
 
     /// On this machine the console may command the nodes of every other make, as its operator may who shows no name.
     fn commands_foreign(&self, user: &User, action: Action, topic: &str) -> bool {
-        let mut levels = topic.split('/');
-        let (namespace, group, kind) = (levels.next(), levels.next(), levels.next());
-        user.principal == Principal::Console
-            && action == Action::Publish
-            && namespace == Some("spBv1.0")
-            && group.is_some_and(|group| !group.starts_with(&format!("{}-", self.organisation)))
-            && matches!(kind, Some("NCMD" | "DCMD"))
+        let is_foreign_command = || match Topic::parse(topic) {
+            Ok(Topic::Node { node, kind } | Topic::Device { node, kind, .. }) => {
+                matches!(kind, MessageKind::NCmd | MessageKind::DCmd)
+                    && !self.organisation.has_group(node.group.as_str())
+            }
+            _ => false,
+        };
+        user.principal == Principal::Console && action == Action::Publish && is_foreign_command()
     }
 }
 

@@ -87,14 +87,16 @@ impl Hooks {
     async fn can_run(&self, repository: &Path, limit: Duration) -> bool {
         let path = format!("core.hooksPath={}", self.0.display());
         let arguments = ["-c", &path, "hook", "run", "pre-receive", "--", "test"];
-        for attempt in 1..=HOOK_ATTEMPTS {
-            match client::run(repository, None, &arguments, "", limit).await {
-                Ok(_) => return true,
-                Err(error) => tracing::warn!(attempt, error = %error, "the hook that judges pushes does not run"),
+        let mut attempt = 1;
+        while let Err(error) = client::run(repository, None, &arguments, "", limit).await {
+            tracing::warn!(attempt, error = %error, "the hook that judges pushes does not run");
+            if attempt == HOOK_ATTEMPTS {
+                return false;
             }
+            attempt += 1;
             tokio::time::sleep(HOOK_PAUSE).await;
         }
-        false
+        true
     }
 }
 

@@ -54,6 +54,40 @@ pub trait Service {
     fn next_deadline(&self) -> Option<Duration>;
 }
 
+/// Makes a core a [`Service`] by its own methods `on_event`, `poll_effects` and `next_deadline`, which cannot fail; the event of a deadline is `DeadlineReached`.
+///
+/// `stop` is the event that asks it to end. `entropy` is a function whose result `on_event` takes with each event; what it fails with ends the service.
+#[macro_export]
+macro_rules! service_core {
+    ($core:ty, $event:ty, $effect:ty $(, stop: $stop:expr)? $(, entropy: $entropy:path)?) => {
+        impl $crate::service::Service for $core {
+            type Event = $event;
+            type Effect = $effect;
+
+            fn deadline_reached() -> $event {
+                <$event>::DeadlineReached
+            }
+
+            $(fn stop() -> ::std::option::Option<$event> {
+                Some($stop)
+            })?
+
+            fn on_event(&mut self, event: $event, now: ::sparkplug::Now) -> ::anyhow::Result<()> {
+                self.on_event(event, now $(, $entropy()?)?);
+                Ok(())
+            }
+
+            fn poll_effects(&mut self) -> ::std::vec::Vec<$effect> {
+                self.poll_effects()
+            }
+
+            fn next_deadline(&self) -> ::std::option::Option<::std::time::Duration> {
+                self.next_deadline()
+            }
+        }
+    };
+}
+
 /// Everything outside of the core.
 pub trait ServiceIo {
     /// The core that it serves.

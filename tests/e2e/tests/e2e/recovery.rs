@@ -11,6 +11,7 @@ use e2e::mosquitto::Mosquitto;
 use e2e::recorder::Recorder;
 use e2e::wait;
 use serde_json::Value;
+use simulator::cluster::SimulatedCluster;
 use uuid::Uuid;
 
 const CLUSTER: Uuid = uuid::uuid!("c1000000-0000-4000-8000-00000000000a");
@@ -100,16 +101,8 @@ impl Factory {
         self.row(true).await
     }
 
-    /// Helm releases of deployments that Kubernetes has at the edge.
     fn running(&self) -> Vec<String> {
-        let releases = self.edge.cluster.kubernetes().list("helm.toolkit.fluxcd.io/v2", "HelmRelease", None);
-        let names = releases.iter().filter_map(|release| {
-            let name = release.pointer("/metadata/annotations/sparkfleet.io~1name")?.as_str()?;
-            Some(name.to_owned())
-        });
-        let mut names: Vec<String> = names.collect();
-        names.sort();
-        names
+        running(&self.edge.cluster)
     }
 
     /// Deaths of deployments that the edge has published.
@@ -168,13 +161,24 @@ fn is_database(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("configdb.sqlite"))
 }
 
-fn remove_database(state: &Path) {
+/// ConfigDB loses its database.
+pub fn remove_database(state: &Path) {
     for path in fs::read_dir(state).unwrap().map(|entry| entry.unwrap().path()).filter(|path| is_database(path)) {
         fs::remove_file(path).unwrap();
     }
 }
 
-fn path(path: &Path) -> &str {
+/// Names of the deployments that Kubernetes has at the edge.
+pub fn running(cluster: &SimulatedCluster) -> Vec<String> {
+    let releases = cluster.kubernetes().list("helm.toolkit.fluxcd.io/v2", "HelmRelease", None);
+    let name =
+        |release: &Value| Some(release.pointer("/metadata/annotations/sparkfleet.io~1name")?.as_str()?.to_owned());
+    let mut names: Vec<String> = releases.iter().filter_map(|release| name(release)).collect();
+    names.sort();
+    names
+}
+
+pub fn path(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 

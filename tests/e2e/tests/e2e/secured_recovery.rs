@@ -1,7 +1,6 @@
 //! What must hold when stores are restored, services run twice and operators write. The tests run on a Mosquitto with client certificates and the rules of `sparkfleet acl generate`, over both versions of MQTT.
 
 use std::fs;
-use std::path::Path;
 
 use e2e::secured_site::{FOREIGN_GROUP, Site, mqtt};
 use e2e::wait;
@@ -11,9 +10,10 @@ use simulator::flux::chart::Charts;
 use sparkplug::Metric;
 use sparkplug::payload::{EncodeOptions, Form, Payload, encode};
 use sparkplug::session::QoS;
-use sparkplug_mqtt::{Clock, ListenerEvent, spawn_listener};
+use sparkplug_mqtt::{Clock, ListenerEvent, ListenerHandle, spawn_listener};
 
 use crate::factory::uuid;
+use crate::recovery::{path, remove_database, running};
 
 const OPERATOR: &str = "ACME-Central-Operator";
 const ADA: &str = "ACME-Central-Operator-ada";
@@ -33,12 +33,18 @@ fn writers(site: &Site, slug: &str) -> Vec<String> {
     of_slug.map(|record| record["who"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Patches the entry `Info` by the connection of `user`, in a command to ConfigDB's Device `device`, and claims to be ada.
-async fn forge(site: &Site, user: &str, device: &str, object: &str, id: &str) {
-    let births = vec![("spBv1.0/ACME-Central/NBIRTH/ConfigDB".to_owned(), QoS::AtMostOnce)];
-    let mut listener = spawn_listener(births, &mqtt(&site.server, user), Clock::new()).unwrap();
+/// A session of `user` that receives these topics.
+async fn listening(site: &Site, user: &str, topics: &[&str]) -> ListenerHandle {
+    let topics = topics.iter().map(|rest| (format!("spBv1.0/ACME-Central/{rest}"), QoS::AtMostOnce)).collect();
+    let mut listener = spawn_listener(topics, &mqtt(&site.server, user), Clock::new()).unwrap();
     let online = tokio::time::timeout(wait::PATIENCE, listener.recv()).await.unwrap();
     assert_eq!(online, Some(ListenerEvent::Online));
+    listener
+}
+
+/// Patches the entry `Info` by the connection of `user`, in a command to ConfigDB's Device `device`, and claims to be ada.
+async fn forge(site: &Site, user: &str, device: &str, object: &str, id: &str) {
+    let listener = listening(site, user, &["NBIRTH/ConfigDB"]).await;
     let value = serde_json::json!({ "name": id }).to_string();
     let mut metrics = vec![
         Metric::new("Request/Id", id),
@@ -102,16 +108,6 @@ async fn operators_are_distinguished_by_the_server_in_mqtt_5() {
     operators_are_distinguished("5").await;
 }
 
-/// Names of the deployments that Kubernetes has at the edge.
-fn running(cluster: &SimulatedCluster) -> Vec<String> {
-    let releases = cluster.kubernetes().list("helm.toolkit.fluxcd.io/v2", "HelmRelease", None);
-    let name =
-        |release: &Value| Some(release.pointer("/metadata/annotations/sparkfleet.io~1name")?.as_str()?.to_owned());
-    let mut names: Vec<String> = releases.iter().filter_map(|release| name(release)).collect();
-    names.sort();
-    names
-}
-
 /// The cluster as `cluster list` has it, once it is so.
 async fn row(site: &Site, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
     site.until(what, async || {
@@ -120,10 +116,6 @@ async fn row(site: &Site, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
         rows.into_iter().find(|row| row["name"] == "Paint_Shop" && is_so(row))
     })
     .await
-}
-
-fn path(path: &Path) -> &str {
-    path.to_str().unwrap()
 }
 
 /// A control plane, and cluster `Paint_Shop` with its edge.
@@ -177,9 +169,7 @@ impl Story {
     /// ConfigDB loses its database.
     fn lose_store(&self) {
         assert!(self.site.processes.kill("configdb"));
-        for file in ["configdb.sqlite", "configdb.sqlite-wal", "configdb.sqlite-shm"] {
-            let _ = fs::remove_file(self.site.state_dir("configdb").join(file));
-        }
+        remove_database(&self.site.state_dir("configdb"));
     }
 
     async fn stop(self) {
@@ -191,10 +181,7 @@ impl Story {
 /// What ConfigDB publishes while `during` runs, by topic.
 async fn published_by_configdb(site: &Site, during: impl Future<Output = ()>) -> Vec<String> {
     let topics = ["NBIRTH/ConfigDB", "DBIRTH/ConfigDB/+", "DDATA/ConfigDB/+"];
-    let topics = topics.map(|rest| (format!("spBv1.0/ACME-Central/{rest}"), QoS::AtMostOnce)).to_vec();
-    let mut listener = spawn_listener(topics, &mqtt(&site.server, OPERATOR), Clock::new()).unwrap();
-    let online = tokio::time::timeout(wait::PATIENCE, listener.recv()).await.unwrap();
-    assert_eq!(online, Some(ListenerEvent::Online));
+    let mut listener = listening(site, OPERATOR, &topics).await;
     during.await;
     let mut received = Vec::new();
     while let Ok(Some(event)) = tokio::time::timeout(wait::LOOK, listener.recv()).await {
