@@ -111,7 +111,7 @@ fn a_file_that_cannot_be_read_is_named_with_its_line_and_kept() {
         let code = if part.starts_with("there is") { 7 } else { 3 };
         let error = outcome.refused(code);
         assert!(error.contains(part), "{text:?}: {error}");
-        assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
+        assert_eq!(outcome.explained().len(), 1, "{outcome:#?}");
         if code == 3 {
             user.run("context set a --broker mqtt://a").refused(3);
             assert_eq!(std::fs::read_to_string(&file).unwrap(), text, "what a user may still mend is not written over");

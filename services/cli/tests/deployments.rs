@@ -92,7 +92,7 @@ fn a_host_a_chart_or_values_that_are_not_there_are_refused_and_nothing_is_writte
     let lines = names.map(|name| format!("deployment create {name} --cluster Body_Shop"));
     for outcome in user.run_all(&lines.each_ref().map(String::as_str)) {
         assert!(outcome.refused(2).starts_with("name: "), "{outcome:#?}");
-        assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
+        assert_eq!(outcome.explained().len(), 1, "{outcome:#?}");
     }
     user.run_words(&["deployment", "create", "", "--cluster", "Body_Shop"], "").refused(2);
     user.run("deployment show Welder_9").refused(7);
@@ -145,7 +145,7 @@ fn files_are_tried_compared_applied_and_then_nothing_differs() {
     for (text, code) in [("kind: Nothing\n", 3), ("kind: Cluster\nname: [\n", 3), ("kind: Cluster\nname: a b\n", 2)] {
         let outcome = user.run_with("apply -f -", text);
         assert_eq!(outcome.code(), code, "{outcome:#?}");
-        assert_eq!((outcome.stdout.as_str(), outcome.stderr.lines().count()), ("", 1), "{outcome:#?}");
+        assert_eq!((outcome.stdout.as_str(), outcome.explained().len()), ("", 1), "{outcome:#?}");
     }
     let gone = user.run("cluster delete Filed_1 --with-deployments");
     assert!(gone.done().starts_with("Filed_1 deleting"), "{gone:#?}");

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::support::factory::{PATIENCE, factory, user};
 use crate::support::made_up::MadeUp;
-use crate::support::program::{Outcome, User};
+use crate::support::program::{Outcome, User, explained};
 
 /// Erases the screen, sets the title, moves the cursor, turns writing round, and makes a line of its own.
 const HOSTILE: &str = "x\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}1A\u{202e}\u{feff}\r\nWAITING\ndone";
@@ -159,7 +159,7 @@ fn an_error_about_a_hostile_name_is_one_line() {
     ] {
         let outcome = user.run_words(&words, "");
         assert_ne!(outcome.code(), 0, "{outcome:#?}");
-        assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
+        assert_eq!(outcome.explained().len(), 1, "{outcome:#?}");
     }
 }
 
@@ -234,9 +234,7 @@ fn a_full_disk_is_a_failure_that_is_said() {
     let output = user().program(&["cluster", "list"]).stdout(full).output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{stderr}");
-    // Where the factory is busy, progress is said before, and what was not received.
-    let is_remark = |line: &&str| line.starts_with("waiting for") || line.contains("not received in time");
-    let errors: Vec<&str> = stderr.lines().filter(|line| !is_remark(line)).collect();
+    let errors = explained(&stderr);
     assert!(matches!(errors[..], [line] if line.contains("No space left")), "{stderr}");
 }
 

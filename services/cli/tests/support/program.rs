@@ -230,6 +230,17 @@ impl Outcome {
         let line = self.stderr.lines().last().unwrap_or_default();
         line.strip_prefix("sparkfleet: ").unwrap_or_else(|| panic!("{self:#?}"))
     }
+
+    /// The lines of an explanation: what was printed beside the result, without the remarks of a command that waits.
+    pub fn explained(&self) -> Vec<&str> {
+        explained(&self.stderr)
+    }
+}
+
+/// The lines of a text on stderr that are no remark of a command that waits: how many of these there are is the speed of the machine.
+pub fn explained(stderr: &str) -> Vec<&str> {
+    let is_remark = |line: &&str| line.starts_with("waiting for ") || line.contains("not received in time");
+    stderr.lines().filter(|line| !is_remark(line)).collect()
 }
 
 /// The mode of a file.
