@@ -237,7 +237,7 @@ impl Outcome {
     }
 }
 
-/// The lines of a text on stderr that are no remark of a command that waits: how many of these there are is the speed of the machine.
+/// The lines of a text on stderr without the remarks of a command that waits: how many of these there are is the speed of the machine.
 pub fn explained(stderr: &str) -> Vec<&str> {
     let is_remark = |line: &&str| line.starts_with("waiting for ") || line.contains("not received in time");
     stderr.lines().filter(|line| !is_remark(line)).collect()
