@@ -20,6 +20,9 @@ impl HostApplication {
         if !matches!(self.phase, Phase::Subscribing | Phase::Online) {
             return;
         }
+        if let Some(seen) = self.followed.seen(text, bytes, retain) {
+            self.event(seen);
+        }
         if !self.config.messages.is_empty() && !retain {
             self.messages_of(text, bytes);
         }

@@ -100,7 +100,10 @@ impl HostMerge {
                 self.homes.remove(node);
                 self.ask_all(&request, None);
             }
-            HostRequest::Stop => self.ask_all(&request, None),
+            // A node is wherever it sends; commands to it are sent everywhere while it is nowhere.
+            HostRequest::Follow { .. } | HostRequest::Unfollow { .. } | HostRequest::Stop => {
+                self.ask_all(&request, None);
+            }
         }
     }
 
@@ -153,7 +156,8 @@ impl HostMerge {
                     self.report(event);
                 }
             }
-            HostEvent::NodeMessages { .. }
+            HostEvent::Message { .. }
+            | HostEvent::NodeMessages { .. }
             | HostEvent::RebirthRequested { .. }
             | HostEvent::HostState { .. }
             | HostEvent::HostServed { .. }

@@ -10,6 +10,7 @@
 
 mod asking;
 mod due;
+mod follow;
 mod groups;
 mod inbound;
 mod interest;
@@ -34,6 +35,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use follow::Followed;
 use groups::Groups;
 pub use interest::Interest;
 pub use merge::{HostMerge, MergeOutput};
@@ -53,6 +56,7 @@ use crate::payload::{Dialect, Limits};
 use crate::seq::BdSeq;
 use crate::session::{QoS, TransportAction, TransportEvent, oversized};
 use crate::time::Now;
+use crate::topic::MessageKind;
 
 /// Settings of a [`HostApplication`].
 #[derive(Debug, Clone)]
@@ -192,6 +196,16 @@ pub enum HostRequest {
         /// Which.
         node: EdgeNodeDescriptor,
     },
+    /// Report every message of this node as it arrived, too ([`HostEvent::Message`]), until [`HostRequest::Unfollow`]; for tools that show messages.
+    Follow {
+        /// Which.
+        node: EdgeNodeDescriptor,
+    },
+    /// Take [`HostRequest::Follow`] back.
+    Unfollow {
+        /// Which.
+        node: EdgeNodeDescriptor,
+    },
     /// STATE offline with the present time, then disconnect.
     Stop,
 }
@@ -250,6 +264,20 @@ pub enum HostEvent {
         timestamp: u64,
         /// Changed metrics, names and types resolved.
         metrics: Vec<Metric>,
+    },
+    /// A message from or to a node that the application follows ([`HostRequest::Follow`]), before anything else of it is reported. Retained messages are among them, those that
+    /// cannot be read or are out of order, and commands of other hosts as far as the subscription has them. A message larger than [`HostConfig::message_bytes_max`] is not reported.
+    Message {
+        /// Whose topic.
+        node: EdgeNodeDescriptor,
+        /// None: of the node itself.
+        device: Option<DeviceId>,
+        /// Which message.
+        kind: MessageKind,
+        /// Sent by the server from its memory, not by the node now.
+        retain: bool,
+        /// As it came, not decoded.
+        payload: Bytes,
     },
     /// Metrics of [`HostConfig::messages`] that an NBIRTH or NDATA has, before anything else of it is reported.
     NodeMessages {
@@ -329,6 +357,7 @@ impl HostEvent {
             | Self::NodeDeath { node, .. }
             | Self::NodeStale { node, .. }
             | Self::NodeData { node, .. }
+            | Self::Message { node, .. }
             | Self::NodeMessages { node, .. }
             | Self::DeviceBirth { node, .. }
             | Self::DeviceData { node, .. }
@@ -421,6 +450,7 @@ pub struct HostApplication {
     unborn: BTreeSet<(Duration, NodeIndex)>,
     rebirths: RebirthQueue,
     new_hosts: NewHosts,
+    followed: Followed,
 }
 
 impl HostApplication {
@@ -458,13 +488,14 @@ impl HostApplication {
             unborn: BTreeSet::new(),
             rebirths,
             new_hosts: NewHosts::default(),
+            followed: Followed::default(),
             config,
         };
         machine.connect(now);
         machine
     }
 
-    /// Takes what the application has to say. Commands and rebirths asked for while offline are dropped (the sender repeats until the replica agrees); Expect and Forget are kept.
+    /// Takes what the application has to say. Commands and rebirths asked for while offline are dropped (the sender repeats until the replica agrees); Expect, Forget and Follow are kept.
     pub fn request(&mut self, request: HostRequest, now: Now) {
         if self.stopping {
             return;
@@ -485,6 +516,8 @@ impl HostApplication {
                     self.schedule_rebirth(at, "the application asked for it", now);
                 }
             }
+            HostRequest::Follow { node } => self.followed.insert(&node),
+            HostRequest::Unfollow { node } => self.followed.remove(&node),
             HostRequest::Stop => self.stop(now),
         }
         self.run_due(now);

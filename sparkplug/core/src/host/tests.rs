@@ -11,6 +11,7 @@ use crate::state::HostState;
 mod births;
 #[cfg(feature = "compression")]
 mod compressed;
+mod follow;
 mod growth;
 mod invariants;
 mod messages;
@@ -79,6 +80,11 @@ fn line(output: &HostOutput) -> String {
             HostEvent::NodeStale { node, reason } => format!("{} stale: {reason}", own(node)),
             HostEvent::NodeData { node, timestamp, metrics } => {
                 format!("{} data at {timestamp} {}", own(node), values(metrics))
+            }
+            HostEvent::Message { node, device, kind, retain, payload } => {
+                let of = device.as_ref().map_or(String::new(), |device| format!("/{device}"));
+                let retained = if *retain { " retained" } else { "" };
+                format!("{}{of} sent {kind} of {} bytes{retained}", own(node), payload.len())
             }
             HostEvent::NodeMessages { node, metrics } => format!("{} says {}", own(node), values(metrics)),
             HostEvent::DeviceBirth { node, device, timestamp, metrics } => {

@@ -155,7 +155,7 @@ fn print(event: &HostEvent) {
         }
         HostEvent::NodeDeath { node, .. } => println!("NDEATH {}", of_node(node)),
         // This program asks for neither.
-        HostEvent::NodeMessages { .. } | HostEvent::Aliases { .. } => {}
+        HostEvent::Message { .. } | HostEvent::NodeMessages { .. } | HostEvent::Aliases { .. } => {}
         HostEvent::DeviceBirth { node, device, metrics, .. } => {
             println!("DBIRTH {}", of_device(node, device));
             console::print_metrics(&**metrics);

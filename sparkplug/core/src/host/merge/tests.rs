@@ -42,10 +42,13 @@ fn text(output: MergeOutput) -> String {
         MergeOutput::Event(HostEvent::Aliases { .. }) => "aliases".to_owned(),
         MergeOutput::Event(HostEvent::NodeData { .. }) => "data".to_owned(),
         MergeOutput::Event(HostEvent::NodeStale { reason, .. }) => format!("stale {reason}"),
+        MergeOutput::Event(HostEvent::Message { payload, .. }) => format!("message of {} bytes", payload.len()),
         MergeOutput::Event(HostEvent::Stopped) => "stopped".to_owned(),
         MergeOutput::Request { server, request: HostRequest::Rebirth { .. } } => format!("{server}: rebirth"),
         MergeOutput::Request { server, request: HostRequest::Expect { .. } } => format!("{server}: expect"),
         MergeOutput::Request { server, request: HostRequest::Forget { .. } } => format!("{server}: forget"),
+        MergeOutput::Request { server, request: HostRequest::Follow { .. } } => format!("{server}: follow"),
+        MergeOutput::Request { server, request: HostRequest::Unfollow { .. } } => format!("{server}: unfollow"),
         MergeOutput::Request { server, request: HostRequest::Stop } => format!("{server}: stop"),
         other => panic!("{other:?}"),
     }
@@ -142,4 +145,18 @@ fn an_expected_node_is_asked_for_on_every_server_until_it_is_somewhere() {
     merged.receives(1, lost(), &["0: expect", "stale its server is lost: cut"]);
     merged.asks(HostRequest::Forget { node: node("E") }, &["0: forget", "1: forget"]);
     merged.receives(0, birth(7), &["birth 7"]);
+}
+
+#[test]
+fn a_followed_node_is_followed_on_every_server_and_its_messages_are_reported_from_each() {
+    let mut merged = Merged::online();
+    merged.asks(HostRequest::Follow { node: node("E") }, &["0: follow", "1: follow"]);
+    merged.receives(0, birth(5), &["birth 5"]);
+    let payload = bytes::Bytes::from_static(b"abc");
+    let kind = crate::topic::MessageKind::NData;
+    let message = HostEvent::Message { node: node("E"), device: None, kind, retain: false, payload };
+    merged.receives(0, message.clone(), &["message of 3 bytes"]);
+    // What the old server of a node that moved still says of it is what a reader of messages looks for.
+    merged.receives(1, message, &["message of 3 bytes"]);
+    merged.asks(HostRequest::Unfollow { node: node("E") }, &["0: unfollow", "1: unfollow"]);
 }
