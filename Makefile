@@ -34,7 +34,7 @@ KUBERNETES_TOOLS := go python3 pip git ip setpriv unshare
 # What makes the images of real machines, and what these machines are.
 LAB_TOOLS := qemu-system-x86_64 ovmf swtpm swtpm_setup openssl mosquitto ssh ssh-keygen \
 	mmdebstrap mkfs.erofs veritysetup objcopy systemd-boot-stub systemd-measure sbsign sfdisk mkfs.vfat mcopy cpio busybox
-TEST_TOOLS := cargo cc git dpkg-shlibdeps systemd-analyze mosquitto mosquitto_pub cryptsetup go kubectl curl shellcheck $(TPM_TOOLS) $(KERBEROS_TOOLS) $(KUBERNETES_TOOLS) $(if $(PYTHON_TESTS),python3 pip) $(if $(NODE_TESTS),node npm)
+TEST_TOOLS := cargo cc git dpkg-shlibdeps systemd-analyze mosquitto mosquitto_pub cryptsetup go kubectl curl shellcheck prometheus-alertmanager $(TPM_TOOLS) $(KERBEROS_TOOLS) $(KUBERNETES_TOOLS) $(if $(PYTHON_TESTS),python3 pip) $(if $(NODE_TESTS),node npm)
 
 .DEFAULT_GOAL := help
 .PHONY: help up test brokers kubernetes cluster lab packages check fmt locks clippy tidy doc package semver msrv shellcheck deny bench soak mutants prove tck fuzz

@@ -684,6 +684,39 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     node.die();
   });
 
+  scenario("the messages of a node are shown as they arrive, and a gap in seq is marked", async () => {
+    const node = new EdgeNode(factory.brokerPort, "Foreign", "Press_8");
+    await node.start([["Temperature", DOUBLE, 41.5, 7]]);
+    const page = await open("/explorer/Foreign/Press_8");
+    await page.getByRole("link", { name: "Messages" }).click();
+    await page.getByText("No message has arrived since you opened this tab.").waitFor();
+    // What the page shows is empty before the console follows the node, too: a message is sent until one is shown.
+    const row = (text) => page.getByRole("table", { name: "Messages" }).getByRole("row", { name: text });
+    let value = 50;
+    await factory.until("a message that is shown", async () => {
+      node.report([[null, DOUBLE, (value += 1), 7]]);
+      return (await row(/Temperature = 5/).count()) > 0;
+    });
+    node.report([[null, DOUBLE, 43.25, 7]]);
+    await row(/NDATA.*Temperature = 43.25/).waitFor();
+    assert.equal(await page.getByRole("table", { name: "Messages" }).locator("mark").count(), 0, "nothing is odd");
+    node.lose();
+    node.report([[null, DOUBLE, 44.5, 7]]);
+    const gap = row(/seq \d+, expected \d+.*Temperature = 44.5/);
+    await gap.waitFor();
+    await gap.getByRole("link").click();
+    const detail = page.getByRole("table", { name: "Metrics of the message" }).getByRole("row", { name: /Temperature/ });
+    assert.deepEqual(await detail.getByRole("cell").allTextContents(), ["Temperature", "44.5 ", "Double", "7"]);
+    // The console asks for a birth, and shows that, too.
+    await row(/NCMD.*Node Control\/Rebirth = true/).waitFor();
+    const types = typesOf(await readFile(join(repository, "services/console/web/src/wire.ts"), "utf8"));
+    const messages = await factory.rows("messages:Foreign/Press_8");
+    assert.ok(messages.length > 2, String(messages.length));
+    assert.deepEqual(messages.flatMap((message) => wrongWith(message, "MessageRow", types, "messages")), []);
+    await page.close_checked();
+    node.die();
+  });
+
   scenario("an explorer alone shows nodes of every make, and has no other page", async () => {
     const node = new EdgeNode(factory.brokerPort, "Foreign", "Mixer_2");
     const url = await factory.explorer();

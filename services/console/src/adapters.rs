@@ -1,5 +1,6 @@
 //! Where the console meets the world.
 
+pub mod alertmanager;
 pub mod answers;
 pub mod assets;
 pub mod history;

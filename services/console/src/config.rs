@@ -33,6 +33,8 @@ config_table! {
     tables {
         /// What is served, and where.
         web: WebConfig;
+        /// Where alerts are passed on to.
+        alertmanager: AlertmanagerConfig;
         /// Who signs in because an identity provider vouches for them.
         oidc: OidcConfig;
         /// The broker.
@@ -61,6 +63,37 @@ config_table! {
         behind_tls: bool;
         /// Directory whose files are served in place of the built-in page, for its development.
         assets_dir: Option<PathBuf>;
+    }
+}
+
+config_table! {
+    /// An Alertmanager, which groups alerts and notifies people.
+    pub struct AlertmanagerConfig {
+        /// Address (https://..., or http://... without a password) of the Alertmanager that gets the alerts; absent: none does.
+        url: Option<String>;
+        /// PEM file of the certificate authorities for HTTPS to the Alertmanager; absent: the system's.
+        ca_file: Option<PathBuf>;
+        /// As whom the Alertmanager knows the console; empty: it wants no password.
+        user: String;
+        /// Password of that user.
+        password: Secret;
+        /// Address of the console as people open it (https://...), for the link in a notification; absent: there is none.
+        link: Option<String>;
+    }
+}
+
+impl AlertmanagerConfig {
+    fn check(&self) -> Result<(), ConfigError> {
+        // The rule for addresses that are believed, but that alerts alone may go without TLS.
+        let is_address = |text: &str| issuer::is_issuer(&text.replacen("http://", "https://", 1));
+        match (&self.url, &self.link) {
+            (Some(url), _) if !is_address(url) => Err(ConfigError::AlertmanagerUrl),
+            (Some(url), _) if !self.user.is_empty() && !issuer::is_issuer(url) => {
+                Err(ConfigError::AlertmanagerPassword)
+            }
+            (_, Some(link)) if !is_address(link) => Err(ConfigError::AlertmanagerLink),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -140,6 +173,15 @@ pub enum ConfigError {
     /// `web.cert_file` and `web.key_file`
     #[error("web.cert_file and web.key_file go together; give both or none")]
     HalfOfTls,
+    /// `alertmanager.url`
+    #[error("alertmanager.url must be http(s)://HOST without user, query and fragment")]
+    AlertmanagerUrl,
+    /// `alertmanager.user`
+    #[error("alertmanager.user is set, so alertmanager.url {}", issuer::RULE)]
+    AlertmanagerPassword,
+    /// `alertmanager.link`
+    #[error("alertmanager.link must be http(s)://HOST without user, query and fragment")]
+    AlertmanagerLink,
     /// `oidc.issuer`
     #[error("oidc.issuer {}", issuer::RULE)]
     OidcIssuer,
@@ -187,6 +229,8 @@ pub struct Settings {
     pub read_only: Option<&'static str>,
     /// How long the past is kept; None: it is not recorded.
     pub history: Option<Retention>,
+    /// Alerts are passed on; inside: the address of the console as people open it.
+    pub notifies: Option<Option<String>>,
     /// By what the identity provider's claims count: other rules have another text.
     pub rules: String,
     /// First revision of tables: later than any of an earlier process.
@@ -214,6 +258,7 @@ impl Config {
             return Err(ConfigError::AllowedHost(host.clone()));
         }
         self.oidc.check()?;
+        self.alertmanager.check()?;
         self.check_ranges()?;
         let keep = Retention { days: self.history_days as u64, bytes: self.history_bytes_max as u64 };
         if self.web.cert_file.is_some() != self.web.key_file.is_some() {
@@ -228,6 +273,7 @@ impl Config {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             read_only: self.web.read_only.then_some("this console is read-only: web.read_only is set"),
             history: (keep.days > 0).then_some(keep),
+            notifies: self.alertmanager.url.is_some().then(|| self.alertmanager.link.clone()),
             rules: self.oidc.fingerprint(),
             rev: wall.saturating_mul(REVISIONS_PER_MS),
         })
@@ -260,7 +306,29 @@ mod tests {
             (oidc(of_cluster), "oidc.clusters "),
         ];
         assert!(oidc(issuer("http://127.0.0.1:9000")).validate(1).is_ok());
-        for (config, start) in table.into_iter().chain(wrong) {
+        let alertmanager = |url: &str, user: &str, link: Option<&str>| Config {
+            alertmanager: AlertmanagerConfig {
+                url: Some(url.to_owned()),
+                user: user.to_owned(),
+                link: link.map(str::to_owned),
+                ..AlertmanagerConfig::default()
+            },
+            ..Config::default()
+        };
+        let notifying = [
+            (alertmanager("alerts.example:9093", "", None), "alertmanager.url "),
+            (alertmanager("http://ada:secret@alerts.example", "", None), "alertmanager.url "),
+            (alertmanager("http://alerts.example:9093", "ada", None), "alertmanager.user is set, so alertmanager.url "),
+            (alertmanager("http://alerts.example", "", Some("console")), "alertmanager.link "),
+        ];
+        for good in [
+            alertmanager("http://alertmanager.monitoring.svc:9093", "", Some("https://console.example")),
+            alertmanager("https://alerts.example/am", "ada", None),
+            alertmanager("http://127.0.0.1:9093", "ada", None),
+        ] {
+            assert!(good.validate(1).is_ok(), "{good:?}");
+        }
+        for (config, start) in table.into_iter().chain(wrong).chain(notifying) {
             let error = config.validate(1).unwrap_err().to_string();
             assert!(error.starts_with(start), "{error:?} should start with {start:?}");
         }

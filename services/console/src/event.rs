@@ -9,6 +9,7 @@ use sparkplug::host::{HostEvent, HostRequest};
 
 use crate::api::{ApiRequest, ApiResponse};
 use crate::kept::KeptSession;
+use crate::notice::Notice;
 use crate::published::{Published, TableName};
 use crate::record::{Record, StoreEvent};
 use crate::replay::Step;
@@ -31,6 +32,8 @@ pub enum Event {
     Node(NodeEvent),
     /// From the history.
     History(StoreEvent),
+    /// The Alertmanager has taken what it was sent, or why not.
+    Notified(Result<(), String>),
     /// From an export that is replayed.
     Replayed(Step),
     /// A client reads a table.
@@ -61,6 +64,8 @@ pub enum Effect {
     Keep(Box<AuditRecord>),
     /// To the file of sessions, before anything that comes after.
     KeepSessions(Vec<KeptSession>),
+    /// To the Alertmanager; answered by [`Event::Notified`].
+    Notify(Vec<Notice>),
     /// To the history.
     Record(Arc<Record>),
     /// A table as it is now, to who reads it.

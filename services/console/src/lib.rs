@@ -25,6 +25,7 @@ pub mod config;
 pub mod event;
 pub mod event_marks;
 pub mod kept;
+pub mod notice;
 pub mod preview;
 pub mod reconcile;
 pub mod record;
@@ -54,6 +55,7 @@ pub use config::Config;
 pub use published::{Published, TableName};
 pub use state::State;
 
+use adapters::alertmanager::Alertmanager;
 use adapters::answers::Answers;
 use adapters::history::History;
 use adapters::hub::{Hub, Request};
@@ -132,6 +134,7 @@ async fn serve_as(
     let clock = Clock::new();
     let settings = settings(role, &config, clock)?;
     let tls = tls(&config.web)?;
+    let alertmanager = alertmanager(role, &config)?;
     let sessions = Sessions::start(&settings, &config.mqtt, &config.state_dir, clock)?;
     let (hub, requests) = Hub::new();
     let history = History::start(&config.state_dir, settings.history, clock);
@@ -152,8 +155,20 @@ async fn serve_as(
     state.on_event(Event::Started, clock.now());
     let http_stop = shutdown.child();
     let http = tokio::spawn(adapters::http::serve(listener, site, tls, http_stop.clone()));
-    let mut io =
-        Io { hub, requests, sessions, history, answers, session_file, replayed, http, clock, health, cost: Cost::None };
+    let mut io = Io {
+        hub,
+        requests,
+        sessions,
+        history,
+        answers,
+        session_file,
+        alertmanager,
+        replayed,
+        http,
+        clock,
+        health,
+        cost: Cost::None,
+    };
     let ended = service::serve(&mut state, &mut io, clock, &shutdown).await;
     http_stop.trigger();
     ended?;
@@ -190,6 +205,7 @@ struct Io {
     history: History,
     answers: Answers,
     session_file: SessionFile,
+    alertmanager: Option<Alertmanager>,
     replayed: Option<mpsc::Receiver<Step>>,
     http: JoinHandle<std::io::Result<()>>,
     clock: Clock,
@@ -234,6 +250,7 @@ impl ServiceIo for Io {
             event = host_event(&mut self.sessions.host) => {
                 Ok(Event::Host(event.context("the task of the host application ended")?))
             }
+            answer = Alertmanager::recv(&mut self.alertmanager) => Ok(Event::Notified(answer)),
             step = adapters::replay::next(&mut self.replayed) => Ok(Event::Replayed(step.context("the replay ended")?)),
             ended = &mut self.http => {
                 ended.context("the HTTP server has panicked")?.context("the HTTP server ended")?;
@@ -252,6 +269,11 @@ impl ServiceIo for Io {
             Effect::ApiResponse(answer) => self.answers.answer(*answer),
             Effect::Keep(record) => self.answers.keep(*record),
             Effect::KeepSessions(sessions) => self.session_file.write(&sessions).await,
+            Effect::Notify(notices) => {
+                if let Some(alertmanager) = &mut self.alertmanager {
+                    alertmanager.send(&notices);
+                }
+            }
             Effect::Node(update) => self.sessions.update(update).await,
             Effect::Host(request) => self.sessions.request(request).await.context("a session ended")?,
         }
@@ -284,7 +306,16 @@ fn settings(role: Role, config: &Config, clock: Clock) -> anyhow::Result<Setting
         Role::Console => settings.read_only,
     };
     let broker = if role == Role::Replay { "none: a replay".to_owned() } else { settings.broker };
-    Ok(Settings { role, history, read_only, broker, ..settings })
+    let notifies = settings.notifies.filter(|_| role == Role::Console);
+    Ok(Settings { role, history, read_only, broker, notifies, ..settings })
+}
+
+fn alertmanager(role: Role, config: &Config) -> anyhow::Result<Option<Alertmanager>> {
+    if role != Role::Console {
+        return Ok(None);
+    }
+    let alertmanager = Alertmanager::new(&config.alertmanager).context("alertmanager.ca_file");
+    alertmanager.map_err(|error| exit::with_code(exit::CONFIG, error))
 }
 
 fn tls(config: &WebConfig) -> anyhow::Result<Option<Tls>> {

@@ -51,6 +51,8 @@ pub enum TableName {
     Secrets,
     /// Metrics of one Edge Node.
     Metrics(EdgeNodeDescriptor),
+    /// Messages of one Edge Node as they arrive, while a client follows them.
+    Messages(EdgeNodeDescriptor),
     /// Entries of one object of ConfigDB.
     Entries(Uuid),
     /// Changes of the past of one object of ConfigDB, as far as they were asked for.
@@ -80,7 +82,7 @@ impl TableName {
     /// There is one for each node or object, as long as a client follows it.
     #[must_use]
     pub const fn is_of_one(&self) -> bool {
-        matches!(self, Self::Metrics(_) | Self::Entries(_) | Self::History(_))
+        matches!(self, Self::Metrics(_) | Self::Messages(_) | Self::Entries(_) | Self::History(_))
     }
 
     /// The view that is recorded of it; None: its past is not.
@@ -94,7 +96,7 @@ impl TableName {
             Self::Alerts => Some(View::Alerts),
             Self::Services => Some(View::Services),
             Self::Rollout => Some(View::Rollout),
-            Self::Console | Self::Events | Self::Nodes | Self::Actions | Self::Metrics(_) => None,
+            Self::Console | Self::Events | Self::Nodes | Self::Actions | Self::Metrics(_) | Self::Messages(_) => None,
             Self::Objects
             | Self::Applications
             | Self::Policies
@@ -122,6 +124,7 @@ impl TableName {
             Self::Policies => "policies",
             Self::Secrets => "secrets",
             Self::Metrics(_) => "metrics",
+            Self::Messages(_) => "messages",
             Self::Entries(_) => "entries",
             Self::History(_) => "history",
         }
@@ -131,7 +134,7 @@ impl TableName {
 impl fmt::Display for TableName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Metrics(node) => write!(f, "metrics:{node}"),
+            Self::Metrics(node) | Self::Messages(node) => write!(f, "{}:{node}", self.word()),
             Self::Entries(object) => write!(f, "entries:{object}"),
             Self::History(object) => write!(f, "history:{object}"),
             other => f.write_str(other.word()),
@@ -142,7 +145,7 @@ impl fmt::Display for TableName {
 /// There is no such table.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no such table; there are console, fleet, clusters, hosts, deployments, alerts, services, rollout, events, nodes, actions, objects, applications, policies, secrets, metrics:GROUP/NODE, entries:UUID and history:UUID"
+    "there is no such table; there are console, fleet, clusters, hosts, deployments, alerts, services, rollout, events, nodes, actions, objects, applications, policies, secrets, metrics:GROUP/NODE, messages:GROUP/NODE, entries:UUID and history:UUID"
 )]
 pub struct UnknownTable;
 
@@ -150,9 +153,15 @@ impl FromStr for TableName {
     type Err = UnknownTable;
 
     fn from_str(text: &str) -> Result<Self, UnknownTable> {
-        if let Some(node) = text.strip_prefix("metrics:") {
+        let of_node = |node: &str| {
             let (group, node) = node.split_once('/').ok_or(UnknownTable)?;
-            return EdgeNodeDescriptor::parse(group, node).map(Self::Metrics).map_err(|_| UnknownTable);
+            EdgeNodeDescriptor::parse(group, node).map_err(|_| UnknownTable)
+        };
+        if let Some(node) = text.strip_prefix("metrics:") {
+            return of_node(node).map(Self::Metrics);
+        }
+        if let Some(node) = text.strip_prefix("messages:") {
+            return of_node(node).map(Self::Messages);
         }
         if let Some(object) = text.strip_prefix("entries:") {
             return Uuid::try_parse(object).map(Self::Entries).map_err(|_| UnknownTable);
@@ -233,13 +242,14 @@ mod tests {
         for name in TableName::FIXED {
             assert_eq!(name.to_string().parse(), Ok(name));
         }
-        let node = "metrics:Foreign/Gateway 1";
-        assert_eq!(node.parse::<TableName>().unwrap().to_string(), node);
+        for node in ["metrics:Foreign/Gateway 1", "messages:Foreign/Gateway 1"] {
+            assert_eq!(node.parse::<TableName>().unwrap().to_string(), node);
+        }
         let object = "entries:00000000-0000-0000-0000-00000000000c";
         assert_eq!(object.parse::<TableName>().unwrap().to_string(), object);
         let object = "history:00000000-0000-0000-0000-00000000000c";
         assert_eq!(object.parse::<TableName>().unwrap().to_string(), object);
-        for bad in ["", "entries:x", "history:", "cluster", "metrics:", "metrics:a", "metrics:a/b/c", "metrics:a/#"] {
+        for bad in ["", "entries:x", "history:", "cluster", "metrics:", "metrics:a", "metrics:a/b/c", "messages:a/#"] {
             assert_eq!(bad.parse::<TableName>(), Err(UnknownTable), "{bad}");
         }
     }

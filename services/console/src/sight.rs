@@ -168,7 +168,9 @@ impl Seen<'_> {
                 is_own(text("cluster")).then(|| row.clone())?
             }
             TableName::Services | TableName::Nodes => is_own(self.cluster_of_node(key)).then(|| row.clone())?,
-            TableName::Metrics(node) => is_own(self.cluster_of_node(&node.to_string())).then(|| row.clone())?,
+            TableName::Metrics(node) | TableName::Messages(node) => {
+                is_own(self.cluster_of_node(&node.to_string())).then(|| row.clone())?
+            }
             TableName::Rollout => self.rollout(row)?,
             TableName::Actions => {
                 let cluster = text("cluster").and_then(|cluster| Uuid::try_parse(cluster).ok());

@@ -2,6 +2,7 @@
 
 mod actions;
 mod asking;
+mod notifier;
 mod recorder;
 mod replayed;
 mod users;
@@ -33,6 +34,7 @@ use crate::published::{Published, TableName};
 use crate::reconcile;
 use crate::record::{HistoryStatus, Record, StoreEvent, Tables};
 use actions::Actions;
+use notifier::Notifier;
 use recorder::{Cause, Outlook, Recorder};
 use replayed::Replay;
 pub use users::AGE_MAX as SESSION_AGE_MAX;
@@ -85,7 +87,7 @@ const fn source(table: &TableName) -> Source {
         | TableName::Secrets => Source::Fleet,
         TableName::Objects | TableName::Applications | TableName::Entries(_) => Source::Config,
         TableName::History(_) => Source::Config,
-        TableName::Services | TableName::Nodes | TableName::Metrics(_) => Source::Nodes,
+        TableName::Services | TableName::Nodes | TableName::Metrics(_) | TableName::Messages(_) => Source::Nodes,
     }
 }
 
@@ -149,6 +151,8 @@ pub struct State {
     users: Users,
     actions: Actions,
     past: Past,
+    /// None: alerts are not passed on.
+    notifier: Option<Notifier>,
     effects: Vec<Effect>,
 }
 
@@ -159,7 +163,7 @@ impl State {
     /// The organisation makes no Sparkplug group; an [`configdb_schema::Organisation`] always does.
     pub fn new(settings: Settings, now: Now) -> Result<Self, NameError> {
         let fleet = Fleet::new(settings.organisation.clone())?;
-        Ok(Self {
+        let mut state = Self {
             actions: Actions::new(&fleet, settings.rev),
             users: Users::new(access::token::Tokens::default()),
             fleet,
@@ -181,9 +185,12 @@ impl State {
                 HistoryStatus::Off
             }),
             effects: Vec::new(),
+            notifier: settings.notifies.clone().map(|link| Notifier::new(settings.organisation.to_string(), link)),
             replay: (settings.role == Role::Replay).then(Replay::default),
             settings,
-        })
+        };
+        state.keep_alerts();
+        Ok(state)
     }
 
     /// The metrics with which the own Edge Node begins.
@@ -207,7 +214,12 @@ impl State {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
         let wanted = self.slots.values().filter(|slot| slot.is_wanted());
-        wanted.filter_map(|slot| slot.due(self.pace)).chain([self.upkeep]).chain(self.actions.next_deadline()).min()
+        wanted
+            .filter_map(|slot| slot.due(self.pace))
+            .chain([self.upkeep])
+            .chain(self.actions.next_deadline())
+            .chain(self.notifier.as_ref().and_then(Notifier::next_deadline))
+            .min()
     }
 
     /// Takes one event.
@@ -221,6 +233,7 @@ impl State {
                 self.compute_due(now);
                 self.record(now);
                 self.poll_actions(now);
+                self.notify(now);
             }
             Event::Computed { cost } => self.pace = (cost * PACE_OF_COST).clamp(PACE_MIN, PACE_MAX),
             Event::Host(event) => self.on_host(&event, now),
@@ -230,14 +243,19 @@ impl State {
                 self.effects.push(Effect::Rows { id, table });
             }
             Event::History(answer) => self.on_history(answer, now),
+            Event::Notified(answer) => self.on_notified(answer, now),
             Event::Replayed(step) => self.on_replayed(step, now),
             Event::ApiRequest(asked) => self.on_asked(*asked, now),
             Event::Watch(tables) => {
                 self.viewers += 1;
                 self.mark(|name, _| *name == TableName::Console);
                 for table in tables {
-                    if let TableName::Metrics(node) = &table {
-                        self.explorer.watch(node);
+                    match &table {
+                        TableName::Metrics(node) => self.explorer.watch(node),
+                        TableName::Messages(node) if self.explorer.follow(node) => {
+                            self.effects.push(Effect::Host(HostRequest::Follow { node: node.clone() }));
+                        }
+                        _ => {}
                     }
                     self.slots.entry(table).or_insert_with(Slot::new).watchers += 1;
                 }
@@ -269,6 +287,7 @@ impl State {
             for (name, slot) in &mut self.slots {
                 slot.recorded = is_open && name.view().is_some();
             }
+            self.keep_alerts();
             self.mark(|name, _| *name == TableName::Console);
         }
         self.record(now);
@@ -291,6 +310,33 @@ impl State {
         let outlook =
             Outlook { online: self.online.is_ok(), complete, central, unborn: reconcile::unborn(&self.fleet) };
         self.effects.extend(self.recorder.poll(&live, &outlook, now).map(Effect::Record));
+    }
+
+    /// The table of alerts is made although no client looks at it, where they are passed on.
+    fn keep_alerts(&mut self) {
+        if self.notifier.is_some()
+            && let Some(slot) = self.slots.get_mut(&TableName::Alerts)
+        {
+            slot.recorded = true;
+        }
+    }
+
+    /// Sends the Alertmanager what it does not have.
+    fn notify(&mut self, now: Now) {
+        let complete = self.shows_everything();
+        let Some(notifier) = &mut self.notifier else { return };
+        if let Some(alerts) = self.slots.get(&TableName::Alerts).and_then(|slot| slot.published.as_ref()) {
+            notifier.on_table(&alerts.rows, complete, now);
+        }
+        self.effects.extend(notifier.poll(now).map(Effect::Notify));
+    }
+
+    fn on_notified(&mut self, answer: Result<(), String>, now: Now) {
+        let Some(notifier) = &mut self.notifier else { return };
+        if notifier.on_answer(answer, now) {
+            self.mark(|name, _| *name == TableName::Console);
+        }
+        self.notify(now);
     }
 
     /// What the history is given when the console stops.
@@ -330,8 +376,12 @@ impl State {
         let Some(slot) = self.slots.get_mut(table) else { return };
         slot.watchers = slot.watchers.saturating_sub(1);
         let is_last = slot.watchers == 0;
-        if let TableName::Metrics(node) = table {
-            self.explorer.unwatch(node);
+        match table {
+            TableName::Metrics(node) => self.explorer.unwatch(node),
+            TableName::Messages(node) if self.explorer.unfollow(node) => {
+                self.effects.push(Effect::Host(HostRequest::Unfollow { node: node.clone() }));
+            }
+            _ => {}
         }
         if is_last && table.is_of_one() {
             self.slots.remove(table);
@@ -360,6 +410,11 @@ impl State {
 
     fn on_host(&mut self, event: &HostEvent, now: Now) {
         match event {
+            HostEvent::Message { node, .. } => {
+                // What it means for the replicas comes behind it.
+                self.explorer.on_event(event, now.wall);
+                return self.mark(|name, _| matches!(name, TableName::Messages(shown) if shown == node));
+            }
             HostEvent::Online => {
                 (self.online, self.online_since) = (Ok(()), now.wall);
                 self.mark(|_, _| true);
@@ -406,6 +461,7 @@ impl State {
                 (Source::Own | Source::Config, _) => false,
                 (Source::Fleet, _) => of_fleet,
                 (Source::Nodes, TableName::Metrics(shown)) => shown == node,
+                (Source::Nodes, TableName::Messages(_)) => false,
                 (Source::Nodes, _) => true,
             });
         }
@@ -514,6 +570,7 @@ impl State {
             TableName::Services => self.explorer.services(),
             TableName::Nodes => self.explorer.nodes(),
             TableName::Metrics(node) => self.metrics(node),
+            TableName::Messages(node) => self.explorer.messages(node),
             TableName::Events => self.recorder.events(),
             TableName::Actions => self.actions.rows(),
             TableName::Objects => config::objects(&self.fleet),
@@ -544,7 +601,12 @@ impl State {
                 HistoryStatus::Failed(_) => {
                     (Health::Attention, self.recorder.standing().reason().into_iter().collect())
                 }
-                _ => (Health::Good, Vec::new()),
+                _ => match self.notifier.as_ref().and_then(Notifier::failure) {
+                    Some(reason) => {
+                        (Health::Attention, vec![format!("the Alertmanager does not take the alerts: {reason}")])
+                    }
+                    None => (Health::Good, Vec::new()),
+                },
             },
             Ok(()) => (Health::Working, missing.clone()),
         });

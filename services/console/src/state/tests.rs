@@ -92,6 +92,40 @@ fn metrics_that_no_client_follows_leave_nothing_behind() {
 }
 
 #[test]
+fn messages_of_a_node_are_asked_for_while_a_client_follows_them() {
+    let mut state = state();
+    let node = EdgeNodeDescriptor::parse("Foreign", "Gateway").unwrap();
+    let table: TableName = "messages:Foreign/Gateway".parse().unwrap();
+    let asked = |state: &mut State| -> Vec<HostRequest> {
+        let effects = state.poll_effects();
+        effects
+            .into_iter()
+            .filter_map(|effect| if let Effect::Host(request) = effect { Some(request) } else { None })
+            .collect()
+    };
+    let message = || {
+        let payload = bytes::Bytes::from_static(&[0xff]);
+        let kind = sparkplug::MessageKind::NData;
+        Event::Host(HostEvent::Message { node: node.clone(), device: None, kind, retain: false, payload })
+    };
+    state.on_event(message(), at(1));
+    assert_eq!(state.read(&table, at(2)).rows.len(), 0, "no client looked when it came");
+    asked(&mut state);
+    for ms in [3, 4] {
+        state.on_event(Event::Watch(vec![table.clone()]), at(ms));
+    }
+    assert_eq!(asked(&mut state), [HostRequest::Follow { node: node.clone() }]);
+    state.on_event(message(), at(500));
+    state.on_event(Event::DeadlineReached, at(1_000));
+    assert_eq!(published(&mut state), [("messages:Foreign/Gateway".to_owned(), 1)]);
+    state.on_event(Event::Unwatch(vec![table.clone()]), at(1_001));
+    assert_eq!(asked(&mut state), []);
+    state.on_event(Event::Unwatch(vec![table.clone()]), at(1_002));
+    assert_eq!(asked(&mut state), [HostRequest::Unfollow { node: node.clone() }]);
+    assert_eq!(state.read(&table, at(1_003)).rows.len(), 0);
+}
+
+#[test]
 fn the_console_says_whether_it_is_online_and_complete() {
     let mut state = state();
     let row = |state: &mut State, ms| state.read(&TableName::Console, at(ms)).rows["console"].clone();

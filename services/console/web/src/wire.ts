@@ -256,6 +256,36 @@ export interface MetricRow extends Row {
   trend: [number, number][] | null;
 }
 
+/** A message of an Edge Node as it arrived. */
+export interface MessageRow extends Row {
+  /** When it was received. */
+  at: number;
+  /** NBIRTH, NDATA, ... */
+  kind: string;
+  device: string;
+  bytes: number;
+  retained: boolean;
+  seq: number | string | null;
+  bd_seq: number | string | null;
+  timestamp: number | string | null;
+  /** The first ones. */
+  metrics: MessageMetric[];
+  metrics_total: number;
+  /** What is odd about it; empty if nothing is. */
+  note: string;
+}
+
+export interface MessageMetric {
+  /** Null where neither the message nor a birth names it. */
+  name: string | null;
+  alias: number | string | null;
+  datatype: string | null;
+  value: unknown;
+  historical: boolean;
+  /** Why it has no value. */
+  problem: string | null;
+}
+
 export interface ActionRow extends Row {
   name: string;
   /** What it is about. */
@@ -405,9 +435,9 @@ export interface Tables {
   secrets: SecretRow;
 }
 
-/** A table by name; the metrics of each Edge Node are a table of their own, and so are the entries and the history of each object. */
-export type TableName = keyof Tables | `metrics:${string}` | `entries:${string}` | `history:${string}`;
-export type RowOf<N extends TableName> = N extends keyof Tables ? Tables[N] : N extends `entries:${string}` ? EntryRow : N extends `history:${string}` ? PastRow : MetricRow;
+/** A table by name; the metrics and the messages of each Edge Node are tables of their own, and so are the entries and the history of each object. */
+export type TableName = keyof Tables | `metrics:${string}` | `messages:${string}` | `entries:${string}` | `history:${string}`;
+export type RowOf<N extends TableName> = N extends keyof Tables ? Tables[N] : N extends `entries:${string}` ? EntryRow : N extends `history:${string}` ? PastRow : N extends `messages:${string}` ? MessageRow : MetricRow;
 
 /** A frame of the stream. */
 export interface Frame<R extends Row = Row> {

@@ -2,6 +2,7 @@
 //!
 //! Births are shared with other replicas that keep them; a node costs its own changes since. The Host Application bounds which nodes are kept at all.
 
+mod messages;
 mod typed;
 mod value;
 
@@ -18,6 +19,9 @@ use crate::health::{Condition, Health};
 use crate::requests::RequestError;
 use crate::tables::add;
 
+use messages::{Arrival, Known, Messages};
+
+pub use messages::MESSAGES_MAX;
 pub use typed::{ValueError, from_text};
 pub use value::to_json;
 
@@ -43,6 +47,14 @@ const INSTANCE: &str = "Instance_UUID";
 pub struct Explorer {
     nodes: BTreeMap<EdgeNodeDescriptor, Node>,
     watched: BTreeMap<EdgeNodeDescriptor, usize>,
+    followed: BTreeMap<EdgeNodeDescriptor, Followed>,
+}
+
+/// A node whose messages someone looks at.
+#[derive(Debug, Default)]
+struct Followed {
+    viewers: usize,
+    messages: Messages,
 }
 
 /// One Edge Node.
@@ -85,6 +97,15 @@ impl Metrics {
         self.changed.get(name).or_else(|| self.birth.iter().find(|metric| &*metric.name == name))
     }
 
+    /// What the birth says of the metric with this name or, in a message without names, this alias.
+    fn known(&self, name: Option<&str>, alias: Option<u64>) -> Option<Known> {
+        let name = match name {
+            Some(name) => name,
+            None => &**self.aliases.iter().find(|(_, of)| Some(**of) == alias)?.0,
+        };
+        self.get(name).map(|metric| Known { name: name.to_owned(), datatype: metric.datatype })
+    }
+
     fn text(&self, name: &str) -> Option<&str> {
         self.get(name)?.value.as_ref()?.as_str()
     }
@@ -108,6 +129,7 @@ impl Explorer {
                 self.note(node, None, metrics, now);
             }
             HostEvent::Aliases { node, device, aliases } => self.on_aliases(node, device.as_ref(), aliases),
+            HostEvent::Message { .. } => self.on_message(event, now),
             HostEvent::NodeData { node, timestamp, metrics } => {
                 let Some(known) = self.received(node, now) else { return };
                 fold(&mut known.own, metrics, *timestamp);
@@ -158,6 +180,19 @@ impl Explorer {
             | HostEvent::NodeMessages { .. }
             | HostEvent::Stopped => {}
         }
+    }
+
+    fn on_message(&mut self, event: &HostEvent, now: u64) {
+        let HostEvent::Message { node, device, kind, retain, payload } = event else { return };
+        let count = self.followed.len();
+        let Some(Followed { messages, .. }) = self.followed.get_mut(node) else { return };
+        let of = self.nodes.get(node);
+        let message = Arrival { kind: *kind, device: device.as_ref(), retain: *retain, payload, at: now };
+        messages.receive(&message, |name, alias| match device {
+            Some(device) => of?.devices.get(device)?.known(name, alias),
+            None => of?.own.known(name, alias),
+        });
+        messages.shrink(count);
     }
 
     fn on_aliases(&mut self, node: &EdgeNodeDescriptor, device: Option<&DeviceId>, aliases: &[(Arc<str>, u64)]) {
@@ -215,6 +250,35 @@ impl Explorer {
                 known.trends.clear();
             }
         }
+    }
+
+    /// Someone looks at the messages of this node: they are kept from now on. True: that is the first one, so they are to be asked for.
+    pub fn follow(&mut self, node: &EdgeNodeDescriptor) -> bool {
+        let followed = self.followed.entry(node.clone()).or_default();
+        followed.viewers += 1;
+        let is_first = followed.viewers == 1;
+        if is_first {
+            let count = self.followed.len();
+            self.followed.values_mut().for_each(|followed| followed.messages.shrink(count));
+        }
+        is_first
+    }
+
+    /// Someone has stopped looking. True: that was the last one; the messages are dropped, and are not wanted any more.
+    pub fn unfollow(&mut self, node: &EdgeNodeDescriptor) -> bool {
+        let Some(followed) = self.followed.get_mut(node) else { return false };
+        followed.viewers -= 1;
+        let is_last = followed.viewers == 0;
+        if is_last {
+            self.followed.remove(node);
+        }
+        is_last
+    }
+
+    /// Table `messages:GROUP/NODE`: the latest messages of a node that someone looks at, by their number.
+    #[must_use]
+    pub fn messages(&self, node: &EdgeNodeDescriptor) -> Table {
+        self.followed.get(node).map_or_else(Table::new, |followed| followed.messages.table())
     }
 
     fn note(&mut self, node: &EdgeNodeDescriptor, device: Option<&DeviceId>, metrics: &[Metric], now: u64) {

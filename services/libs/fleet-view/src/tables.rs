@@ -85,14 +85,19 @@ pub(crate) fn add(table: &mut Table, key: String, condition: Option<Condition>, 
 /// Cuts every text in `value`.
 pub(crate) fn bound(value: &mut Value) {
     match value {
-        Value::String(text) if text.len() > TEXT_BYTES_MAX => {
-            let end = (0..=TEXT_BYTES_MAX).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
-            text.truncate(end);
-            text.push('…');
-        }
+        Value::String(text) => cut(text, TEXT_BYTES_MAX),
         Value::Array(values) => values.iter_mut().for_each(bound),
         Value::Object(fields) => fields.values_mut().for_each(bound),
         _ => {}
+    }
+}
+
+/// Cuts a text behind its first `max` bytes, and marks that.
+pub(crate) fn cut(text: &mut String, max: usize) {
+    if text.len() > max {
+        let end = (0..=max).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+        text.truncate(end);
+        text.push('…');
     }
 }
 

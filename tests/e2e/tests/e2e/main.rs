@@ -5,6 +5,7 @@
 
 #[cfg(feature = "kerberos")]
 mod accounts;
+mod alertmanager;
 mod bootstrap;
 mod broker_acl;
 mod charts;

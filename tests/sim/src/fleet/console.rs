@@ -56,10 +56,11 @@ impl Console {
                         let first = self.store(record);
                         self.state.on_event(Event::History(StoreEvent::Stored { first }), now);
                     }
-                    // No one looks at it, and no one acts.
+                    // There is no Alertmanager, no one looks at it, and no one acts.
                     Effect::ApiResponse(_)
                     | Effect::Keep(_)
                     | Effect::KeepSessions(_)
+                    | Effect::Notify(_)
                     | Effect::Retire(_)
                     | Effect::Rows { .. } => {}
                 }
@@ -90,6 +91,7 @@ pub fn boot(disk: &Disk, mutation: Option<Mutation>, seed: u64, now: Now) -> Boo
         version: "sim".to_owned(),
         read_only: None,
         history: Some(Retention { days: 30, bytes: u64::MAX }),
+        notifies: None,
         rules: String::new(),
         rev: 0,
     };

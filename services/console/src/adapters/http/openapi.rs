@@ -68,11 +68,14 @@ fn table() -> Value {
     table
 }
 
-/// The path of the metrics of one Edge Node, with the slash as it is.
+/// The path of the metrics or the messages of one Edge Node, with the slash as it is.
 fn table_of_node() -> Value {
     let part = |name: &str, description: &str| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" }, "description": description });
-    let mut table = tagged("The metrics of one Edge Node: table metrics:GROUP/NODE", json!({ "type": "object" }));
-    table["parameters"] = json!([part("table", "metrics:GROUP"), part("node", "NODE")]);
+    let mut table = tagged(
+        "The metrics of one Edge Node (table metrics:GROUP/NODE), or its latest messages while a stream follows them (messages:GROUP/NODE)",
+        json!({ "type": "object" }),
+    );
+    table["parameters"] = json!([part("table", "metrics:GROUP or messages:GROUP"), part("node", "NODE")]);
     table
 }
 

@@ -6,7 +6,7 @@ import { Command } from "../components/copy.tsx";
 import { Field, FormDialog } from "../components/dialog.tsx";
 import { Shape } from "../components/health.tsx";
 import { Icon } from "../components/icon.tsx";
-import { Card, Facts, FilterBar, Head, NoPast } from "../components/page.tsx";
+import { Card, Facts, FilterBar, Head, NoPast, Tabs } from "../components/page.tsx";
 import { DataTable, Hatched, Nothing } from "../components/table.tsx";
 import { Age, Text } from "../components/text.tsx";
 import { Trend } from "../components/trend.tsx";
@@ -16,6 +16,7 @@ import { healthOf } from "../health.ts";
 import { may, useTable } from "../hooks.ts";
 import { at, link, route } from "../router.ts";
 import type { MetricRow, NodeRow } from "../wire.ts";
+import { Messages } from "./messages.tsx";
 
 /** Groups that are rendered at most; the filter finds the others. */
 const MOST_GROUPS = 200;
@@ -119,12 +120,38 @@ export function qualityText(quality: string | number | null): string {
   return { 0: "bad", 192: "good", 500: "stale" }[Number(quality ?? -1)] ?? String(quality ?? "");
 }
 
-function NodeDetail({ node, device }: { node: NodeRow; device: string | undefined }) {
+function Metrics({ node, device, path }: { node: NodeRow; device: string | undefined; path: string[] }) {
   const table = useTable(`metrics:${node.key}`);
   const { metric: chosen, m = "" } = route.value.query;
   const filter = parseFilter(m);
   const rows = table.list.value.filter((row) => (device === undefined || row.device === device) && passes(row, filter)).sort((a, b) => a.key.localeCompare(b.key));
   const metric = chosen === undefined ? undefined : table.rows.value.get(chosen);
+  return (
+    <>
+      {metric && <MetricDetail node={node} metric={metric} key={metric.key} />}
+      <Hatched of={table}>
+        <DataTable
+          label="Metrics"
+          rows={rows}
+          href={(row) => link(path, { q: route.value.query.q, metric: row.key })}
+          rowClass={(row) => `${row.key === chosen ? "chosen" : ""} ${node.alive ? "" : "stale"}`}
+          columns={[
+            { title: "Metric", cell: (row) => <>{device === undefined && row.device !== "" && <span class="device"><Text of={row.device} longest={40} /> / </span>}<Text of={row.name} longest={100} /></> },
+            { title: "Value", cell: (row) => <code class={row.value === null ? "null" : ""}><Text of={valueText(row.value, 80)} /></code>, class: "value" },
+            { title: "Type", cell: (row) => <Text of={row.datatype} longest={20} />, class: "wide" },
+            ...(rows.some((row) => row.alias !== null) ? [{ title: "Alias", cell: (row: MetricRow) => row.alias ?? "", class: "num wide" }] : []),
+            { title: "Quality", cell: (row) => <>{row.historical && "historical "}<Text of={qualityText(row.quality)} longest={20} /></>, class: "wide" },
+            { title: "Age", cell: (row) => <Age since={row.at} />, class: "num" },
+          ]}
+          empty={<Nothing of={table}>No metric.</Nothing>}
+        />
+      </Hatched>
+    </>
+  );
+}
+
+function NodeDetail({ node, device }: { node: NodeRow; device: string | undefined }) {
+  const { tab = "metrics" } = route.value.query;
   const path = ["explorer", node.group, node.node, ...(device === undefined ? [] : [device])];
   return (
     <div>
@@ -146,24 +173,8 @@ function NodeDetail({ node, device }: { node: NodeRow; device: string | undefine
         />
         <details><summary>As commands</summary><Command line={commands.watch(node.group, node.node)} /><Command line={commands.rebirth(node.group, node.node)} why="Asks the node for its birth:" /></details>
       </Card>
-      {metric && <MetricDetail node={node} metric={metric} key={metric.key} />}
-      <Hatched of={table}>
-        <DataTable
-          label="Metrics"
-          rows={rows}
-          href={(row) => link(path, { q: route.value.query.q, metric: row.key })}
-          rowClass={(row) => `${row.key === chosen ? "chosen" : ""} ${node.alive ? "" : "stale"}`}
-          columns={[
-            { title: "Metric", cell: (row) => <>{device === undefined && row.device !== "" && <span class="device"><Text of={row.device} longest={40} /> / </span>}<Text of={row.name} longest={100} /></> },
-            { title: "Value", cell: (row) => <code class={row.value === null ? "null" : ""}><Text of={valueText(row.value, 80)} /></code>, class: "value" },
-            { title: "Type", cell: (row) => <Text of={row.datatype} longest={20} />, class: "wide" },
-            ...(rows.some((row) => row.alias !== null) ? [{ title: "Alias", cell: (row: MetricRow) => row.alias ?? "", class: "num wide" }] : []),
-            { title: "Quality", cell: (row) => <>{row.historical && "historical "}<Text of={qualityText(row.quality)} longest={20} /></>, class: "wide" },
-            { title: "Age", cell: (row) => <Age since={row.at} />, class: "num" },
-          ]}
-          empty={<Nothing of={table}>No metric.</Nothing>}
-        />
-      </Hatched>
+      <Tabs chosen={tab} tabs={[{ id: "metrics", title: "Metrics" }, { id: "messages", title: "Messages" }]} />
+      {tab === "messages" ? <Messages node={node.key} device={device} path={path} /> : <Metrics node={node} device={device} path={path} />}
     </div>
   );
 }
