@@ -23,11 +23,11 @@ const CONFIGURATION: &str = "route:\n  receiver: none\nreceivers:\n  - name: non
 fn alertmanager(listen: SocketAddr, directory: &Path) -> Process {
     std::fs::write(directory.join("alertmanager.yml"), CONFIGURATION).unwrap();
     std::fs::write(directory.join("web.yml"), USERS).unwrap();
-    let in_directory = |option: &str, name: &str| format!("--{option}={}", directory.join(name).display());
+    let inside = |option: &str, name: &str| format!("--{option}={}", directory.join(name).display());
     let arguments = [
-        in_directory("config.file", "alertmanager.yml"),
-        in_directory("web.config.file", "web.yml"),
-        in_directory("storage.path", "data"),
+        inside("config.file", "alertmanager.yml"),
+        inside("web.config.file", "web.yml"),
+        inside("storage.path", "data"),
         "--cluster.listen-address=".to_owned(),
         format!("--web.listen-address={listen}"),
     ];

@@ -180,8 +180,10 @@ fn bd_seq(read: &RawPayload) -> Option<u64> {
 
 fn shown(metric: RawMetric, known: impl Fn(Option<&str>, Option<u64>) -> Option<Known>) -> Json {
     let born = known(metric.name.as_deref(), metric.alias);
-    let own = metric.own_datatype();
-    let datatype = own.as_ref().ok().copied().or_else(|| born.as_ref().map(|born| born.datatype));
+    // What the message does not declare its birth has said; without that, the field of the value suggests it.
+    let declared = metric.declared_datatype().ok().flatten();
+    let of_birth = || born.as_ref().map(|born| born.datatype);
+    let datatype = declared.or_else(of_birth).or_else(|| metric.own_datatype().ok());
     let name = metric.name.as_deref().or_else(|| born.as_ref().map(|born| &*born.name));
     let (value, problem) = match (metric.value, datatype) {
         (None, _) => (Json::Null, None),
@@ -189,7 +191,9 @@ fn shown(metric: RawMetric, known: impl Fn(Option<&str>, Option<u64>) -> Option<
             Ok(value) => (bounded(value::to_json(&value)), None),
             Err(error) => (Json::Null, Some(error.to_string())),
         },
-        (Some(_), None) => (Json::Null, Some("its birth was not received, so its datatype is unknown".to_owned())),
+        (Some(_), None) => {
+            (Json::Null, Some("its datatype is unknown: neither the message nor a birth has it".to_owned()))
+        }
     };
     json!({
         "name": name, "alias": metric.alias.map(value::unsigned),
