@@ -34,7 +34,7 @@ use crate::published::{Published, TableName};
 use crate::reconcile;
 use crate::record::{HistoryStatus, Record, StoreEvent, Tables};
 use actions::Actions;
-use notifier::Notifier;
+use notifier::{Notifier, Received};
 use recorder::{Cause, Outlook, Recorder};
 use replayed::Replay;
 pub use users::AGE_MAX as SESSION_AGE_MAX;
@@ -323,10 +323,16 @@ impl State {
 
     /// Sends the Alertmanager what it does not have.
     fn notify(&mut self, now: Now) {
-        let complete = self.shows_everything();
+        if self.notifier.is_none() {
+            return;
+        }
+        let online_ms = self.online.is_ok().then(|| now.wall.saturating_sub(self.online_since));
+        let received = Received::of(self.shows_everything(), online_ms);
         let Some(notifier) = &mut self.notifier else { return };
-        if let Some(alerts) = self.slots.get(&TableName::Alerts).and_then(|slot| slot.published.as_ref()) {
-            notifier.on_table(&alerts.rows, complete, now);
+        // A table of before the last birth may have alerts that this birth ends.
+        let current = self.slots.get(&TableName::Alerts).filter(|slot| !slot.dirty);
+        if let Some(alerts) = current.and_then(|slot| slot.published.as_ref()) {
+            notifier.on_table(&alerts.rows, received, now);
         }
         self.effects.extend(notifier.poll(now).map(Effect::Notify));
     }

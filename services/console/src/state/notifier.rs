@@ -2,6 +2,7 @@
 //!
 //! It is sent every active alert again and again, as Prometheus does it: an Alertmanager that was away or has lost its state has all of them within a minute.
 //! An alert that has ended is sent as such until the Alertmanager has taken it. While something was not received, no alert has ended: what is not known is not over.
+//! For a minute no alert has begun then, either: behind a start or a lost session every edge seems to be away until its birth arrives.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,8 +24,30 @@ const RETRY: Duration = Duration::from_secs(10);
 /// An Alertmanager that receives nothing for so long takes an alert for resolved, in ms: four sendings, as Prometheus has it.
 const RESOLVED_AFTER_MS: u64 = 240_000;
 
-/// Alerts in one sending; the others are counted in the reason of the console's row.
-const NOTICES_MAX: usize = 10_000;
+/// Behind the start of a session, what was not received after this time is away, in ms.
+const BIRTHS_MS: u64 = 60_000;
+
+/// How far what alerts are made of was received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Received {
+    /// Births are on their way, or there is no session: alerts neither begin nor end.
+    Little,
+    /// What is missing was waited for: alerts begin.
+    Enough,
+    /// Alerts begin and end.
+    Everything,
+}
+
+impl Received {
+    /// `online_ms`: how long the session lasts; None: there is none.
+    pub(super) fn of(complete: bool, online_ms: Option<u64>) -> Self {
+        match online_ms {
+            Some(_) if complete => Self::Everything,
+            Some(ms) if ms >= BIRTHS_MS => Self::Enough,
+            _ => Self::Little,
+        }
+    }
+}
 
 /// See the module.
 #[derive(Debug)]
@@ -32,7 +55,7 @@ pub(super) struct Notifier {
     organisation: String,
     /// Address of the console as people open it.
     link: Option<String>,
-    seen: Option<(Arc<Table>, bool)>,
+    seen: Option<(Arc<Table>, Received)>,
     active: BTreeMap<String, Notice>,
     /// With the time at which they ended, UTC ms.
     ended: BTreeMap<String, (Notice, u64)>,
@@ -58,24 +81,24 @@ impl Notifier {
         }
     }
 
-    /// Takes table `alerts`. `complete`: everything that it is made of has arrived.
-    pub(super) fn on_table(&mut self, alerts: &Arc<Table>, complete: bool, now: Now) {
-        if self.seen.as_ref().is_some_and(|(seen, was)| Arc::ptr_eq(seen, alerts) && *was == complete) {
+    /// Takes table `alerts`.
+    pub(super) fn on_table(&mut self, alerts: &Arc<Table>, received: Received, now: Now) {
+        if self.seen.as_ref().is_some_and(|(seen, was)| Arc::ptr_eq(seen, alerts) && *was == received) {
             return;
         }
-        let active = alerts.iter().filter(|(_, row)| !is_silenced(row, now.wall));
-        let mut active: BTreeMap<String, Notice> =
-            active.take(NOTICES_MAX).map(|(key, row)| (key.clone(), self.notice(row))).collect();
+        let is_sent = |key: &String| received != Received::Little || self.active.contains_key(key);
+        let active = alerts.iter().filter(|(key, row)| is_sent(key) && !is_silenced(row, now.wall));
+        let mut active: BTreeMap<String, Notice> = active.map(|(key, row)| (key.clone(), self.notice(row))).collect();
         for (key, notice) in std::mem::take(&mut self.active) {
             match active.get(&key) {
                 Some(_) => {}
-                None if complete => drop(self.ended.insert(key, (notice, now.wall))),
+                None if received == Received::Everything => drop(self.ended.insert(key, (notice, now.wall))),
                 None => drop(active.insert(key, notice)),
             }
         }
         self.ended.retain(|key, _| !active.contains_key(key));
         self.active = active;
-        self.seen = Some((Arc::clone(alerts), complete));
+        self.seen = Some((Arc::clone(alerts), received));
         // What changed is sent at once; where the Alertmanager refuses, as often as it is asked again.
         if self.failure.is_none() {
             self.due = now.mono;
@@ -194,9 +217,9 @@ mod tests {
     fn an_alert_is_sent_with_its_labels_and_again_every_minute_and_when_it_has_ended_once() {
         let mut notifier = notifier();
         assert_eq!(notifier.poll(at(0)), None, "nothing was received yet");
-        notifier.on_table(&table(&[]), true, at(0));
+        notifier.on_table(&table(&[]), Received::Everything, at(0));
         assert_eq!(notifier.poll(at(0)), None, "there is nothing to send");
-        notifier.on_table(&table(&[("a", offline())]), true, at(1));
+        notifier.on_table(&table(&[("a", offline())]), Received::Everything, at(1));
         let sent = notifier.poll(at(1)).unwrap();
         let expected = json!([{
             "labels": { "alertname": "Offline", "organisation": "ACME", "cluster": "Paint_Shop", "node": "Sync", "monitor": "Paint_Shop" },
@@ -209,7 +232,7 @@ mod tests {
         assert!(!notifier.on_answer(Ok(()), at(2)));
         assert_eq!(notifier.next_deadline(), Some(at(61).mono));
         assert_eq!(names(notifier.poll(at(61))), [of("Offline", 301)]);
-        notifier.on_table(&table(&[]), true, at(62));
+        notifier.on_table(&table(&[]), Received::Everything, at(62));
         notifier.on_answer(Ok(()), at(62));
         assert_eq!(names(notifier.poll(at(62))), [of("Offline", 62)], "what was under way knew nothing of the end");
         notifier.on_answer(Ok(()), at(63));
@@ -219,29 +242,47 @@ mod tests {
     #[test]
     fn what_is_not_known_has_not_ended() {
         let mut notifier = notifier();
-        notifier.on_table(&table(&[("a", offline())]), true, at(0));
+        notifier.on_table(&table(&[("a", offline())]), Received::Everything, at(0));
         notifier.poll(at(0)).unwrap();
         notifier.on_answer(Ok(()), at(0));
         let nothing = table(&[]);
-        notifier.on_table(&nothing, false, at(1));
+        notifier.on_table(&nothing, Received::Little, at(1));
         assert_eq!(names(notifier.poll(at(1))), [of("Offline", 241)]);
         notifier.on_answer(Ok(()), at(1));
-        notifier.on_table(&nothing, true, at(5));
+        notifier.on_table(&nothing, Received::Everything, at(5));
         assert_eq!(names(notifier.poll(at(5))), [of("Offline", 5)]);
+    }
+
+    #[test]
+    fn behind_a_start_no_alert_has_begun_until_births_were_waited_for() {
+        assert_eq!(Received::of(true, None), Received::Little);
+        assert_eq!(Received::of(true, Some(0)), Received::Everything);
+        assert_eq!(Received::of(false, Some(BIRTHS_MS - 1)), Received::Little);
+        assert_eq!(Received::of(false, Some(BIRTHS_MS)), Received::Enough);
+        let mut notifier = notifier();
+        let alerts = table(&[("a", offline())]);
+        notifier.on_table(&alerts, Received::Little, at(0));
+        assert_eq!(notifier.poll(at(0)), None);
+        notifier.on_table(&alerts, Received::Enough, at(60));
+        assert_eq!(names(notifier.poll(at(60))), [of("Offline", 300)]);
+        notifier.on_answer(Ok(()), at(60));
+        // It ends once all is known, and is sent again meanwhile.
+        notifier.on_table(&table(&[]), Received::Enough, at(70));
+        assert_eq!(names(notifier.poll(at(70))), [of("Offline", 310)]);
     }
 
     #[test]
     fn what_is_refused_is_sent_again_and_the_refusal_is_said_once() {
         let mut notifier = notifier();
-        notifier.on_table(&table(&[("a", offline())]), true, at(0));
+        notifier.on_table(&table(&[("a", offline())]), Received::Everything, at(0));
         notifier.poll(at(0)).unwrap();
         assert!(notifier.on_answer(Err("it answered 500".to_owned()), at(1)));
         assert_eq!(notifier.failure(), Some("it answered 500"));
-        notifier.on_table(&table(&[]), true, at(2));
+        notifier.on_table(&table(&[]), Received::Everything, at(2));
         assert_eq!(notifier.poll(at(2)), None, "it is not asked more often than that");
         assert_eq!(names(notifier.poll(at(11))), [of("Offline", 2)]);
         assert!(!notifier.on_answer(Err("it answered 500".to_owned()), at(12)));
-        notifier.on_table(&table(&[("a", offline())]), true, at(13));
+        notifier.on_table(&table(&[("a", offline())]), Received::Everything, at(13));
         assert_eq!(names(notifier.poll(at(22))), [of("Offline", 262)], "it is active again, so it has not ended");
         assert!(notifier.on_answer(Ok(()), at(22)));
         assert_eq!(notifier.failure(), None);
@@ -252,7 +293,7 @@ mod tests {
         let mut notifier = notifier();
         let mut row = offline();
         row["acknowledged"] = json!({ "by": "ada", "note": "on my way", "until": null });
-        notifier.on_table(&table(&[("a", row.clone())]), true, at(0));
+        notifier.on_table(&table(&[("a", row.clone())]), Received::Everything, at(0));
         let sent = notifier.poll(at(0)).unwrap();
         assert_eq!(
             (&*sent[0].annotations["acknowledged_by"], &*sent[0].annotations["acknowledged_note"]),
@@ -260,10 +301,10 @@ mod tests {
         );
         notifier.on_answer(Ok(()), at(0));
         row["acknowledged"]["until"] = json!(at(100).wall);
-        notifier.on_table(&table(&[("a", row.clone())]), true, at(1));
+        notifier.on_table(&table(&[("a", row.clone())]), Received::Everything, at(1));
         assert_eq!(names(notifier.poll(at(1))), [of("Offline", 1)]);
         notifier.on_answer(Ok(()), at(1));
-        notifier.on_table(&table(&[("a", row)]), true, at(101));
+        notifier.on_table(&table(&[("a", row)]), Received::Everything, at(101));
         assert_eq!(names(notifier.poll(at(101))), [of("Offline", 341)]);
     }
 }

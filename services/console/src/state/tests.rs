@@ -4,6 +4,7 @@ use sparkplug::BdSeq;
 
 use super::*;
 use crate::Config;
+use crate::config::AlertmanagerConfig;
 
 fn at(ms: u64) -> Now {
     Now::new(Duration::from_millis(ms), 1_000_000 + ms)
@@ -123,6 +124,42 @@ fn messages_of_a_node_are_asked_for_while_a_client_follows_them() {
     state.on_event(Event::Unwatch(vec![table.clone()]), at(1_002));
     assert_eq!(asked(&mut state), [HostRequest::Unfollow { node: node.clone() }]);
     assert_eq!(state.read(&table, at(1_003)).rows.len(), 0);
+}
+
+#[test]
+fn alerts_are_passed_on_although_no_client_looks_and_there_is_no_history() {
+    let config = Config {
+        history_days: 0,
+        alertmanager: AlertmanagerConfig {
+            url: Some("http://127.0.0.1:9093".to_owned()),
+            ..AlertmanagerConfig::default()
+        },
+        ..Config::default()
+    };
+    let mut state = State::new(config.validate(1_000_000).unwrap(), at(0)).unwrap();
+    let sent = |state: &mut State| -> Vec<String> {
+        let effects = state.poll_effects();
+        let notices = effects
+            .into_iter()
+            .filter_map(|effect| if let Effect::Notify(notices) = effect { Some(notices) } else { None });
+        notices.flatten().map(|notice| notice.labels["alertname"].clone()).collect()
+    };
+    // A monitor that is born and dies: no service watches the clusters then.
+    let node = EdgeNodeDescriptor::parse("ACME-Central", "Monitor").unwrap();
+    let metrics = edge_monitor_contract::MonitorNode::default().to_metrics().into();
+    let born = HostEvent::NodeBirth { node: node.clone(), bd_seq: BdSeq::ZERO, timestamp: 5, uuid: None, metrics };
+    state.on_event(Event::Host(HostEvent::Online), at(1));
+    state.on_event(Event::Host(born), at(2));
+    state.on_event(Event::Host(HostEvent::NodeDeath { node, timestamp: 6 }), at(3));
+    state.on_event(Event::DeadlineReached, at(1_000));
+    assert_eq!(sent(&mut state), Vec::<String>::new(), "births may be on their way");
+    state.on_event(Event::DeadlineReached, at(61_001));
+    assert_eq!(sent(&mut state), ["Offline"]);
+    state.on_event(Event::Notified(Err("it answered 503".to_owned())), at(61_100));
+    state.on_event(Event::DeadlineReached, at(65_000));
+    assert_eq!(sent(&mut state), Vec::<String>::new());
+    state.on_event(Event::DeadlineReached, at(71_200));
+    assert_eq!(sent(&mut state), ["Offline"]);
 }
 
 #[test]
