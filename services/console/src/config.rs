@@ -229,8 +229,10 @@ pub struct Settings {
     pub read_only: Option<&'static str>,
     /// How long the past is kept; None: it is not recorded.
     pub history: Option<Retention>,
-    /// Alerts are passed on; inside: the address of the console as people open it.
-    pub notifies: Option<Option<String>>,
+    /// Alerts are passed on.
+    pub notifies: bool,
+    /// Address of the console as people open it; None: it is not known.
+    pub link: Option<String>,
     /// By what the identity provider's claims count: other rules have another text.
     pub rules: String,
     /// First revision of tables: later than any of an earlier process.
@@ -273,7 +275,8 @@ impl Config {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             read_only: self.web.read_only.then_some("this console is read-only: web.read_only is set"),
             history: (keep.days > 0).then_some(keep),
-            notifies: self.alertmanager.url.is_some().then(|| self.alertmanager.link.clone()),
+            notifies: self.alertmanager.url.is_some(),
+            link: self.alertmanager.link.clone(),
             rules: self.oidc.fingerprint(),
             rev: wall.saturating_mul(REVISIONS_PER_MS),
         })

@@ -134,7 +134,7 @@ async fn serve_as(
     let clock = Clock::new();
     let settings = settings(role, &config, clock)?;
     let tls = tls(&config.web)?;
-    let alertmanager = alertmanager(role, &config)?;
+    let alertmanager = alertmanager(&settings, &config)?;
     let sessions = Sessions::start(&settings, &config.mqtt, &config.state_dir, clock)?;
     let (hub, requests) = Hub::new();
     let history = History::start(&config.state_dir, settings.history, clock);
@@ -306,12 +306,12 @@ fn settings(role: Role, config: &Config, clock: Clock) -> anyhow::Result<Setting
         Role::Console => settings.read_only,
     };
     let broker = if role == Role::Replay { "none: a replay".to_owned() } else { settings.broker };
-    let notifies = settings.notifies.filter(|_| role == Role::Console);
+    let notifies = settings.notifies && role == Role::Console;
     Ok(Settings { role, history, read_only, broker, notifies, ..settings })
 }
 
-fn alertmanager(role: Role, config: &Config) -> anyhow::Result<Option<Alertmanager>> {
-    if role != Role::Console {
+fn alertmanager(settings: &Settings, config: &Config) -> anyhow::Result<Option<Alertmanager>> {
+    if !settings.notifies {
         return Ok(None);
     }
     let alertmanager = Alertmanager::new(&config.alertmanager).context("alertmanager.ca_file");

@@ -185,7 +185,9 @@ impl State {
                 HistoryStatus::Off
             }),
             effects: Vec::new(),
-            notifier: settings.notifies.clone().map(|link| Notifier::new(settings.organisation.to_string(), link)),
+            notifier: settings
+                .notifies
+                .then(|| Notifier::new(settings.organisation.to_string(), settings.link.clone())),
             replay: (settings.role == Role::Replay).then(Replay::default),
             settings,
         };
@@ -231,9 +233,12 @@ impl State {
                     self.upkeep(now);
                 }
                 self.compute_due(now);
-                self.record(now);
+                if self.recorder.is_open() || self.notifier.is_some() {
+                    let outlook = self.outlook();
+                    self.record_by(&outlook, now);
+                    self.notify(&outlook, now);
+                }
                 self.poll_actions(now);
-                self.notify(now);
             }
             Event::Computed { cost } => self.pace = (cost * PACE_OF_COST).clamp(PACE_MIN, PACE_MAX),
             Event::Host(event) => self.on_host(&event, now),
@@ -293,8 +298,21 @@ impl State {
         self.record(now);
     }
 
+    /// How far what the tables are made of was received.
+    fn outlook(&self) -> Outlook {
+        let central = self.replay.is_some() || (self.fleet.config.is_complete() && self.fleet.manager.is_complete());
+        let unborn = reconcile::unborn(&self.fleet);
+        Outlook { online: self.online.is_ok(), complete: self.is_complete(), central, unborn }
+    }
+
     /// Gives the history what changed in the tables that it records.
     fn record(&mut self, now: Now) {
+        if self.recorder.is_open() {
+            self.record_by(&self.outlook(), now);
+        }
+    }
+
+    fn record_by(&mut self, outlook: &Outlook, now: Now) {
         if !self.recorder.is_open() {
             return;
         }
@@ -305,11 +323,7 @@ impl State {
         if live.len() < View::ALL.len() {
             return;
         }
-        let complete = self.is_complete();
-        let central = self.replay.is_some() || (self.fleet.config.is_complete() && self.fleet.manager.is_complete());
-        let outlook =
-            Outlook { online: self.online.is_ok(), complete, central, unborn: reconcile::unborn(&self.fleet) };
-        self.effects.extend(self.recorder.poll(&live, &outlook, now).map(Effect::Record));
+        self.effects.extend(self.recorder.poll(&live, outlook, now).map(Effect::Record));
     }
 
     /// The table of alerts is made although no client looks at it, where they are passed on.
@@ -322,13 +336,10 @@ impl State {
     }
 
     /// Sends the Alertmanager what it does not have.
-    fn notify(&mut self, now: Now) {
-        if self.notifier.is_none() {
-            return;
-        }
-        let online_ms = self.online.is_ok().then(|| now.wall.saturating_sub(self.online_since));
-        let received = Received::of(self.shows_everything(), online_ms);
+    fn notify(&mut self, outlook: &Outlook, now: Now) {
         let Some(notifier) = &mut self.notifier else { return };
+        let online_ms = outlook.online.then(|| now.wall.saturating_sub(self.online_since));
+        let received = Received::of(outlook.complete && outlook.unborn.is_empty(), online_ms);
         // A table of before the last birth may have alerts that this birth ends.
         let current = self.slots.get(&TableName::Alerts).filter(|slot| !slot.dirty);
         if let Some(alerts) = current.and_then(|slot| slot.published.as_ref()) {
@@ -340,9 +351,12 @@ impl State {
     fn on_notified(&mut self, answer: Result<(), String>, now: Now) {
         let Some(notifier) = &mut self.notifier else { return };
         if notifier.on_answer(answer, now) {
+            match notifier.failure() {
+                Some(reason) => tracing::warn!(reason, "the Alertmanager does not take the alerts"),
+                None => tracing::info!("the Alertmanager takes the alerts"),
+            }
             self.mark(|name, _| *name == TableName::Console);
         }
-        self.notify(now);
     }
 
     /// What the history is given when the console stops.

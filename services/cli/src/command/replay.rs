@@ -17,9 +17,9 @@ use tokio::time::Instant;
 use crate::arguments::replay::ReplayArguments;
 use crate::client::unreachable;
 use crate::output::remark;
-use crate::watch::births::bd_seq;
 use crate::watch::rebirth_command;
 use crate::watch::recording::{Recorded, Recording};
+use fleet_view::explorer::births::bd_seq;
 
 /// After this time without a word it is said how far it has come.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);

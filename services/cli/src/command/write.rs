@@ -17,8 +17,8 @@ use crate::arguments::replay::WriteArguments;
 use crate::client::unreachable;
 use crate::output::remark;
 use crate::usage_error::not_found;
-use crate::watch::births::Births;
 use crate::watch::rebirth_command;
+use fleet_view::explorer::births::Births;
 
 /// Asks the node for its births, writes, and waits until the node reports the value.
 ///

@@ -5,7 +5,6 @@
 //!                  \-> recording
 //! ```
 
-pub mod births;
 pub mod filter;
 mod format;
 pub mod recording;
@@ -29,8 +28,8 @@ use sparkplug_mqtt::{Clock, ListenerEvent, ListenerHandle, spawn_listener};
 use crate::client::unreachable;
 use crate::options::Connection;
 use crate::output::{remark, say};
-use births::Births;
 pub use filter::FilterArguments;
+use fleet_view::explorer::births::{self, Births};
 use format::{Body, Shown, ShownMetric};
 use recording::{Recorded, Recorder, Recording};
 use tree::Tree;

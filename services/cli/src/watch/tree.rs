@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use sparkplug::{DeviceId, EdgeNodeDescriptor, HostId, MessageKind};
 
-use super::births::Note;
 use crate::output::visible;
+use fleet_view::explorer::births::Note;
 
 /// Time over which a rate is counted, seconds.
 const RATE_S: u64 = 10;

@@ -1,6 +1,5 @@
 //! Alertmanager: sends alerts to its API v2, one request at a time.
 
-use std::path::Path;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -30,8 +29,6 @@ pub struct Alertmanager {
     address: String,
     credential: Option<HeaderValue>,
     under_way: Option<JoinHandle<Result<(), String>>>,
-    /// Why it did not take the last ones, so that a log says that once.
-    failure: Option<String>,
 }
 
 impl Alertmanager {
@@ -41,15 +38,15 @@ impl Alertmanager {
     /// The certificate authorities cannot be read, or TLS cannot be set up.
     pub fn new(config: &AlertmanagerConfig) -> Result<Option<Self>, HttpsError> {
         let Some(url) = &config.url else { return Ok(None) };
-        let client = https_client::client(config.ca_file.as_deref().map(Path::new))?;
-        let credential = (!config.user.is_empty()).then(|| {
-            let pair = format!("{}:{}", config.user, config.password.expose_secret());
-            let mut value = HeaderValue::from_str(&format!("Basic {}", STANDARD.encode(pair))).ok()?;
+        let client = https_client::client(config.ca_file.as_deref())?;
+        let pair = format!("{}:{}", config.user, config.password.expose_secret());
+        let credential = HeaderValue::from_str(&format!("Basic {}", STANDARD.encode(pair)));
+        let credential = credential.ok().filter(|_| !config.user.is_empty()).map(|mut value| {
             value.set_sensitive(true);
-            Some(value)
+            value
         });
         let address = format!("{}/api/v2/alerts", url.trim_end_matches('/'));
-        Ok(Some(Self { client, address, credential: credential.flatten(), under_way: None, failure: None }))
+        Ok(Some(Self { client, address, credential, under_way: None }))
     }
 
     /// Begins to send; [`Self::recv`] yields how it ended.
@@ -70,20 +67,11 @@ impl Alertmanager {
 
     /// How the request that is under way ended; never, if there is none.
     pub async fn recv(alertmanager: &mut Option<Self>) -> Result<(), String> {
-        let Some(Self { under_way, failure, .. }) = alertmanager else { return std::future::pending().await };
+        let Some(Self { under_way, .. }) = alertmanager else { return std::future::pending().await };
         let Some(request) = under_way else { return std::future::pending().await };
         let ended = request.await;
         *under_way = None;
-        let answer = ended.unwrap_or_else(|error| Err(error.to_string()));
-        let now = answer.clone().err();
-        if *failure != now {
-            match &now {
-                Some(reason) => tracing::warn!(reason, "the Alertmanager does not take the alerts"),
-                None => tracing::info!("the Alertmanager takes the alerts"),
-            }
-            *failure = now;
-        }
-        answer
+        ended.unwrap_or_else(|error| Err(error.to_string()))
     }
 }
 

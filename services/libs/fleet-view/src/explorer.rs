@@ -2,6 +2,7 @@
 //!
 //! Births are shared with other replicas that keep them; a node costs its own changes since. The Host Application bounds which nodes are kept at all.
 
+pub mod births;
 mod messages;
 mod typed;
 mod value;
@@ -21,7 +22,6 @@ use crate::tables::add;
 
 use messages::{Arrival, Known, Messages};
 
-pub use messages::MESSAGES_MAX;
 pub use typed::{ValueError, from_text};
 pub use value::to_json;
 

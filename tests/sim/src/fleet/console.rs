@@ -91,7 +91,8 @@ pub fn boot(disk: &Disk, mutation: Option<Mutation>, seed: u64, now: Now) -> Boo
         version: "sim".to_owned(),
         read_only: None,
         history: Some(Retention { days: 30, bytes: u64::MAX }),
-        notifies: None,
+        notifies: false,
+        link: None,
         rules: String::new(),
         rev: 0,
     };

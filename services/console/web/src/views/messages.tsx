@@ -5,12 +5,10 @@ import { Text, When } from "../components/text.tsx";
 import { clock, count, valueText } from "../format.ts";
 import { useTable } from "../hooks.ts";
 import { link, route } from "../router.ts";
-import type { MessageRow } from "../wire.ts";
+import type { MessageMetric, MessageRow } from "../wire.ts";
 
 /** Metrics that a row of the table names. */
 const NAMED = 4;
-
-type MessageMetric = MessageRow["metrics"][number];
 
 /** What a message calls a metric. */
 const nameOf = (metric: MessageMetric) => metric.name ?? `alias ${metric.alias}`;

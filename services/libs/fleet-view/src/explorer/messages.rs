@@ -7,12 +7,13 @@ use sparkplug::payload::{self, Limits, RawMetric, RawPayload};
 use sparkplug::topic::MessageKind;
 use sparkplug::{DataType, DeviceId};
 
+use super::births::{Note, Sequence, bd_seq};
 use super::value;
 use crate::deltas::Table;
-use crate::tables::{add, bound, cut};
+use crate::tables::{bound, cut};
 
 /// Messages of one node that are kept.
-pub const MESSAGES_MAX: usize = 200;
+const MESSAGES_MAX: usize = 200;
 
 /// Bytes of the rows of one node: a browser receives all of them when it begins to look.
 const BYTES_MAX: usize = 512 * 1024;
@@ -56,11 +57,11 @@ pub(super) struct Arrival<'a> {
 /// The latest messages of one node.
 #[derive(Debug, Default)]
 pub(super) struct Messages {
-    rows: VecDeque<(u64, usize, Json)>,
+    /// Key, size in bytes and row of each.
+    rows: VecDeque<(String, usize, Json)>,
     bytes: usize,
     received: u64,
-    /// `seq` that the next message of the session has.
-    next_seq: Option<u64>,
+    sequence: Sequence,
     /// The latest birth: its bdSeq and when it was received; None after a death.
     birth: Option<(u64, u64)>,
 }
@@ -101,9 +102,11 @@ impl Messages {
     }
 
     fn keep(&mut self, mut row: Json) {
+        let key = format!("{:010}", self.received);
+        row["key"] = json!(key);
         bound(&mut row);
         let size = row.to_string().len();
-        self.rows.push_back((self.received, size, row));
+        self.rows.push_back((key, size, row));
         self.received += 1;
         self.bytes += size;
         if self.rows.len() > MESSAGES_MAX
@@ -129,7 +132,7 @@ impl Messages {
             MessageKind::NBirth => {
                 let before = self.birth.take();
                 self.birth = bd_seq(read).map(|bd_seq| (bd_seq, message.at));
-                self.next_seq = read.seq.map(after);
+                self.sequence = Sequence::behind(read);
                 let ((earlier, at), (bd_seq, _)) = (before?, self.birth?);
                 let ago = message.at.saturating_sub(at);
                 (bd_seq != earlier && ago < RESTART_MS).then(|| {
@@ -141,17 +144,15 @@ impl Messages {
                 let of = bd_seq(read);
                 let is_of_session = before.is_none_or(|(bd_seq, _)| Some(bd_seq) == of);
                 if is_of_session {
-                    (self.birth, self.next_seq) = (None, None);
+                    (self.birth, self.sequence) = (None, Sequence::default());
                 }
                 (!is_of_session).then(|| "of an earlier session: its bdSeq is not that of the latest NBIRTH".to_owned())
             }
             MessageKind::NData | MessageKind::DBirth | MessageKind::DData | MessageKind::DDeath => {
-                let expected = std::mem::replace(&mut self.next_seq, read.seq.map(after));
-                match (expected, read.seq) {
-                    (_, None) => Some("has no seq".to_owned()),
-                    (Some(expected), Some(seq)) if seq != expected => Some(format!("seq {seq}, expected {expected}")),
-                    _ => None,
-                }
+                Some(match self.sequence.next(read)? {
+                    Note::Gap(seq, due) => format!("seq {seq}, expected {due}"),
+                    _ => "has no seq".to_owned(),
+                })
             }
             MessageKind::NCmd | MessageKind::DCmd | MessageKind::State => None,
         }
@@ -159,23 +160,8 @@ impl Messages {
 
     /// Table `messages:GROUP/NODE`, by the number of the message.
     pub(super) fn table(&self) -> Table {
-        let mut table = Table::new();
-        for (number, _, row) in &self.rows {
-            add(&mut table, format!("{number:010}"), None, row.clone());
-        }
-        table
+        self.rows.iter().map(|(key, _, row)| (key.clone(), row.clone())).collect()
     }
-}
-
-const fn after(seq: u64) -> u64 {
-    (seq % 256 + 1) % 256
-}
-
-fn bd_seq(read: &RawPayload) -> Option<u64> {
-    let metric = read.metrics.iter().find(|metric| metric.name.as_deref() == Some("bdSeq"))?;
-    let value = metric.value.clone()?;
-    let datatype = metric.own_datatype().ok()?;
-    value::to_json(&value.resolve(datatype, None).ok()?).as_u64()
 }
 
 fn shown(metric: RawMetric, known: impl Fn(Option<&str>, Option<u64>) -> Option<Known>) -> Json {

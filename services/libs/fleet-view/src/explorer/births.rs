@@ -60,11 +60,36 @@ pub struct Births {
 struct Node {
     born: bool,
     bd_seq: Option<u64>,
-    next_seq: Option<u64>,
+    sequence: Sequence,
     /// Unique in the whole node, devices included.
     aliases: HashMap<u64, (Arc<str>, DataType)>,
     types: HashMap<Option<DeviceId>, HashMap<Arc<str>, DataType>>,
     metrics: usize,
+}
+
+/// The `seq` of a session, message by message.
+#[derive(Debug, Default)]
+pub struct Sequence {
+    /// That of the next message; None: it is not known.
+    due: Option<u64>,
+}
+
+impl Sequence {
+    /// Behind the NBIRTH of a session.
+    #[must_use]
+    pub fn behind(birth: &RawPayload) -> Self {
+        Self { due: birth.seq.map(following) }
+    }
+
+    /// Takes the next message; what is wrong with its place.
+    pub fn next(&mut self, payload: &RawPayload) -> Option<Note> {
+        let due = std::mem::replace(&mut self.due, payload.seq.map(following));
+        match (payload.seq, due) {
+            (Some(seq), Some(due)) if seq != due => Some(Note::Gap(seq, due)),
+            (None, _) => Some(Note::WithoutSeq),
+            _ => None,
+        }
+    }
 }
 
 /// The `bdSeq` metric of a birth or death.
@@ -151,7 +176,7 @@ impl Node {
         let rebirth = self.born && self.bd_seq == bd_seq(payload);
         let freed = self.metrics;
         *self = Self { born: true, bd_seq: bd_seq(payload), ..Self::default() };
-        self.next_seq = payload.seq.map(following);
+        self.sequence = Sequence::behind(payload);
         self.remember(None, payload, room + freed);
         let mut notes = Vec::new();
         if rebirth {
@@ -180,13 +205,7 @@ impl Node {
         if !self.born {
             return vec![Note::UnknownNode];
         }
-        let expected = self.next_seq;
-        self.next_seq = payload.seq.map(following);
-        match (payload.seq, expected) {
-            (Some(seq), Some(expected)) if seq != expected => vec![Note::Gap(seq, expected)],
-            (None, _) => vec![Note::WithoutSeq],
-            _ => Vec::new(),
-        }
+        self.sequence.next(payload).into_iter().collect()
     }
 
     fn remember(&mut self, device: Option<&DeviceId>, payload: &RawPayload, room: usize) {
@@ -206,7 +225,8 @@ impl Node {
 }
 
 const fn following(seq: u64) -> u64 {
-    (seq + 1) % 256
+    // A foreign payload may have any number there.
+    (seq % 256 + 1) % 256
 }
 
 #[cfg(test)]
