@@ -117,19 +117,37 @@ impl Site {
 
     /// Starts the central services, with these keys of ConfigDB and Identity.
     fn control_plane(&self, configdb: &str, identity: &str, tables: impl FnOnce(&Self) -> String) {
-        let site = self;
-        let at = |name: &str| site.server.directory().join(name).display().to_string();
+        let tables = format!("[git]\n{}", tables(self));
+        for (service, name, head) in self.services(self.git, configdb, identity) {
+            let tables = if service == "cluster-manager" { &*tables } else { "" };
+            self.run_with(service, name, (&head, tables), self.server.directory());
+        }
+    }
+
+    /// Starts the central services once more, with a state of their own below `folder`; they are not among those of the site.
+    #[must_use]
+    pub fn second_control_plane(&self, folder: &Path) -> Processes {
+        let second = Processes::default();
+        for (service, name, head) in self.services(free_port(), "", "") {
+            second.insert(self.process(service, name, (&head, ""), self.server.directory(), &folder.join(name)));
+        }
+        second
+    }
+
+    /// Each central service, its user, and the keys before its first table. The git server listens on `git`.
+    fn services(&self, git: SocketAddr, configdb: &str, identity: &str) -> [(&'static str, &'static str, String); 4] {
+        let at = |name: &str| self.server.directory().join(name).display().to_string();
         let identity = format!(
             "{identity}authority_cert_file = \"{}\"\nauthority_key_file = \"{}\"\n",
             at("sparkfleet-ca.pem"),
             at("ca.key")
         );
-        site.run_with("configdb", "ACME-Central", (configdb, ""), site.server.directory());
-        let tables = format!("[git]\n{}", tables(site));
-        site.run("cluster-manager", "ACME-Central", &tables, site.server.directory());
-        site.run_with("identity", "ACME-Central-Identity", (&identity, ""), site.server.directory());
-        let head = git_server_head(site.git);
-        site.run_with("git-server", "ACME-Central-Git", (&head, ""), site.server.directory());
+        [
+            ("configdb", "ACME-Central", configdb.to_owned()),
+            ("cluster-manager", "ACME-Central", String::new()),
+            ("identity", "ACME-Central-Identity", identity),
+            ("git-server", "ACME-Central-Git", git_server_head(git)),
+        ]
     }
 
     /// Starts a service with the certificate `name` in `directory`.
@@ -140,13 +158,8 @@ impl Site {
 
     /// The same, with keys before the first table.
     pub fn run_with(&self, service: &str, name: &str, (head, tables): (&str, &str), directory: &Path) {
-        self.processes.insert(self.process(
-            service,
-            name,
-            (head, tables),
-            directory,
-            &self.directory.path().join(name),
-        ));
+        let folder = self.directory.path().join(name);
+        self.processes.insert(self.process_at(service, name, (head, tables), (directory, &folder), self.scripts));
     }
 
     /// The same as a process that is not among those of the site, with its state below `folder`.
@@ -159,11 +172,23 @@ impl Site {
         directory: &Path,
         folder: &Path,
     ) -> Process {
+        self.process_at(service, name, (head, tables), (directory, folder), free_port())
+    }
+
+    /// The same; a cluster manager serves bootstrap scripts at `scripts`.
+    fn process_at(
+        &self,
+        service: &str,
+        name: &str,
+        (head, tables): (&str, &str),
+        (directory, folder): (&Path, &Path),
+        scripts: SocketAddr,
+    ) -> Process {
         fs::create_dir_all(folder).unwrap();
         let mut environment = files("SPARKFLEET__MQTT__", directory, name);
         environment.push(("SPARKFLEET__MQTT__SERVERS".to_owned(), self.url()));
         if service == "cluster-manager" {
-            environment.push(("SPARKFLEET__BOOTSTRAP__LISTEN".to_owned(), self.scripts.to_string()));
+            environment.push(("SPARKFLEET__BOOTSTRAP__LISTEN".to_owned(), scripts.to_string()));
         }
         let environment: Vec<(&str, &str)> = environment.iter().map(|(key, value)| (&**key, &**value)).collect();
         let address = self.server.address();

@@ -1,19 +1,23 @@
 //! The disk of ConfigDB is full: writes are refused with the cause, everything can be read, also after a restart, and writes are accepted again when there is room.
+//! On a Mosquitto that accepts everyone, and on one with client certificates and the rules of `sparkfleet acl generate`.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use e2e::central_services::{ORGANISATION, free_port};
 use e2e::cli::{Cli, Outcome};
 use e2e::mosquitto::Mosquitto;
 use e2e::process::Process;
-use e2e::recorder::{Message, Recorder};
+use e2e::recorder::Message;
+use e2e::secured_site::{self, files, with_shipped_acl};
 use e2e::{program, wait, wire};
+use sparkplug::session::QoS;
+use sparkplug_mqtt::{Clock, ListenerEvent, MqttConfig, spawn_listener};
 use tempfile::TempDir;
 
 const OVEN: &str = "c1000000-0000-4000-8000-0000000000f1";
@@ -60,16 +64,18 @@ impl Disk {
         fs::remove_file(self.filling()).unwrap();
     }
 
-    fn configdb(&self, broker: SocketAddr, http: SocketAddr, directory: &Path) -> Process {
+    /// `credentials` are variables of the environment.
+    fn configdb(&self, url: &str, credentials: &[(String, String)], http: SocketAddr, directory: &Path) -> Process {
         let file = directory.join("configdb.toml");
         let text = format!(
-            "organisation = \"{ORGANISATION}\"\nstate_dir = \"{}\"\n[mqtt]\nservers = [\"mqtt://{broker}\"]\n[http]\nlisten = \"{http}\"\n",
+            "organisation = \"{ORGANISATION}\"\nstate_dir = \"{}\"\n[mqtt]\nservers = [\"{url}\"]\n[http]\nlisten = \"{http}\"\n",
             self.at.join("configdb").display()
         );
         fs::write(&file, text).unwrap();
         let entered = self.entered(&["configdb", "--config", file.to_str().unwrap()]);
         let arguments: Vec<&str> = entered.iter().map(String::as_str).collect();
-        Process::start("configdb", Path::new("nsenter"), &arguments, directory)
+        let credentials: Vec<(&str, &str)> = credentials.iter().map(|(key, value)| (&**key, &**value)).collect();
+        Process::with("configdb", Path::new("nsenter"), &arguments, &credentials, directory)
     }
 
     /// Arguments of `nsenter` for a command of the program where the disk is.
@@ -85,26 +91,76 @@ impl Disk {
     }
 }
 
+/// What ConfigDB itself publishes, as a client with these settings receives it.
+#[derive(Clone, Default)]
+struct Received(Arc<Mutex<Vec<Message>>>);
+
+impl Received {
+    async fn over(mqtt: &MqttConfig) -> Self {
+        let topic = |kind| (format!("spBv1.0/{ORGANISATION}-Central/{kind}/ConfigDB"), QoS::AtMostOnce);
+        let topics = ["NBIRTH", "NDATA"].map(topic).to_vec();
+        let mut listener = spawn_listener(topics, mqtt, Clock::new()).unwrap();
+        let online = tokio::time::timeout(wait::PATIENCE, listener.recv()).await.unwrap();
+        assert_eq!(online, Some(ListenerEvent::Online));
+        let received = Self::default();
+        let all = received.clone();
+        tokio::spawn(async move {
+            while let Some(event) = listener.recv().await {
+                if let ListenerEvent::Message { topic, payload, .. } = event {
+                    let payload = payload.to_vec();
+                    let message = Message { at: Duration::ZERO, session: 0, topic, payload, retain: false };
+                    all.0.lock().unwrap_or_else(PoisonError::into_inner).push(message);
+                }
+            }
+        });
+        received
+    }
+
+    /// The last value of a text metric.
+    fn last(&self, name: &str) -> Option<String> {
+        let value = |message: &Message| {
+            let text = wire::text(message, name);
+            text.map(Some).or_else(|| wire::is_null(message, name).then_some(None))
+        };
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().rev().find_map(value).flatten()
+    }
+}
+
 struct Bench {
     cli: Cli,
     disk: Disk,
     configdb: Process,
     http: SocketAddr,
     broker: Mosquitto,
-    recorder: Recorder,
+    received: Received,
     directory: TempDir,
 }
 
 impl Bench {
     async fn start() -> Self {
-        let directory = tempfile::tempdir().unwrap();
         let broker = Mosquitto::start();
-        let recorder = Recorder::start(broker.address()).await;
         let cli = Cli::new(&broker.url());
+        let mqtt = MqttConfig { servers: vec![broker.url()], ..MqttConfig::default() };
+        Self::on(broker, cli, &mqtt, &[]).await
+    }
+
+    /// ConfigDB and the operator have certificates of their own.
+    async fn start_secured() -> Self {
+        let broker = with_shipped_acl("mosquitto", "sparkfleet.acl", "/etc/mosquitto/sparkfleet.acl").await;
+        let operator = secured_site::mqtt(&broker, "ACME-Central-Operator");
+        let cli = Cli::new(&operator.servers[0]);
+        let cli = cli.with_environment(files("SPARKFLEET_", broker.directory(), "ACME-Central-Operator"));
+        let credentials = files("SPARKFLEET__MQTT__", broker.directory(), "ACME-Central");
+        Self::on(broker, cli, &operator, &credentials).await
+    }
+
+    async fn on(broker: Mosquitto, cli: Cli, mqtt: &MqttConfig, credentials: &[(String, String)]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let received = Received::over(mqtt).await;
         let disk = Disk::mounted(directory.path()).await;
         let http = free_port();
-        let configdb = disk.configdb(broker.address(), http, directory.path());
-        Self { cli, disk, configdb, http, broker, recorder, directory }
+        let configdb = disk.configdb(&mqtt.servers[0], credentials, http, directory.path());
+        Self { cli, disk, configdb, http, broker, received, directory }
     }
 
     async fn write(&self, name: &str) -> Outcome {
@@ -131,22 +187,13 @@ impl Bench {
         page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
     }
 
-    /// What ConfigDB publishes last for an operator.
-    fn alert(&self, name: &str) -> Option<String> {
-        let of_configdb = |message: &&Arc<Message>| message.topic.ends_with("/ConfigDB");
-        let alert = |message: &Arc<Message>| {
-            let text = wire::text(message, name);
-            text.map(Some).or_else(|| wire::is_null(message, name).then_some(None))
-        };
-        self.recorder.messages().iter().rev().filter(of_configdb).find_map(alert).flatten()
-    }
-
     async fn is_read_only(&self, expected: bool) {
         let shown = || (self.metric("configdb_read_only") == Some(f64::from(u8::from(expected)))).then_some(());
         wait::until("the metric of the full disk", shown, || self.configdb.tail()).await;
         for (name, alert) in [("Config/Alert", FULL), ("Disk/Alert", NO_ROOM)] {
-            let published = || (self.alert(name).as_deref() == expected.then_some(alert)).then_some(());
-            wait::until("the alert of the full disk", published, || format!("{name}: {:?}", self.alert(name))).await;
+            let published = || (self.received.last(name).as_deref() == expected.then_some(alert)).then_some(());
+            let shown = || format!("{name}: {:?}", self.received.last(name));
+            wait::until("the alert of the full disk", published, shown).await;
         }
     }
 
@@ -160,9 +207,7 @@ impl Bench {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_refuses_writes_and_serves_reads_until_there_is_room() {
-    let mut bench = Bench::start().await;
+async fn a_full_disk_refuses_writes_and_serves_reads(mut bench: Bench) {
     assert_eq!(bench.write("First").await.code, 0, "{}", bench.configdb.tail());
     let free = format!("sparkfleet_disk_available_bytes{{node=\"{ORGANISATION}-Central/ConfigDB\"}}");
     assert!(bench.metric(&free).is_some_and(|free| free > 0.0));
@@ -191,4 +236,14 @@ async fn a_full_disk_refuses_writes_and_serves_reads_until_there_is_room() {
     let made = Command::new("nsenter").args(bench.disk.entered(&backup)).output().unwrap();
     assert!(made.status.success(), "others can read the store again: {made:?}");
     drop(bench.broker);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_refuses_writes_and_serves_reads_until_there_is_room() {
+    a_full_disk_refuses_writes_and_serves_reads(Bench::start().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_access_rules_a_full_disk_refuses_writes_and_serves_reads_until_there_is_room() {
+    a_full_disk_refuses_writes_and_serves_reads(Bench::start_secured().await).await;
 }

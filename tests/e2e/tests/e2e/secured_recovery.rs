@@ -255,14 +255,22 @@ async fn a_restored_store_deletes_nothing_and_a_second_one_ends(protocol: &str) 
     site.cli.json(&["config", "backup", path(&backup), "--state", path(&state)]).await;
     story.deploy(&["Oven_1", "Oven_2"]).await;
 
-    // A second ConfigDB with a store of its own.
-    let folder = site.directory.path().join("second");
-    let mut second = site.process("configdb", "ACME-Central", ("", ""), site.server.directory(), &folder);
-    let code = second.ended().await.code();
-    assert_eq!(code, Some(5), "{}\n{}", second.tail(), site.processes.tails());
-    let said = second.output();
-    assert!(said.contains("sparkfleet: another ConfigDB of ACME-Central is on this MQTT server: instance "), "{said}");
-    assert!(site.processes.runs("configdb"), "{}", site.processes.tails());
+    // A second control plane, with a store of its own.
+    let second = site.second_control_plane(&site.directory.path().join("second"));
+    for service in ["configdb", "cluster-manager", "identity", "git-server"] {
+        let code = || second.exit_code(service);
+        let code = wait::until(&format!("the second {service} to end"), code, || second.tails()).await;
+        assert_eq!(code, 5, "{service}\n{}\n{}", second.tails(), site.processes.tails());
+        assert!(site.processes.runs(service), "{service}\n{}", site.processes.tails());
+    }
+    let said = second.logs();
+    for service in ["ConfigDB", "Cluster-Manager", "Identity", "Git"] {
+        let line = format!("sparkfleet: another {service} of ACME-Central is on this MQTT server: instance ");
+        assert!(said.contains(&line), "{service}\n{said}");
+    }
+    let listed = site.cli.json(&["cluster", "list"]).await;
+    assert_eq!(listed.as_array().unwrap().len(), 1, "{listed:#}");
+    assert_eq!(running(cluster), ["Oven_1", "Oven_2"]);
 
     // The store of before the second deployment.
     assert!(site.processes.kill("configdb"));
