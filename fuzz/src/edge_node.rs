@@ -8,7 +8,7 @@ use sparkplug::metric::{DataType, Metric, Value};
 use sparkplug::payload::{
     Compression, CompressionAlgorithm, DisplayPayload, EncodeOptions, Form, Limits, Payload, decode_for_display, encode,
 };
-use sparkplug::session::{Publish, TransportAction, TransportEvent};
+use sparkplug::session::{Publish, QoS, TransportAction, TransportEvent};
 use sparkplug::state::HostState;
 use sparkplug::{DeviceId, EdgeNodeDescriptor, HostId, MessageKind, Now, Topic};
 
@@ -144,7 +144,7 @@ fn message(reader: &mut Reader<'_>) -> TransportEvent {
         6 => ("spBv1.0/G/NCMD/E".to_owned(), reader.bytes().to_vec().into()),
         _ => (String::from_utf8_lossy(reader.bytes()).into_owned(), reader.bytes().to_vec().into()),
     };
-    TransportEvent::Message { topic, payload, retain: reader.below(8) == 7 }
+    TransportEvent::Message { topic, payload, qos: QoS::AtMostOnce, retain: reader.below(8) == 7 }
 }
 
 /// What a server sees of one session.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use sparkplug::host::{HostApplication, HostConfig, HostEvent, HostOutput, HostRequest, Liveness};
 use sparkplug::metric::Metric;
 use sparkplug::payload::{Compression, CompressionAlgorithm, Dialect, EncodeOptions, Form, Payload, encode};
-use sparkplug::session::{TransportAction, TransportEvent};
+use sparkplug::session::{QoS, TransportAction, TransportEvent};
 use sparkplug::state::HostState;
 use sparkplug::{DeviceId, EdgeNodeDescriptor, HostId, Now};
 
@@ -146,7 +146,7 @@ fn message(reader: &mut Reader<'_>) -> TransportEvent {
         2 => (format!("spBv1.0/G/NDATA/E{}", reader.below(4)), reader.bytes().to_vec().into()),
         choice => sparkplug(choice, reader),
     };
-    TransportEvent::Message { topic, payload, retain: reader.below(16) == 15 }
+    TransportEvent::Message { topic, payload, qos: QoS::AtMostOnce, retain: reader.below(16) == 15 }
 }
 
 /// A message that is well made, in whatever order it may come.

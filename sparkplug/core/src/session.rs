@@ -68,6 +68,8 @@ pub enum TransportEvent {
         topic: String,
         /// Payload as received.
         payload: Bytes,
+        /// As the server delivers it: the lower one of the publish and the subscription.
+        qos: QoS,
         /// Retain flag as received.
         retain: bool,
     },

@@ -285,10 +285,10 @@ impl<M: Machine> Driver<M> {
                 self.machine.on_transport(TransportEvent::Oversized { topic, bytes, max, retain }, now);
                 0
             }
-            SessionEvent::Message { topic, payload, retain } => match self.backlog.admit(&topic) {
+            SessionEvent::Message { topic, payload, qos, retain } => match self.backlog.admit(&topic) {
                 Admission::Feed => {
                     let bytes = payload.len();
-                    self.machine.on_transport(TransportEvent::Message { topic, payload, retain }, now);
+                    self.machine.on_transport(TransportEvent::Message { topic, payload, qos, retain }, now);
                     bytes
                 }
                 Admission::Drop => 0,

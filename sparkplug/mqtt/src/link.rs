@@ -35,7 +35,7 @@ pub(crate) enum Signal {
     /// CONNACK that accepts.
     Accepted,
     /// PUBLISH.
-    Message { topic: String, payload: Bytes, retain: bool },
+    Message { topic: String, payload: Bytes, qos: QoS, retain: bool },
     /// PUBLISH that is larger than `packet_bytes_max`; its payload is gone.
     Oversized { topic: String, bytes: usize, max: usize, retain: bool },
     /// SUBACK: for each filter why it was refused.

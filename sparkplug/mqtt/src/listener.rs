@@ -140,7 +140,7 @@ impl Machine for Listener {
                 self.wait = RECONNECT.0;
                 self.report(ListenerEvent::Online);
             }
-            TransportEvent::Message { topic, payload, retain } => {
+            TransportEvent::Message { topic, payload, retain, .. } => {
                 self.report(ListenerEvent::Message { topic, payload, retain });
             }
             TransportEvent::Lost { topic } | TransportEvent::Oversized { topic, .. } => {

@@ -42,7 +42,7 @@ pub(crate) enum SessionEvent {
     /// Every SUBSCRIBE so far is acknowledged, no filter was refused.
     Subscribed,
     /// PUBLISH.
-    Message { topic: String, payload: Bytes, retain: bool },
+    Message { topic: String, payload: Bytes, qos: QoS, retain: bool },
     /// PUBLISH whose payload was skipped, because it is larger than what is taken.
     Oversized { topic: String, bytes: usize, max: usize, retain: bool },
     /// The server has so many of the publishes of this session for certain.
@@ -280,7 +280,7 @@ impl Session {
                 self.connected_at = Some(Instant::now());
                 SessionEvent::Connected
             }
-            Signal::Message { topic, payload, retain } => SessionEvent::Message { topic, payload, retain },
+            Signal::Message { topic, payload, qos, retain } => SessionEvent::Message { topic, payload, qos, retain },
             Signal::Oversized { topic, bytes, max, retain } => SessionEvent::Oversized { topic, bytes, max, retain },
             Signal::Subscribed(refusals) => self.on_subscribed(refusals),
             Signal::Acknowledged { id, refused } => {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sparkplug::payload::{
-    Dialect, Encoder, Form, Inflated, Limits, MetricRef, PayloadRef, RawPayload, ValueRef, WireValue, decode, decode_ref,
-    frame_bytes, payload_room,
+    Dialect, Encoder, Form, Inflated, Limits, MetricRef, PayloadRef, RawPayload, ValueRef, WireValue, decode,
+    decode_ref, frame_bytes, payload_room,
 };
 use sparkplug::{DataType, Properties, PropertyValue, Value};
 

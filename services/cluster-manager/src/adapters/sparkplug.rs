@@ -135,7 +135,10 @@ mod tests {
             ("ACME-Alpha", "Robot", false),
         ] {
             let topic = format!("spBv1.0/{group}/NBIRTH/{node}");
-            host.on_transport(TransportEvent::Message { topic, payload: birth(), retain: false }, now);
+            host.on_transport(
+                TransportEvent::Message { topic, payload: birth(), qos: QoS::AtMostOnce, retain: false },
+                now,
+            );
             let node = EdgeNodeDescriptor::parse(group, node).unwrap();
             assert_eq!(host.liveness(&node).is_some(), kept, "{node}");
         }

@@ -9,7 +9,7 @@ use sparkplug::DeviceId;
 use sparkplug::edge_node::{EdgeNode, EdgeNodeConfig, NodeOutput};
 use sparkplug::host::{HostApplication, HostConfig, HostOutput, HostRequest};
 use sparkplug::replication::{Hold, Origin, Outcome as Judgement, Point, Stamp};
-use sparkplug::session::{TransportAction, TransportEvent};
+use sparkplug::session::{QoS, TransportAction, TransportEvent};
 
 use super::*;
 use crate::store::MemoryStore;
@@ -487,7 +487,12 @@ impl Line {
         self.node.handle_timeout(time);
         while let Some(output) = self.node.poll_output() {
             if let NodeOutput::Transport(TransportAction::Publish(publish)) = output {
-                let event = TransportEvent::Message { topic: publish.topic, payload: publish.payload, retain: false };
+                let event = TransportEvent::Message {
+                    topic: publish.topic,
+                    payload: publish.payload,
+                    qos: QoS::AtMostOnce,
+                    retain: false,
+                };
                 self.host.on_transport(event, time);
             }
         }

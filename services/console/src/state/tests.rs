@@ -1,6 +1,7 @@
 //! What is published, and when.
 
 use sparkplug::BdSeq;
+use sparkplug::session::QoS;
 
 use super::*;
 use crate::Config;
@@ -107,7 +108,14 @@ fn messages_of_a_node_are_asked_for_while_a_client_follows_them() {
     let message = || {
         let payload = bytes::Bytes::from_static(&[0xff]);
         let kind = sparkplug::MessageKind::NData;
-        Event::Host(HostEvent::Message { node: node.clone(), device: None, kind, retain: false, payload })
+        Event::Host(HostEvent::Message {
+            node: node.clone(),
+            device: None,
+            kind,
+            qos: QoS::AtMostOnce,
+            retain: false,
+            payload,
+        })
     };
     state.on_event(message(), at(1));
     assert_eq!(state.read(&table, at(2)).rows.len(), 0, "no client looked when it came");

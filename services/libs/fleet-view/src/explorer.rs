@@ -183,11 +183,11 @@ impl Explorer {
     }
 
     fn on_message(&mut self, event: &HostEvent, now: u64) {
-        let HostEvent::Message { node, device, kind, retain, payload } = event else { return };
+        let HostEvent::Message { node, device, kind, qos, retain, payload } = event else { return };
         let count = self.followed.len();
         let Some(Followed { messages, .. }) = self.followed.get_mut(node) else { return };
         let of = self.nodes.get(node);
-        let message = Arrival { kind: *kind, device: device.as_ref(), retain: *retain, payload, at: now };
+        let message = Arrival { kind: *kind, device: device.as_ref(), qos: *qos, retain: *retain, payload, at: now };
         messages.receive(&message, |name, alias| match device {
             Some(device) => of?.devices.get(device)?.known(name, alias),
             None => of?.own.known(name, alias),

@@ -442,7 +442,7 @@ impl EdgeNode {
         match event {
             TransportEvent::Connected => self.connected(),
             TransportEvent::Subscribed => self.subscribed(now),
-            TransportEvent::Message { topic, payload, retain } => self.message(topic, &payload, retain, now),
+            TransportEvent::Message { topic, payload, retain, .. } => self.message(topic, &payload, retain, now),
             // A lost command is repeated by its sender; a lost STATE is retained and comes again with the next session.
             TransportEvent::Lost { .. } => {}
             TransportEvent::Oversized { topic, bytes, max, .. } => {

@@ -163,7 +163,12 @@ impl Bench {
     }
 
     fn receive(&mut self, topic: &str, payload: impl Into<bytes::Bytes>) {
-        self.on(TransportEvent::Message { topic: topic.to_owned(), payload: payload.into(), retain: false });
+        self.on(TransportEvent::Message {
+            topic: topic.to_owned(),
+            payload: payload.into(),
+            qos: QoS::AtMostOnce,
+            retain: false,
+        });
     }
 
     fn command(&mut self, topic: &str, metrics: Vec<Metric>) {

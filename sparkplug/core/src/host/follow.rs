@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::HostEvent;
 use crate::name::{EdgeNodeDescriptor, EdgeNodeId, GroupId};
+use crate::session::QoS;
 use crate::topic::{Levels, Topic};
 
 /// Found by the levels of a topic, so that a message of another node costs no copy.
@@ -29,7 +30,7 @@ impl Followed {
     }
 
     /// What is reported of a message: nothing, if its node is not followed.
-    pub(super) fn seen(&self, topic: &str, payload: &Bytes, retain: bool) -> Option<HostEvent> {
+    pub(super) fn seen(&self, topic: &str, payload: &Bytes, (qos, retain): (QoS, bool)) -> Option<HostEvent> {
         if self.nodes.is_empty() {
             return None;
         }
@@ -40,6 +41,6 @@ impl Followed {
             Topic::Node { node, kind } => (node, kind, None),
             Topic::Device { node, kind, device } => (node, kind, Some(device)),
         };
-        Some(HostEvent::Message { node, device, kind, retain, payload: payload.clone() })
+        Some(HostEvent::Message { node, device, kind, qos, retain, payload: payload.clone() })
     }
 }

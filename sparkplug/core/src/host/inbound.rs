@@ -16,12 +16,14 @@ use crate::time::Now;
 use crate::topic::{Levels, MessageKind, Topic};
 
 impl HostApplication {
+    /// Messages count in this phase.
+    pub(super) const fn receives(&self) -> bool {
+        matches!(self.phase, Phase::Subscribing | Phase::Online)
+    }
+
     pub(super) fn message(&mut self, text: &str, bytes: &Bytes, retain: bool, now: Now) {
-        if !matches!(self.phase, Phase::Subscribing | Phase::Online) {
+        if !self.receives() {
             return;
-        }
-        if let Some(seen) = self.followed.seen(text, bytes, retain) {
-            self.event(seen);
         }
         if !self.config.messages.is_empty() && !retain {
             self.messages_of(text, bytes);

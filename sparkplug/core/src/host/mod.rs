@@ -274,6 +274,8 @@ pub enum HostEvent {
         device: Option<DeviceId>,
         /// Which message.
         kind: MessageKind,
+        /// As the server delivers it: the lower one of the publish and the subscription ([`HostConfig::filters`]).
+        qos: QoS,
         /// Sent by the server from its memory, not by the node now.
         retain: bool,
         /// As it came, not decoded.
@@ -528,7 +530,12 @@ impl HostApplication {
         match event {
             TransportEvent::Connected => self.connected(),
             TransportEvent::Subscribed => self.subscribed(now),
-            TransportEvent::Message { topic, payload, retain } => self.message(&topic, &payload, retain, now),
+            TransportEvent::Message { topic, payload, qos, retain } => {
+                if let Some(seen) = self.followed.seen(&topic, &payload, (qos, retain)).filter(|_| self.receives()) {
+                    self.event(seen);
+                }
+                self.message(&topic, &payload, retain, now);
+            }
             TransportEvent::Lost { topic } => self.lost(&topic, now),
             TransportEvent::Oversized { topic, bytes, max, retain } => {
                 self.oversized(&topic, oversized(bytes, max), retain, now);

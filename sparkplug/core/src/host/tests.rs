@@ -81,10 +81,11 @@ fn line(output: &HostOutput) -> String {
             HostEvent::NodeData { node, timestamp, metrics } => {
                 format!("{} data at {timestamp} {}", own(node), values(metrics))
             }
-            HostEvent::Message { node, device, kind, retain, payload } => {
+            HostEvent::Message { node, device, kind, qos, retain, payload } => {
                 let of = device.as_ref().map_or(String::new(), |device| format!("/{device}"));
                 let retained = if *retain { " retained" } else { "" };
-                format!("{}{of} sent {kind} of {} bytes{retained}", own(node), payload.len())
+                let qos = if *qos == QoS::AtMostOnce { "" } else { " at least once" };
+                format!("{}{of} sent {kind} of {} bytes{qos}{retained}", own(node), payload.len())
             }
             HostEvent::NodeMessages { node, metrics } => format!("{} says {}", own(node), values(metrics)),
             HostEvent::DeviceBirth { node, device, timestamp, metrics } => {
@@ -164,7 +165,12 @@ impl Bench {
     }
 
     fn receive(&mut self, topic: &str, payload: impl Into<Bytes>) {
-        self.on(TransportEvent::Message { topic: topic.to_owned(), payload: payload.into(), retain: false });
+        self.on(TransportEvent::Message {
+            topic: topic.to_owned(),
+            payload: payload.into(),
+            qos: QoS::AtMostOnce,
+            retain: false,
+        });
     }
 
     fn nbirth(&mut self, bd_seq: i64, timestamp: u64, metrics: Vec<Metric>) {

@@ -74,6 +74,14 @@ pub(super) const fn qos(level: QoS) -> rumqttc::QoS {
     }
 }
 
+/// How a message was delivered. No filter asks for more than once, so none comes exactly once.
+const fn delivered(level: rumqttc::QoS) -> QoS {
+    match level {
+        rumqttc::QoS::AtMostOnce => QoS::AtMostOnce,
+        rumqttc::QoS::AtLeastOnce | rumqttc::QoS::ExactlyOnce => QoS::AtLeastOnce,
+    }
+}
+
 pub(super) fn filters(filters: Vec<(String, QoS)>) -> impl Iterator<Item = SubscribeFilter> {
     filters.into_iter().map(|(filter, level)| SubscribeFilter::new(filter, qos(level)))
 }
@@ -88,7 +96,7 @@ fn signal(event: &mut Event, packet_bytes_max: usize) -> Option<Signal> {
             if topic.len() + bytes > packet_bytes_max {
                 return Some(Signal::Oversized { topic, bytes, max: packet_bytes_max, retain: publish.retain });
             }
-            Signal::Message { topic, payload, retain: publish.retain }
+            Signal::Message { topic, payload, qos: delivered(publish.qos), retain: publish.retain }
         }
         Event::Incoming(Packet::SubAck(suback)) => {
             let refused = |code: &SubscribeReasonCode| {

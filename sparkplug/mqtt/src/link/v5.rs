@@ -102,6 +102,14 @@ pub(super) const fn qos(level: QoS) -> mqttbytes::QoS {
     }
 }
 
+/// How a message was delivered. No filter asks for more than once, so none comes exactly once.
+const fn delivered(level: mqttbytes::QoS) -> QoS {
+    match level {
+        mqttbytes::QoS::AtMostOnce => QoS::AtMostOnce,
+        mqttbytes::QoS::AtLeastOnce | mqttbytes::QoS::ExactlyOnce => QoS::AtLeastOnce,
+    }
+}
+
 pub(super) fn filters(filters: Vec<(String, QoS)>) -> impl Iterator<Item = Filter> {
     filters.into_iter().map(|(filter, level)| Filter::new(filter, qos(level)))
 }
@@ -113,6 +121,7 @@ fn signal(event: &mut Event) -> Result<Option<Signal>, &'static str> {
         Event::Incoming(Packet::Publish(publish)) => Signal::Message {
             topic: text(&publish.topic).ok_or("a topic that is not UTF-8")?,
             payload: mem::take(&mut publish.payload),
+            qos: delivered(publish.qos),
             retain: publish.retain,
         },
         Event::Incoming(Packet::SubAck(suback)) => {

@@ -13,15 +13,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 7] = [
-        Self::Raw,
-        Self::RawVisitor,
-        Self::Visitor,
-        Self::Ours,
-        Self::OursMachine,
-        Self::SradNoStore,
-        Self::SradStore,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Raw, Self::RawVisitor, Self::Visitor, Self::Ours, Self::OursMachine, Self::SradNoStore, Self::SradStore];
 
     pub const fn name(self) -> &'static str {
         match self {

@@ -65,7 +65,9 @@ fn main() {
 fn ingest(kinds: &[Kind]) {
     println!("Process CPU time, one thread each; {ROUNDS} rounds in turn; load average {}\n", load());
     let ingest = |nodes, metrics, cycles| Fleet { nodes, metrics, names: Names::OfKind, cycles };
-    for (fleet, rounds) in [(ingest(100, 50, 40), ROUNDS), (ingest(2_000, 50, 1), ROUNDS), (ingest(5_000, 50, 1), ROUNDS)] {
+    for (fleet, rounds) in
+        [(ingest(100, 50, 40), ROUNDS), (ingest(2_000, 50, 1), ROUNDS), (ingest(5_000, 50, 1), ROUNDS)]
+    {
         let table = rounds_of(kinds, fleet, rounds);
         println!("**Ingest: {} nodes of {} metrics, NDATA of 10 Doubles by alias**\n", fleet.nodes, fleet.metrics + 2);
         println!("{}", table.ingest());

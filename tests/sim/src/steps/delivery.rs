@@ -105,12 +105,12 @@ impl World {
         let event = match packet {
             ToClient::ConnAck => TransportEvent::Connected,
             ToClient::SubAck => TransportEvent::Subscribed,
-            ToClient::Message { topic, payload, retain, .. } => {
+            ToClient::Message { topic, payload, retain, qos, .. } => {
                 let payload = self.spoil(id, side, &topic, payload);
                 if side == Side::Host {
                     self.checks.on_delivery(id, &topic, &payload);
                 }
-                TransportEvent::Message { topic, payload, retain }
+                TransportEvent::Message { topic, payload, qos, retain }
             }
             ToClient::Closed => return self.client_over(session, "closed by the server", true),
         };

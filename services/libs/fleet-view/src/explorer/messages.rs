@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use serde_json::{Value as Json, json};
 use sparkplug::payload::{self, Limits, RawMetric, RawPayload};
+use sparkplug::session::QoS;
 use sparkplug::topic::MessageKind;
 use sparkplug::{DataType, DeviceId};
 
@@ -46,6 +47,8 @@ pub(super) struct Arrival<'a> {
     pub kind: MessageKind,
     /// None: of the node itself.
     pub device: Option<&'a DeviceId>,
+    /// As the server delivered it.
+    pub qos: QoS,
     /// Sent by the server from its memory.
     pub retain: bool,
     /// As it came.
@@ -77,7 +80,7 @@ impl Messages {
         let mut notes = Vec::new();
         let mut row = json!({
             "at": message.at, "kind": message.kind.as_str(), "device": message.device.map_or("", DeviceId::as_str),
-            "bytes": message.payload.len(), "retained": message.retain,
+            "bytes": message.payload.len(), "qos": message.qos as u8, "retained": message.retain,
             "seq": null, "bd_seq": null, "timestamp": null, "metrics": [], "metrics_total": 0,
         });
         match read {
@@ -96,6 +99,10 @@ impl Messages {
                 row["metrics"] = metrics.map(|metric| shown(metric, &known)).collect();
             }
             Err(error) => notes.push(format!("cannot be read: {error}")),
+        }
+        // The sections of the payloads, such as tck-id-payloads-nbirth-qos.
+        if message.qos != QoS::AtMostOnce && message.kind != MessageKind::NDeath {
+            notes.push("QoS 1, where Sparkplug asks for QoS 0".to_owned());
         }
         row["note"] = json!(notes.join("; "));
         self.keep(row);

@@ -132,7 +132,12 @@ fn what_is_retained_or_not_addressed_to_it_is_rejected() {
     let mut bench = Bench::born(config());
     let payload =
         encode(&Payload { metrics: vec![rebirth()], ..Payload::default() }, &EncodeOptions::new(Form::Command));
-    bench.on(TransportEvent::Message { topic: "spBv1.0/G/NCMD/E".to_owned(), payload: payload.clone(), retain: true });
+    bench.on(TransportEvent::Message {
+        topic: "spBv1.0/G/NCMD/E".to_owned(),
+        payload: payload.clone(),
+        qos: QoS::AtMostOnce,
+        retain: true,
+    });
     bench.receive("spBv1.0/G/NCMD/F", payload.clone());
     bench.receive("nonsense", payload);
     bench.expect(&[

@@ -64,7 +64,7 @@ fn a_host_that_missed_the_last_message_notices_the_gap_by_the_heartbeat() {
     let deliver = |host: &mut HostApplication, outputs: Vec<NodeOutput>, now: Now| {
         for output in outputs {
             if let NodeOutput::Transport(TransportAction::Publish(Publish { topic, payload, retain, .. })) = output {
-                host.on_transport(TransportEvent::Message { topic, payload, retain }, now);
+                host.on_transport(TransportEvent::Message { topic, payload, qos: QoS::AtMostOnce, retain }, now);
             }
         }
     };

@@ -56,7 +56,7 @@ fn transport() -> impl Strategy<Value = TransportEvent> {
     prop_oneof![
         4 => Just(TransportEvent::Connected),
         4 => Just(TransportEvent::Subscribed),
-        4 => (topic, payload, any::<bool>()).prop_map(|(topic, payload, retain)| TransportEvent::Message { topic, payload, retain }),
+        4 => (topic, payload, any::<bool>()).prop_map(|(topic, payload, retain)| TransportEvent::Message { topic, payload, qos: QoS::AtMostOnce, retain }),
         1 => (0..9u64).prop_map(|publishes| TransportEvent::Received { publishes }),
         1 => any::<bool>().prop_map(|reached| TransportEvent::Disconnected { reason: "r".to_owned(), reached }),
     ]

@@ -296,7 +296,12 @@ fn what_is_retained_displaces_no_process_and_is_not_answered() {
     let metrics = [Metric::new("bdSeq", 0_i64)].into_iter().chain(claims).collect();
     let payload = encode(&Payload { metrics, ..Payload::default() }, &EncodeOptions::new(Form::Birth));
     for topic in [BIRTH, DEATH] {
-        bench.on(TransportEvent::Message { topic: topic.to_owned(), payload: payload.clone(), retain: true });
+        bench.on(TransportEvent::Message {
+            topic: topic.to_owned(),
+            payload: payload.clone(),
+            qos: QoS::AtMostOnce,
+            retain: true,
+        });
     }
     bench.pass(Duration::from_secs(5));
     let lines = bench.lines();

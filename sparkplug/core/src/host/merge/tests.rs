@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::seq::BdSeq;
+use crate::session::QoS;
 
 struct Merged(HostMerge);
 
@@ -154,7 +155,8 @@ fn a_followed_node_is_followed_on_every_server_and_its_messages_are_reported_fro
     merged.receives(0, birth(5), &["birth 5"]);
     let payload = bytes::Bytes::from_static(b"abc");
     let kind = crate::topic::MessageKind::NData;
-    let message = HostEvent::Message { node: node("E"), device: None, kind, retain: false, payload };
+    let message =
+        HostEvent::Message { node: node("E"), device: None, kind, qos: QoS::AtMostOnce, retain: false, payload };
     merged.receives(0, message.clone(), &["message of 3 bytes"]);
     // What the old server of a node that moved still says of it is what a reader of messages looks for.
     merged.receives(1, message, &["message of 3 bytes"]);

@@ -34,11 +34,12 @@ fn what_is_retained_unreadable_out_of_order_or_a_command_is_reported_as_it_came(
         ("DDATA", Some("D"), false, "E/D sent DDATA of 3 bytes"),
         ("NCMD", None, false, "E sent NCMD of 3 bytes"),
         ("DCMD", Some("D"), false, "E/D sent DCMD of 3 bytes"),
-        ("NDEATH", None, false, "E sent NDEATH of 3 bytes"),
+        ("NDEATH", None, false, "E sent NDEATH of 3 bytes at least once"),
     ] {
         bench.on(TransportEvent::Message {
             topic: topic(kind, device),
             payload: Bytes::from_static(&[0xff, 1, 2]),
+            qos: if kind == "NDEATH" { QoS::AtLeastOnce } else { QoS::AtMostOnce },
             retain,
         });
         assert_eq!(sent(&mut bench), [line]);

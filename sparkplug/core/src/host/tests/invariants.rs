@@ -54,7 +54,7 @@ fn transport() -> impl Strategy<Value = TransportEvent> {
         .prop_map(|(online, timestamp)| ("spBv1.0/STATE/H".to_owned(), HostState { online, timestamp }.encode()));
     prop_oneof![
         40 => (prop_oneof![9 => sparkplug, 1 => garbage, 1 => state], proptest::bool::weighted(0.05))
-            .prop_map(|((topic, payload), retain)| TransportEvent::Message { topic, payload, retain }),
+            .prop_map(|((topic, payload), retain)| TransportEvent::Message { topic, payload, qos: QoS::AtMostOnce, retain }),
         4 => Just(TransportEvent::Connected),
         4 => Just(TransportEvent::Subscribed),
         1 => Just(TransportEvent::Lost { topic: "spBv1.0/G/NDATA/E0".to_owned() }),
@@ -265,7 +265,7 @@ impl Line {
                 && !(faulty && random.next().is_multiple_of(4))
             {
                 node.on_transport(
-                    TransportEvent::Message { topic: p.topic, payload: p.payload, retain: false },
+                    TransportEvent::Message { topic: p.topic, payload: p.payload, qos: QoS::AtMostOnce, retain: false },
                     bench.now,
                 );
             }

@@ -65,7 +65,12 @@ fn messages_are_reported_of_nodes_for_which_there_is_no_room() {
 fn what_a_server_kept_is_not_reported_as_a_message() {
     let mut bench = Bench::online(with_messages());
     let kept = message("NDATA", Some(1), 1000, vec![hello(&[7])], None);
-    bench.on(TransportEvent::Message { topic: topic("NDATA", None), payload: kept.clone(), retain: true });
+    bench.on(TransportEvent::Message {
+        topic: topic("NDATA", None),
+        payload: kept.clone(),
+        qos: QoS::AtMostOnce,
+        retain: true,
+    });
     assert_eq!(said(&mut bench), Vec::<String>::new());
     bench.receive(&topic("NDATA", None), kept);
     assert_eq!(said(&mut bench), [r"E says Hello=Bytes([7])"]);

@@ -76,6 +76,7 @@ fn a_retained_own_offline_after_the_birth_is_answered_with_the_same_birth() {
     bench.on(TransportEvent::Message {
         topic: "spBv1.0/STATE/H".to_owned(),
         payload: HostState { online: false, timestamp: 5 }.encode(),
+        qos: QoS::AtMostOnce,
         retain: true,
     });
     bench.expect(&["state H false 5", BIRTH]);
@@ -327,7 +328,12 @@ fn what_is_not_a_sparkplug_message_is_rejected() {
     bench.receive("spBv1.0/G/NBIRTH", "");
     bench.receive("spBv1.0/STATE/x", "ONLINE");
     bench.receive("spBv1.0/G/NCMD/E", "anything");
-    bench.on(TransportEvent::Message { topic: "spBv1.0/G/NBIRTH/E".to_owned(), payload: Bytes::new(), retain: true });
+    bench.on(TransportEvent::Message {
+        topic: "spBv1.0/G/NBIRTH/E".to_owned(),
+        payload: Bytes::new(),
+        qos: QoS::AtMostOnce,
+        retain: true,
+    });
     let lines = bench.lines();
     assert_eq!(lines.len(), 3, "{lines:?}");
     assert!(lines.iter().all(|l| l.starts_with("rejected ")), "{lines:?}");

@@ -101,7 +101,12 @@ fn commands_deaths_and_what_a_server_kept_take_no_place() {
         bench.receive(topic, bytes.clone());
     }
     bench.expect(&[]);
-    bench.on(TransportEvent::Message { topic: "spBv1.0/G/NBIRTH/F".to_owned(), payload: bytes, retain: true });
+    bench.on(TransportEvent::Message {
+        topic: "spBv1.0/G/NBIRTH/F".to_owned(),
+        payload: bytes,
+        qos: QoS::AtMostOnce,
+        retain: true,
+    });
     assert_eq!(bench.lines().len(), 1, "it is refused, and that is reported");
     bench.nbirth(0, 1000, vec![]);
     bench.expect(&["E born 0 at 1000 bdSeq=Int64(0)"]);

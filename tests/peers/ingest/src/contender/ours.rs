@@ -4,7 +4,7 @@ use std::io::Read;
 use std::time::Duration;
 
 use sparkplug::host::{HostApplication, HostConfig, HostEvent, HostOutput};
-use sparkplug::session::TransportEvent;
+use sparkplug::session::{QoS, TransportEvent};
 use sparkplug::{HostId, Now};
 use sparkplug_mqtt::{Clock, MqttConfig, Protocol, spawn_host};
 
@@ -40,7 +40,10 @@ pub fn machine(mut tally: Tally) {
     for packets in std::iter::once(&births).chain(std::iter::repeat(&cycle)) {
         for (topic, payload) in stream::packets(packets) {
             let payload = bytes(payload);
-            machine.on_transport(TransportEvent::Message { topic: topic.to_owned(), payload, retain: false }, now);
+            machine.on_transport(
+                TransportEvent::Message { topic: topic.to_owned(), payload, qos: QoS::AtMostOnce, retain: false },
+                now,
+            );
             while let Some(output) = machine.poll_output() {
                 if let HostOutput::Event(event) = output {
                     count(&event, &mut tally);

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde_json::{Value as Json, json};
 use sparkplug::host::HostEvent;
 use sparkplug::payload::{AliasOf, EncodeOptions, Form, Payload, encode};
+use sparkplug::session::QoS;
 use sparkplug::{BdSeq, DeviceId, EdgeNodeDescriptor, MessageKind, Metric, Value};
 
 use super::super::Explorer;
@@ -32,7 +33,14 @@ impl Bench {
 
     fn receive(&mut self, kind: MessageKind, device: Option<&str>, payload: impl Into<Bytes>, at: u64) {
         let device = device.map(|device| DeviceId::new(device).unwrap());
-        let event = HostEvent::Message { node: node(), device, kind, retain: false, payload: payload.into() };
+        let event = HostEvent::Message {
+            node: node(),
+            device,
+            kind,
+            qos: QoS::AtMostOnce,
+            retain: false,
+            payload: payload.into(),
+        };
         self.0.on_event(&event, at);
     }
 
@@ -138,11 +146,13 @@ fn what_cannot_be_read_and_what_a_server_kept_is_shown_as_such() {
         node: node(),
         device: None,
         kind: MessageKind::NBirth,
+        qos: QoS::AtLeastOnce,
         retain: true,
         payload: bytes(Some(0), vec![Metric::new("bdSeq", 8_i64)], None),
     };
     bench.0.on_event(&kept, 3);
     assert_eq!((bench.note().starts_with("retained: "), &bench.last()["bd_seq"]), (true, &json!(8)));
+    assert_eq!((&bench.last()["qos"], &bench.last()["retained"]), (&json!(1), &json!(true)));
     bench.receive(MessageKind::NData, None, bytes(Some(1), vec![], None), 4);
     assert_eq!(bench.note(), "", "the kept birth is not part of the session");
 }
@@ -201,8 +211,14 @@ fn many_nodes_share_the_memory_of_all() {
         let payload = bytes(None, vec![Metric::new("Text", &*"t".repeat(300)); 50], None);
         for _ in 0..4 {
             let payload = payload.clone();
-            let event =
-                HostEvent::Message { node: node(n), device: None, kind: MessageKind::NCmd, retain: false, payload };
+            let event = HostEvent::Message {
+                node: node(n),
+                device: None,
+                kind: MessageKind::NCmd,
+                qos: QoS::AtMostOnce,
+                retain: false,
+                payload,
+            };
             explorer.on_event(&event, 1);
         }
     };
