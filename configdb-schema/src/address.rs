@@ -351,6 +351,19 @@ pub fn sparkplug_safe_name(name: &str) -> String {
     out
 }
 
+/// URL of a repository on the git server of the site, whose URLs have `{name}` for the name of a repository.
+/// A name there has no slash, so `path` has hyphens instead.
+///
+/// ```
+/// use configdb_schema::address::external_repository;
+/// let url = external_repository("https://gitea.example/f/{name}.git", "cluster/Paint_Shop");
+/// assert_eq!(url, "https://gitea.example/f/cluster-Paint_Shop.git");
+/// ```
+#[must_use]
+pub fn external_repository(url: &str, path: &str) -> String {
+    url.replace("{name}", &path.replace('/', "-"))
+}
+
 /// Factory+'s name for Kubernetes: parts joined with `-`, lower case, each run of other characters than `[a-z0-9-]` becomes one `-`, none at the ends.
 #[must_use]
 pub fn k8s_name(parts: &[&str]) -> String {

@@ -2,7 +2,7 @@
 //!
 //! Apart from the other targets, because a test of `cluster-manager` includes this file by its path.
 
-use cluster_manager::template::{Context, expand, whole_string_uses};
+use manifests::template::{Context, expand, whole_string_uses};
 use serde_json::{Value, json};
 
 /// A fuzz target: its name, which is that of its folder of seeds, too, and what it does with bytes.

@@ -13,16 +13,15 @@ use std::sync::Arc;
 
 use configdb_schema::document::{EdgeCluster, GitRef, JsonObject, SealedSecret};
 use configdb_schema::known;
+use manifests::catalog::{Catalog, CatalogError};
+use manifests::git_address::{GitAddress, HELM_PATH};
+use manifests::render::{self, Release, RenderError};
+use manifests::template::{self, Context, TemplateError};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::bootstrap;
-use crate::catalog::{Catalog, CatalogError};
-use crate::git_address::GitAddress;
-use crate::render::{self, Release, RenderError};
 use crate::setup::Account;
-use crate::shared_repository::HELM_PATH;
-use crate::template::{self, Context, TemplateError};
 use git_hosting::repositories::{RepositoryFiles, cluster_path};
 
 /// Directory in the repository that belongs to the cluster manager.

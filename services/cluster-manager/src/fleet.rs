@@ -21,13 +21,13 @@ use identity_contract::IdentityReplica;
 use join_service_contract::JoinReplica;
 use krb_keys_contract::KeysReplica;
 use krb_keys_contract::names::account::WISH;
+use manifests::catalog::{self, Catalog};
 use serde_json::Value;
 use sparkplug::host::HostEvent;
 use sparkplug::replication::{Origin, ReplicaChange};
 use sparkplug::{EdgeNodeDescriptor, EdgeNodeId, GroupId, Now};
 use uuid::Uuid;
 
-use crate::catalog::{self, Catalog};
 use crate::setup::Edge;
 
 /// Most nodes of each kind that are listened to; more than any organisation has clusters.

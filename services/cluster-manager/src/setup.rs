@@ -18,10 +18,9 @@ use configdb_schema::document::{
 };
 use configdb_schema::{ClusterName, Document, Organisation, address, known};
 use git_hosting::repositories::cluster_path;
+use manifests::names::LABEL_CHARACTERS_MAX;
 use serde_json::Value;
 use uuid::Uuid;
-
-use crate::names::LABEL_CHARACTERS_MAX;
 
 /// Version of Flux that the default templates are written for; recorded with the set-up.
 const FLUX_VERSION: &str = "2.7.5";

@@ -10,10 +10,8 @@ use configdb_schema::document::{GitConfig, GitPull};
 use configdb_schema::known;
 use git_hosting::pulls::Pull;
 use jiff::SpanRelativeTo;
+use manifests::git_address::HELM_PATH;
 use uuid::Uuid;
-
-/// Path of the repository that every cluster takes charts from.
-pub const HELM_PATH: &str = "shared/helm";
 
 /// Why the repository of the well-known charts takes no push that the manager writes itself.
 pub const CHARTS_WRITTEN: &str =

@@ -25,13 +25,14 @@ use configdb_contract::configdb_node;
 use configdb_schema::{Organisation, known};
 use git_hosting::repositories::Kind;
 use git_server_contract::GitDevice;
+use manifests::catalog;
+use manifests::git_address::GitAddress;
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::host::{HostEvent, HostRequest};
 use sparkplug::replication::ReplicaChange;
 use sparkplug::{Metric, Now, TypedMetrics};
 use uuid::Uuid;
 
-use crate::catalog;
 use crate::controllers::accounts::AccountsController;
 use crate::controllers::attestation_policy::AttestationPolicyController;
 use crate::controllers::bootstrap_grants::BootstrapGrantsController;
@@ -49,7 +50,6 @@ use crate::controllers::{Deadlines, Pacing};
 use crate::devices::ClusterDevices;
 use crate::event::{CopyResult, Effect, Event, GitOutcome, Original, SharedResult};
 use crate::fleet::{Affected, FleetView};
-use crate::git_address::GitAddress;
 use crate::requests::{Output, Requests};
 use crate::shared_repository::{CHARTS_WRITTEN, ELSEWHERE};
 use crate::wanted_by::WantedBy;
@@ -152,7 +152,9 @@ impl ClusterManager {
         let configdb = configdb_node(&settings.organisation);
         let totals = NodeMetrics {
             version: settings.version.clone(),
+            deployments_values: serde_json::Value::Object(settings.deployment.base_values.clone()).to_string(),
             git_url: settings.cluster.git.own.clone(),
+            git_external_url: settings.cluster.git.external.clone(),
             git_key: settings.git_key.clone(),
             bootstrap_script: names::SCRIPT_SHIPPED.to_owned(),
             ..NodeMetrics::default()

@@ -16,6 +16,8 @@ pub enum Rank {
     Contract,
     /// A pure part of a service's core, or of several programs', that has a package of its own.
     Part,
+    /// The fleet as people see it, made of contracts and parts; pure.
+    View,
     /// Drives the machines over MQTT.
     Rim,
     /// Process-level parts of services.
@@ -41,7 +43,8 @@ pub fn rank(package: &str) -> Option<Rank> {
         "proto" | "configdb-schema" => Some(Rank::Data),
         "sparkplug" => Some(Rank::Core),
         "access" | "enrolment-protocol" | "join-attestation" | "join-tickets" | "broker-acl" | "sealed-secrets"
-        | "fleet-view" => Some(Rank::Part),
+        | "manifests" => Some(Rank::Part),
+        "fleet-view" => Some(Rank::View),
         "sparkplug-mqtt" => Some(Rank::Rim),
         "service-runtime" | "https-client" => Some(Rank::Runtime),
         "configdb" | "cluster-manager" | "edge-sync" | "edge-monitor" | "join-service" | "bootstrapper"
@@ -64,7 +67,7 @@ pub fn rank(package: &str) -> Option<Rank> {
 /// True for packages whose normal dependencies must not reach the outside world.
 #[must_use]
 pub fn is_pure(package: &str) -> bool {
-    matches!(rank(package), Some(Rank::Data | Rank::Core | Rank::Contract | Rank::Part))
+    matches!(rank(package), Some(Rank::Data | Rank::Core | Rank::Contract | Rank::Part | Rank::View))
 }
 
 /// Every rank that may be imported, from the ground upwards.
@@ -73,6 +76,7 @@ const GROUND: &[Rank] = &[
     Rank::Core,
     Rank::Contract,
     Rank::Part,
+    Rank::View,
     Rank::Rim,
     Rank::Runtime,
     Rank::Library,
@@ -90,10 +94,11 @@ fn may_import(from: Rank) -> &'static [Rank] {
         Rank::Core => &[Rank::Data],
         Rank::Contract => &[Rank::Data, Rank::Core],
         Rank::Part => &[Rank::Data, Rank::Core, Rank::Contract],
+        Rank::View => &[Rank::Data, Rank::Core, Rank::Contract, Rank::Part],
         Rank::Rim => &[Rank::Data, Rank::Core],
-        Rank::Library => &GROUND[..6],
-        Rank::Service | Rank::Commands => &GROUND[..7],
-        Rank::Composition => &GROUND[..9],
+        Rank::Library => &GROUND[..7],
+        Rank::Service | Rank::Commands => &GROUND[..8],
+        Rank::Composition => &GROUND[..10],
         Rank::Binary | Rank::Tests => GROUND,
     }
 }

@@ -44,6 +44,7 @@ const PURE_FOLDERS: &[&str] = &[
     "services/libs/join-tickets/src/",
     "services/libs/fleet-view/src/",
     "services/libs/access/src/",
+    "services/libs/manifests/src/",
 ];
 
 fn is_decision(path: &str) -> bool {

@@ -3,12 +3,13 @@
 use git_hosting::gatekeeper::{Admission, AdmissionRequest, Denial, Gatekeeper, Push};
 use git_hosting::repositories::{Kind, Open};
 use identity_provider::{Identities, IdentityFault};
+use manifests::git_address::HELM_PATH;
 use uuid::Uuid;
 
 use super::identities;
 use super::state_client::StateClient;
 use crate::git_users::{Credential, GitAccessError, GitOperation, GitOutcome, RepositoryPush};
-use crate::shared_repository::{ELSEWHERE, HELM_PATH};
+use crate::shared_repository::ELSEWHERE;
 use access::Denied;
 
 /// Asks the state. Clones are the same.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use cluster_manager_contract::{SecretsReport, StoredSecrets};
 use configdb_schema::document::SealedSecret;
 use configdb_schema::known;
+use manifests::git_address::HELM_PATH;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -17,7 +18,6 @@ use crate::event::{
     Event, GitAction, GitOutcome, GitResult, GitWork, SharedAction, SharedOutcome, SharedResult, SharedWork,
 };
 use crate::secrets::{self, WantedFile};
-use crate::shared_repository::HELM_PATH;
 use crate::wanted_by::WantedBy;
 use git_hosting::external::External;
 use git_hosting::pulls::chain;

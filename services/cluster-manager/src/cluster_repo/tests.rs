@@ -27,7 +27,7 @@ fn settings() -> Settings {
 
 fn spec(json: Value) -> EdgeCluster {
     let spec = json!({"name": "Paint_Shop", "namespace": "fplus-edge"});
-    serde_json::from_value(crate::merge::combine(spec, &json)).unwrap()
+    serde_json::from_value(manifests::merge::combine(spec, &json)).unwrap()
 }
 
 fn rendered(json: Value, catalog: &Catalog) -> Result<ClusterRepo, ClusterRepoError> {

@@ -8,6 +8,9 @@ use configdb_contract::Entry;
 use configdb_schema::Document;
 use configdb_schema::document::{AgentConfig, ChartRollout, EdgeCluster, EdgeDeployment, Info};
 use edge_sync_contract::{DeploymentDevice, DesiredIndex, DesiredManifests, Digest, Entries, SyncNode};
+use manifests::git_address::GitAddress;
+use manifests::names::{Claim, LABEL_CHARACTERS_MAX, unique};
+use manifests::render::{self, Input, RenderError};
 use sparkplug::replication::{Origin, Pace, Repetition, Report};
 use sparkplug::{EdgeNodeDescriptor, Now};
 use uuid::Uuid;
@@ -15,10 +18,7 @@ use uuid::Uuid;
 use super::Pacing;
 use crate::event::Effect;
 use crate::fleet::{FleetView, Placement};
-use crate::git_address::GitAddress;
-use crate::names::{LABEL_CHARACTERS_MAX, unique};
 use crate::reconcile::{self, DeploymentIntent, DerivedFrom, Plan, Reported, SentVersions};
-use crate::render::{self, Input, RenderError};
 use crate::rollout::{Blocker, Rollout};
 
 /// A cluster is compared at most so often: a burst of changes is one index, not many.
@@ -599,22 +599,18 @@ impl DeploymentsController {
         else {
             return;
         };
-        let mut order: Vec<((bool, bool), String, Uuid, String)> = deployments
+        let mut order: Vec<Claim> = deployments
             .iter()
             .filter_map(|(uuid, deployment)| {
-                let entry = deployment.entry.as_ref().ok()?;
-                // An entry without the time of its making comes after those that have it.
-                let made = entry.created_at.clone().unwrap_or_else(|| "~".to_owned());
                 let runs = reported.get(uuid).is_some_and(DeploymentDevice::runs);
                 let is_listed = reported.contains_key(uuid) || edge.assigned.knows(*uuid);
-                let rank = (!runs, !is_listed);
-                Some((rank, made, *uuid, entry.name.clone()))
+                Some(Claim::new(*uuid, deployment.entry.as_ref().ok()?, runs, is_listed))
             })
             .collect();
         order.sort();
-        let k8s_names = unique(order.iter().map(|(_, _, _, name)| name.as_str()), LABEL_CHARACTERS_MAX);
+        let k8s_names = unique(order.iter().map(|claim| claim.name.as_str()), LABEL_CHARACTERS_MAX);
         let mut first: BTreeMap<&str, Uuid> = BTreeMap::new();
-        for (position, (_, _, uuid, name)) in order.iter().enumerate() {
+        for (position, Claim { uuid, name, .. }) in order.iter().enumerate() {
             let holder = *first.entry(name).or_insert(*uuid);
             let conflict = if position >= DEPLOYMENTS_MAX {
                 Some(format!("the cluster has {DEPLOYMENTS_MAX} older deployments, which is the most it can have"))

@@ -11,6 +11,7 @@ use configdb_schema::Document as _;
 use configdb_schema::document::GitConfig;
 use configdb_schema::known;
 use git_hosting::pulls::Pull;
+use manifests::git_address::HELM_PATH;
 use service_runtime::backoff::Backoff;
 use sparkplug::Now;
 use sparkplug::edge_node::NodeUpdate;
@@ -187,7 +188,7 @@ impl SharedRepositoriesController {
         let mut known = BTreeMap::new();
         if let Some(commit) = &settings.charts_commit {
             let mut repository = SharedRepository::new(settings.pacing.wait(charts, 0));
-            repository.open = Some(shared_repository::HELM_PATH.to_owned());
+            repository.open = Some(HELM_PATH.to_owned());
             repository.main = Some(commit.clone());
             known.insert(charts, repository);
         }
@@ -308,7 +309,7 @@ impl SharedRepositoriesController {
         let entry = fleet.config().entry(uuid, GitConfig::slug());
         let wanted = match entry.map(configdb_contract::Entry::parse::<GitConfig>) {
             None if !is_charts => return None,
-            None => Ok(GitConfig { path: shared_repository::HELM_PATH.to_owned(), ..GitConfig::default() }),
+            None => Ok(GitConfig { path: HELM_PATH.to_owned(), ..GitConfig::default() }),
             Some(parsed) => parsed.map_err(|error| error.to_string()),
         };
         Some(wanted.and_then(|config| shared_repository::read(uuid, &config).map_err(|error| error.to_string())).map(

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cluster_manager_contract::{BootstrapReport, ClusterDevice, JoinReport, RolloutReport, Setup, SetupState};
 use configdb_contract::WriteRequest;
 use configdb_schema::known;
+use manifests::git_address::HELM_PATH;
 use sparkplug::host::HostRequest;
 use sparkplug::{EdgeNodeDescriptor, Now};
 use uuid::Uuid;
@@ -15,7 +16,6 @@ use crate::controllers::deployments::Outcome;
 use crate::controllers::setups::ClusterEntries;
 use crate::event::Effect;
 use crate::setup::{Action, Decision};
-use crate::shared_repository::HELM_PATH;
 
 /// What a cluster contributes to the totals of the node.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,11 +10,11 @@ use configdb_schema::document::{
     EdgeClusterSetup, EdgeDeployment, HelmChartTemplate, SealedSecret,
 };
 use configdb_schema::{Document, known};
+use manifests::catalog::Affected;
 use uuid::Uuid;
 
 use super::ClusterManager;
 use super::cluster::Cluster;
-use crate::catalog::Affected;
 use crate::setup;
 
 impl ClusterManager {

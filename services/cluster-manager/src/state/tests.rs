@@ -12,6 +12,7 @@ use configdb_schema::{APPLICATIONS, known};
 use edge_sync_contract::{
     DeploymentDevice, DeploymentState, DesiredIndex, Digest, HostDevice, SyncCommand, SyncDevice, SyncNode,
 };
+use manifests::git_address::GitAddress;
 use serde_json::{Value, json};
 use sparkplug::replication::{DesiredReceiver, Outcome as Judgement, Timelines};
 use sparkplug::{BdSeq, DeviceId, EdgeNodeDescriptor, TypedMetrics};
@@ -36,7 +37,6 @@ mod tear_down;
 use super::*;
 use crate::bootstrap::{BootstrapGrant, OfferedToken};
 use crate::event::{GitAction, GitOutcome, GitResult, GitWork, LoginResult, PrincipalsResult, PrincipalsWork};
-use crate::git_address::GitAddress;
 use crate::wanted_by::WantedBy;
 use access::rate::Rate;
 use git_hosting::repositories::RepositoryFiles;

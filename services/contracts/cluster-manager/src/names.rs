@@ -34,12 +34,17 @@ pub const REPOSITORIES_NOT_SERVED: &str = "Repositories/Not_Served";
 pub const DEPLOYMENTS_TOTAL: &str = "Deployments/Total";
 /// Of the node UInt64: deployments that are refused centrally or by their edge. Of a Device DataSet of `Deployment` (UUID) and `Reason`.
 pub const DEPLOYMENTS_REFUSED: &str = "Deployments/Refused";
+/// String, of the node: JSON of the values that every deployment's chart gets, below those of its template.
+pub const DEPLOYMENTS_VALUES: &str = "Deployments/Values";
 /// String or null: version of the git server.
 pub const GIT_VERSION: &str = "Git/Version";
 /// Boolean: the git server is alive.
 pub const GIT_ALIVE: &str = "Git/Alive";
 /// String. Of the node: base URL of the git server. Of a Device: URL of the cluster's repository, null before there is one.
 pub const GIT_URL: &str = "Git/Url";
+
+/// String or null, of the node: URL of a repository on the git server of the site, with `{name}` for its name, where clusters follow that.
+pub const GIT_EXTERNAL_URL: &str = "Git/External_Url";
 
 /// String, of the node: public key that credentials of users who push are sealed to, base64url without padding.
 pub const GIT_KEY: &str = "Git/Key";

@@ -52,8 +52,12 @@ pub struct NodeMetrics {
     pub deployments_total: u32,
     /// Deployments that are refused centrally or by their edge.
     pub deployments_refused: u32,
+    /// JSON object of the values that every deployment's chart gets, below those of its template; empty: a manager of an earlier version.
+    pub deployments_values: String,
     /// Base URL of the git server; empty: not known yet.
     pub git_url: String,
+    /// URL of a repository on the git server of the site, with `{name}` for its name, where clusters follow that.
+    pub git_external_url: Option<String>,
     /// The git server is alive; None: nothing was received of it yet.
     pub git_alive: Option<bool>,
     /// Its version.
@@ -105,9 +109,15 @@ sparkplug::typed_metrics! {
         /// Deployments that are refused centrally or by their edge.
         #[optional]
         deployments_refused as form::Count => names::DEPLOYMENTS_REFUSED,
+        /// JSON of the values that every deployment's chart gets, below those of its template.
+        #[optional]
+        deployments_values => names::DEPLOYMENTS_VALUES,
         /// Base URL of the git server.
         #[optional]
         git_url => names::GIT_URL,
+        /// URL of a repository on the git server of the site, with {name} for its name; null: clusters follow ours.
+        #[optional]
+        git_external_url => names::GIT_EXTERNAL_URL,
         /// The git server is alive: clusters and users reach repositories; null: nothing was received of it yet.
         #[optional]
         git_alive => names::GIT_ALIVE,
@@ -144,7 +154,9 @@ mod tests {
             repositories_not_served: [("cluster/Paint_Shop".to_owned(), "it is too large".to_owned())].into(),
             deployments_total: 90,
             deployments_refused: 3,
+            deployments_values: r#"{"organisation":"ACME"}"#.to_owned(),
             git_url: "http://127.0.0.1:4000".to_owned(),
+            git_external_url: Some("https://gitea.example/f/{name}.git".to_owned()),
             git_alive: Some(true),
             git_version: Some("1.2.4".to_owned()),
             git_key: "KEY".to_owned(),

@@ -131,6 +131,18 @@ impl ManagerReplica {
         self.0.node().map(|node| &*node.git_url).filter(|url| !url.is_empty())
     }
 
+    /// URL of a repository on the git server of the site, with `{name}` for its name; None: clusters follow ours.
+    #[must_use]
+    pub fn git_external_url(&self) -> Option<&str> {
+        self.0.node()?.git_external_url.as_deref()
+    }
+
+    /// JSON object of the values that every deployment's chart gets, below those of its template; None: they are not known.
+    #[must_use]
+    pub fn deployments_values(&self) -> Option<&str> {
+        self.0.node().map(|node| &*node.deployments_values).filter(|json| !json.is_empty())
+    }
+
     /// Whether the git server is alive; None: the manager has received nothing of it yet.
     #[must_use]
     pub fn git_alive(&self) -> Option<bool> {

@@ -36,6 +36,7 @@ pub struct Bench {
     clusters: BTreeMap<Uuid, ClusterDevice>,
     revision: u64,
     revocations_alert: Option<String>,
+    manager: NodeMetrics,
 }
 
 impl Default for Bench {
@@ -56,6 +57,7 @@ impl Bench {
             clusters: BTreeMap::new(),
             revision: 1,
             revocations_alert: None,
+            manager: NodeMetrics::default(),
         };
         bench.publish();
         bench
@@ -133,6 +135,12 @@ impl Bench {
     /// What Identity says of revocation lists.
     pub fn revocations(&mut self, alert: Option<&str>) {
         self.revocations_alert = alert.map(str::to_owned);
+        self.publish();
+    }
+
+    /// The manager is born again with these metrics, beside those that it has here always.
+    pub fn manager(&mut self, metrics: &NodeMetrics) {
+        self.manager = metrics.clone();
         self.publish();
     }
 
@@ -346,7 +354,7 @@ impl Bench {
             version: "1.2.3".to_owned(),
             git_alive: Some(true),
             git_version: Some("1.2.3".to_owned()),
-            ..NodeMetrics::default()
+            ..self.manager.clone()
         };
         self.born(&manager, node.to_metrics());
         let identity = IdentityNode {

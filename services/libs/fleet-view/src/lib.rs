@@ -20,6 +20,7 @@ pub mod health;
 pub mod history;
 pub mod intent;
 pub mod policy;
+pub mod rendered;
 pub mod requests;
 pub mod secrets;
 pub mod tables;

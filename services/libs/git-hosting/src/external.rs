@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use configdb_schema::address::external_repository;
+
 use crate::client::{self, Credentials, GitError, Remote};
 use crate::pulls::{LOCAL_MAX, MAIN, chain, refs, update};
 
@@ -15,12 +17,6 @@ const THERE: &str = "refs/sparkfleet/external";
 
 /// How long a server that did not answer in time is not asked again: work on other repositories continues meanwhile.
 const PAUSE: Duration = Duration::from_secs(30);
-
-/// URL of a repository on the site's server. A name there has no slash: `cluster/Paint_Shop` is `cluster-Paint_Shop`.
-#[must_use]
-pub fn address(url: &str, path: &str) -> String {
-    url.replace("{name}", &path.replace('/', "-"))
-}
 
 /// The site's server. Clones are the same.
 #[derive(Debug, Clone)]
@@ -64,7 +60,7 @@ impl External {
         if refs(directory, &[MAIN]).await?.get(MAIN) == Some(&there) {
             return Ok(Some(there));
         }
-        let url = address(&self.url, path);
+        let url = external_repository(&self.url, path);
         let spec = format!("+{MAIN}:{THERE}");
         let fetch = ["fetch", "--quiet", "--no-write-fetch-head", "--no-recurse-submodules", "--", &url, &spec];
         self.git(directory, &url, &fetch).await?;
@@ -81,7 +77,7 @@ impl External {
     /// # Errors
     /// What git says, for people.
     pub async fn reach(&self, directory: &Path, path: &str) -> Result<Option<String>, String> {
-        let url = address(&self.url, path);
+        let url = external_repository(&self.url, path);
         // A server that makes repositories when they are pushed to knows none before.
         let listed = match self.git(directory, &url, &["ls-remote", "--", &url, MAIN]).await {
             Err(reason) if reason.contains("not found") => String::new(),
@@ -97,7 +93,7 @@ impl External {
     pub async fn push(&self, directory: &Path, path: &str, there: Option<&String>) -> Result<(), String> {
         let here = refs(directory, &[MAIN]).await?.remove(MAIN);
         let Some(here) = here.filter(|here| Some(here) != there) else { return Ok(()) };
-        let url = address(&self.url, path);
+        let url = external_repository(&self.url, path);
         let spec = format!("{MAIN}:{MAIN}");
         let pushed = self.git(directory, &url, &["push", "--quiet", "--", &url, &spec]).await;
         let Err(reason) = pushed else { return Ok(()) };

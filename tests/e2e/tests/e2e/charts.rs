@@ -8,10 +8,10 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use cluster_manager::merge::combine;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::networking::v1::{Ingress, NetworkPolicy};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use manifests::merge::combine;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

@@ -7,9 +7,9 @@ use access::rate::Rate;
 use cluster_manager::event::{
     CopyAction, CopyOutcome, CopyResult, CopyWork, Effect as ManagerEffect, Event as ManagerEvent,
 };
-use cluster_manager::git_address::GitAddress;
 use cluster_manager::state::{ClusterManager, PersistedRepositories, Settings as ManagerSettings};
 use configdb_schema::known::repository::HELM_CHARTS;
+use manifests::git_address::GitAddress;
 use sparkplug::Now;
 use sparkplug::edge_node::EdgeNodeConfig;
 use sparkplug::host::HostConfig;
@@ -36,7 +36,7 @@ pub(crate) fn boot(world: &World, seed: u64, now: Now) -> Boot {
             quarantine: None,
             realm: None,
         },
-        deployment: cluster_manager::render::Settings {
+        deployment: manifests::render::Settings {
             git: address,
             base_values: serde_json::Map::new(),
             manifests_bytes_max: 200 * 1024,

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use cluster_manager::event::{GitAction, GitOutcome, GitWork, Original};
 use cluster_manager::secrets::{self, WantedFile};
-use cluster_manager::shared_repository::HELM_PATH;
 use cluster_manager::state::PersistedRepository;
 use cluster_manager::wanted_by::WantedBy;
 use cluster_manager_contract::{SecretsReport, StoredSecret, StoredSecrets};
@@ -15,6 +14,7 @@ use configdb_schema::known::repository::HELM_CHARTS;
 use git_hosting::repositories::Kind;
 use git_server_contract::pack::Pack;
 use git_server_contract::push::RefChange;
+use manifests::git_address::HELM_PATH;
 use uuid::Uuid;
 
 use crate::model::pack::Content;

@@ -96,7 +96,14 @@ fn a_tear_down_removes_everything_but_the_storage_and_the_history() {
         ["ACME-Central/ConfigDB", "ACME-Central/Git", "ACME-Central/Identity"]
     );
     let [git_url, git_key, bootstrap_script] = ["http://git", "KEY", "shipped"].map(str::to_owned);
-    let nothing = NodeMetrics { git_url, git_key, bootstrap_script, version: "0".to_owned(), ..NodeMetrics::default() };
+    let nothing = NodeMetrics {
+        git_url,
+        git_key,
+        bootstrap_script,
+        deployments_values: "{}".to_owned(),
+        version: "0".to_owned(),
+        ..NodeMetrics::default()
+    };
     assert_eq!(world.node, nothing);
 }
 

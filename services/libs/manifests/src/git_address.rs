@@ -1,10 +1,11 @@
 //! Where clusters reach repositories: on our server, or on the site's.
 
+use configdb_schema::address::external_repository;
 use configdb_schema::known;
-use git_hosting::external;
 use uuid::Uuid;
 
-use crate::shared_repository::HELM_PATH;
+/// Path of the shared repository that every cluster takes its charts from.
+pub const HELM_PATH: &str = "shared/helm";
 
 /// Both servers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -26,7 +27,7 @@ impl GitAddress {
     #[must_use]
     pub fn written(&self, path: &str) -> String {
         match &self.external {
-            Some(url) => external::address(url, path),
+            Some(url) => external_repository(url, path),
             None => format!("{}/git/{path}", self.own),
         }
     }
@@ -35,7 +36,7 @@ impl GitAddress {
     #[must_use]
     pub fn shared(&self, repository: Uuid) -> String {
         match &self.external {
-            Some(url) if repository == known::repository::HELM_CHARTS => external::address(url, HELM_PATH),
+            Some(url) if repository == known::repository::HELM_CHARTS => external_repository(url, HELM_PATH),
             _ => format!("{}/uuid/{repository}", self.own),
         }
     }

@@ -153,7 +153,8 @@ impl Catalog {
 /// Object of the only K8s template that stores had before there was one for each kind: the application itself. It describes a HelmRelease.
 const OLD_TEMPLATE: Uuid = known::application::K8S_TEMPLATE;
 
-const KIND_OBJECTS: [Uuid; 3] = [known::class::KIND_HELM_RELEASE, known::class::KIND_GIT_REPOSITORY, OLD_TEMPLATE];
+/// Objects whose `K8sTemplate` entry is used: those of the kinds, and that of old stores.
+pub const KIND_OBJECTS: [Uuid; 3] = [known::class::KIND_HELM_RELEASE, known::class::KIND_GIT_REPOSITORY, OLD_TEMPLATE];
 
 fn parse<T: Document>(json: &str) -> Parsed<T> {
     serde_json::from_str(json).map_err(|error| error.to_string())

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use configdb_schema::address::{k8s_name, v5};
+use configdb_schema::document::EdgeDeployment;
+use uuid::Uuid;
 
 /// Longest name of a Helm release.
 pub const HELM_RELEASE_CHARACTERS_MAX: usize = 53;
@@ -45,6 +47,30 @@ pub fn unique<'a>(originals: impl IntoIterator<Item = &'a str>, characters_max: 
         }
     }
     names
+}
+
+/// A deployment that claims its name on its cluster. In the order of claims, an earlier one goes before a later one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Claim {
+    /// What runs keeps its name, when another one comes with the same.
+    is_not_running: bool,
+    /// The same for what the edge knows already.
+    is_not_listed: bool,
+    /// When it was made; without that it comes after those that have it.
+    made: String,
+    /// Which deployment.
+    pub uuid: Uuid,
+    /// Its name, as it was written.
+    pub name: String,
+}
+
+impl Claim {
+    /// The claim of an entry. `is_running`: its edge has applied manifests of it; `is_listed`: its edge knows of it.
+    #[must_use]
+    pub fn new(uuid: Uuid, entry: &EdgeDeployment, is_running: bool, is_listed: bool) -> Self {
+        let made = entry.created_at.clone().unwrap_or_else(|| "~".to_owned());
+        Self { is_not_running: !is_running, is_not_listed: !is_listed, made, uuid, name: entry.name.clone() }
+    }
 }
 
 fn with_hash(name: &str, of: &[&str], characters_max: usize) -> String {
