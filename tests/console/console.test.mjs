@@ -652,6 +652,10 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     const template = page.locator("[data-entry=HelmChartTemplate]");
     await template.locator("summary").click();
     await template.getByText('"chart":').waitFor();
+    const manifests = page.locator(".card", { has: page.getByRole("heading", { name: "Manifests" }) });
+    await manifests.getByText("The edge has applied these manifests.").waitFor();
+    await manifests.locator("[data-manifest=HelmRelease] summary").click();
+    await manifests.getByText('"suspend": true').waitFor();
     const resumed = await factory.act(tokens.operator, "deployment.suspend", { deployment: deployment.key, withdraw: true });
     assert.equal((await factory.ended(resumed.body.id)).state, "done");
     await page.locator("h1 .mark.h-good").waitFor();
@@ -672,6 +676,8 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     assert.deepEqual([await alias(/Temperature/), await alias(/Pressure/), await alias(/bdSeq/)], ["7", "18446744073709551615", ""]);
     node.report([[null, DOUBLE, 43.25, 7]]);
     await row(/Temperature/).getByText("43.25").waitFor();
+    node.report([[null, DOUBLE, 40.5, 7]]);
+    await row(/Temperature/).getByText("40.5").waitFor();
     node.report([[null, DOUBLE, 3.75, 18446744073709551615n]]);
     await row(/Pressure/).getByText("3.75").waitFor();
     assert.equal(await page.getByRole("table", { name: "Metrics" }).getByRole("row").count(), 1 + 4, "bdSeq, Rebirth and the two that were born");
@@ -680,6 +686,7 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     assert.equal(await page.getByRole("row", { name: /99/ }).count(), 0, "its value belongs to no metric");
     await row(/Temperature/).getByRole("link").click();
     assert.equal(await page.locator(".metric-detail dt", { hasText: "Alias" }).locator("xpath=following-sibling::dd[1]").textContent(), "7");
+    await page.locator(".trend canvas").waitFor();
     await page.close_checked();
     node.die();
   });
@@ -713,6 +720,7 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     const messages = await factory.rows("messages:Foreign/Press_8");
     assert.ok(messages.length > 2, String(messages.length));
     assert.deepEqual(messages.flatMap((message) => wrongWith(message, "MessageRow", types, "messages")), []);
+    assert.deepEqual([...new Set(messages.map((message) => message.qos))], [0]);
     await page.close_checked();
     node.die();
   });
@@ -1010,7 +1018,8 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     const read = async (path, token) => (await (await fetch(`${factory.url}/api/v1/${path}`, token && { headers: { authorization: `Bearer ${token}` } })).json());
     const cluster = (await factory.rows("clusters")).find((row) => row.name === "Body_Shop").key;
     await factory.ended((await factory.act(tokens.operator, "object.history", { object: cluster })).body.id);
-    const ofOne = { "metrics:ACME-Body_Shop/Sync": "MetricRow", [`entries:${cluster}`]: "EntryRow", [`history:${cluster}`]: "PastRow" };
+    const deployment = (await factory.rows("deployments")).find((row) => row.cluster === "Body_Shop").key;
+    const ofOne = { "metrics:ACME-Body_Shop/Sync": "MetricRow", [`manifests:${deployment}`]: "ManifestRow", [`entries:${cluster}`]: "EntryRow", [`history:${cluster}`]: "PastRow" };
     const tables = [...types.get("Tables").fields.map(({ name, type }) => [name, type]), ...Object.entries(ofOne)];
     assert.ok(tables.length > 15, String(tables));
     const [wrong, empty] = [[], []];

@@ -381,6 +381,17 @@ pub enum DeploymentCommand {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
+    /// Print the Kubernetes manifests that a deployment is rendered to, as YAML documents, and say whether the edge runs them
+    Manifests {
+        /// UUID, or CLUSTER/NAME
+        deployment: String,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        source: ReadingSource,
+        #[command(flatten)]
+        #[expect(missing_docs, reason = "options are documented where they are defined")]
+        options: Options,
+    },
     /// Edit the EdgeDeployment entry of a deployment in $VISUAL or $EDITOR, as YAML, or JSON with -o json; what is refused is opened again with the reason
     Edit {
         /// UUID, or CLUSTER/NAME

@@ -55,6 +55,8 @@ pub enum TableName {
     Messages(EdgeNodeDescriptor),
     /// Entries of one object of ConfigDB.
     Entries(Uuid),
+    /// Manifests of one deployment, rendered here.
+    Manifests(Uuid),
     /// Changes of the past of one object of ConfigDB, as far as they were asked for.
     History(Uuid),
 }
@@ -82,7 +84,7 @@ impl TableName {
     /// There is one for each node or object, as long as a client follows it.
     #[must_use]
     pub const fn is_of_one(&self) -> bool {
-        matches!(self, Self::Metrics(_) | Self::Messages(_) | Self::Entries(_) | Self::History(_))
+        matches!(self, Self::Metrics(_) | Self::Messages(_) | Self::Entries(_) | Self::Manifests(_) | Self::History(_))
     }
 
     /// The view that is recorded of it; None: its past is not.
@@ -102,6 +104,7 @@ impl TableName {
             | Self::Policies
             | Self::Secrets
             | Self::Entries(_)
+            | Self::Manifests(_)
             | Self::History(_) => None,
         }
     }
@@ -126,6 +129,7 @@ impl TableName {
             Self::Metrics(_) => "metrics",
             Self::Messages(_) => "messages",
             Self::Entries(_) => "entries",
+            Self::Manifests(_) => "manifests",
             Self::History(_) => "history",
         }
     }
@@ -135,8 +139,9 @@ impl fmt::Display for TableName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Metrics(node) | Self::Messages(node) => write!(f, "{}:{node}", self.word()),
-            Self::Entries(object) => write!(f, "entries:{object}"),
-            Self::History(object) => write!(f, "history:{object}"),
+            Self::Entries(object) | Self::Manifests(object) | Self::History(object) => {
+                write!(f, "{}:{object}", self.word())
+            }
             other => f.write_str(other.word()),
         }
     }
@@ -145,7 +150,7 @@ impl fmt::Display for TableName {
 /// There is no such table.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no such table; there are console, fleet, clusters, hosts, deployments, alerts, services, rollout, events, nodes, actions, objects, applications, policies, secrets, metrics:GROUP/NODE, messages:GROUP/NODE, entries:UUID and history:UUID"
+    "there is no such table; there are console, fleet, clusters, hosts, deployments, alerts, services, rollout, events, nodes, actions, objects, applications, policies, secrets, metrics:GROUP/NODE, messages:GROUP/NODE, entries:UUID, manifests:UUID and history:UUID"
 )]
 pub struct UnknownTable;
 
@@ -165,6 +170,9 @@ impl FromStr for TableName {
         }
         if let Some(object) = text.strip_prefix("entries:") {
             return Uuid::try_parse(object).map(Self::Entries).map_err(|_| UnknownTable);
+        }
+        if let Some(deployment) = text.strip_prefix("manifests:") {
+            return Uuid::try_parse(deployment).map(Self::Manifests).map_err(|_| UnknownTable);
         }
         if let Some(object) = text.strip_prefix("history:") {
             return Uuid::try_parse(object).map(Self::History).map_err(|_| UnknownTable);

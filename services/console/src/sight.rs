@@ -56,7 +56,7 @@ impl Sight {
             TableName::Fleet => {
                 &[TableName::Clusters, TableName::Hosts, TableName::Deployments, TableName::Alerts, TableName::Rollout]
             }
-            TableName::Objects | TableName::Entries(_) | TableName::History(_) => {
+            TableName::Objects | TableName::Entries(_) | TableName::Manifests(_) | TableName::History(_) => {
                 &[TableName::Clusters, TableName::Deployments]
             }
             TableName::Clusters => &[],
@@ -82,14 +82,16 @@ impl Sight {
                 &shown(&TableName::Alerts),
                 &shown(&TableName::Rollout),
             ),
-            TableName::Objects | TableName::Entries(_) | TableName::History(_) => {
+            TableName::Objects | TableName::Entries(_) | TableName::Manifests(_) | TableName::History(_) => {
                 let deployments = shown(&TableName::Deployments);
                 let is_seen = |object: &str| {
                     let is_cluster = Uuid::try_parse(object).is_ok_and(|uuid| self.sees(uuid));
                     is_cluster || deployments.contains_key(object)
                 };
                 match name {
-                    TableName::Entries(object) | TableName::History(object) if is_seen(&object.to_string()) => {
+                    TableName::Entries(object) | TableName::Manifests(object) | TableName::History(object)
+                        if is_seen(&object.to_string()) =>
+                    {
                         of(name).clone()
                     }
                     TableName::Objects => of(name)
@@ -180,7 +182,7 @@ impl Seen<'_> {
             TableName::Console => return Some(without_missing(row)),
             // They are of no cluster, or made of other tables.
             TableName::Applications | TableName::Fleet | TableName::Objects => return None,
-            TableName::Entries(_) | TableName::History(_) => return None,
+            TableName::Entries(_) | TableName::Manifests(_) | TableName::History(_) => return None,
         };
         self.redact(&mut shown, false);
         Some(shown)

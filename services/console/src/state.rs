@@ -18,8 +18,8 @@ use fleet_view::deltas::Table;
 use fleet_view::explorer::Explorer;
 use fleet_view::health::Health;
 use fleet_view::history::View;
-use fleet_view::policy;
 use fleet_view::tables::{self, Rows};
+use fleet_view::{policy, rendered};
 use serde_json::json;
 use sparkplug::edge_node::NodeUpdate;
 use sparkplug::host::{HostEvent, HostRequest};
@@ -84,7 +84,8 @@ const fn source(table: &TableName) -> Source {
         | TableName::Alerts
         | TableName::Rollout
         | TableName::Policies
-        | TableName::Secrets => Source::Fleet,
+        | TableName::Secrets
+        | TableName::Manifests(_) => Source::Fleet,
         TableName::Objects | TableName::Applications | TableName::Entries(_) => Source::Config,
         TableName::History(_) => Source::Config,
         TableName::Services | TableName::Nodes | TableName::Metrics(_) | TableName::Messages(_) => Source::Nodes,
@@ -573,7 +574,8 @@ impl State {
         if let (Some(replay), Some(view)) = (&self.replay, table.view()) {
             return (*replay.table(view)).clone();
         }
-        if source(table) == Source::Fleet && !matches!(table, TableName::Hosts | TableName::Policies) {
+        let has_own_rows = matches!(table, TableName::Hosts | TableName::Policies | TableName::Manifests(_));
+        if source(table) == Source::Fleet && !has_own_rows {
             let rows = shared.get_or_insert_with(|| Rows::of(&self.fleet));
             return match table {
                 TableName::Clusters => rows.clusters(),
@@ -597,6 +599,7 @@ impl State {
             TableName::Applications => config::applications(&self.fleet),
             TableName::Policies => policy::policies(&self.fleet),
             TableName::Entries(object) => config::entries(&self.fleet, *object),
+            TableName::Manifests(deployment) => rendered::table(&self.fleet, *deployment),
             TableName::History(object) => self.past.rows(*object),
             _ => Table::new(),
         }

@@ -138,6 +138,7 @@ fn every_command_is_taken_with_its_shortest_line() {
         "deployment create Oven --cluster Paint",
         "deployment list",
         "deployment show Paint/Oven",
+        "deployment manifests Paint/Oven",
         "deployment edit Paint/Oven",
         "deployment move Paint/Oven",
         "deployment delete Paint/Oven",
@@ -470,10 +471,17 @@ fn a_list_is_printed_once_from_wherever_it_can_be_read_unless_it_is_said() {
         taken(line);
     }
     assert_eq!(refused("alert list -w --check").0, ErrorKind::ArgumentConflict);
-    for line in ["cluster show Paint", "deployment show Paint/Oven", "host show Paint/press-1"] {
+    for line in [
+        "cluster show Paint",
+        "deployment show Paint/Oven",
+        "deployment manifests Paint/Oven",
+        "host show Paint/press-1",
+    ] {
         let found = match taken(&format!("{line} --from console --console http://c")) {
             Command::Cluster(ClusterCommand::Show { source, .. }) => source,
-            Command::Deployment(DeploymentCommand::Show { source, .. }) => source,
+            Command::Deployment(
+                DeploymentCommand::Show { source, .. } | DeploymentCommand::Manifests { source, .. },
+            ) => source,
             Command::Host(HostCommand::Show { source, .. }) => source,
             other => panic!("{other:?}"),
         };

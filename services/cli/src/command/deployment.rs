@@ -2,6 +2,7 @@
 
 use anyhow::anyhow;
 use configdb_contract::WriteRequest;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use service_runtime::exit;
 use sparkplug_mqtt::Clock;
@@ -19,7 +20,7 @@ use crate::output::outcome;
 use crate::usage_error::{not_found, of_request, usage};
 use crate::{listing, look_up, tables};
 use fleet_view::requests::{self, NewDeployment};
-use fleet_view::{DeploymentRow, Fleet, REMOVING, SUSPENDED};
+use fleet_view::{DeploymentRow, Fleet, REMOVING, SUSPENDED, rendered};
 
 /// Carries out a deployment command.
 ///
@@ -43,6 +44,9 @@ pub async fn run(command: DeploymentCommand) -> anyhow::Result<()> {
             label::run(find, &labels, Scope::Fleet, &options).await
         }
         DeploymentCommand::Show { deployment, source, options } => show(&deployment, &source, &options).await,
+        DeploymentCommand::Manifests { deployment, source, options } => {
+            show_manifests(&deployment, &source, &options).await
+        }
         DeploymentCommand::Edit { deployment, options } => {
             let find = |client: &Client| {
                 let row = look_up::deployment(&client.fleet, &deployment)?;
@@ -271,6 +275,72 @@ async fn show(wanted: &str, source: &ReadingSource, options: &Options) -> anyhow
         lines
     };
     output::print(options.presentation.output, lines, &value)
+}
+
+/// The rows of table `manifests` of a deployment.
+async fn show_manifests(wanted: &str, source: &ReadingSource, options: &Options) -> anyhow::Result<()> {
+    let ask_console = async |api: &ConsoleApi| {
+        let row = look_up::deployment_among(&listing::rows(api).await?, wanted)?;
+        let rows = listing::table(api, &format!("manifests:{}", row.uuid)).await?;
+        let manifests = Manifests::of_rows(&rows).ok_or_else(|| listing::of_another_version(api.address()))?;
+        Ok((row, manifests))
+    };
+    let ask_broker = async || {
+        let client = Client::open(options, Scope::Fleet).await?;
+        let found = look_up::deployment(&client.fleet, wanted).and_then(|row| {
+            let rows: Vec<Value> = rendered::table(&client.fleet, row.uuid).into_values().collect();
+            Ok((row, Manifests::of_rows(&rows).ok_or_else(|| anyhow!("its manifests cannot be read"))?))
+        });
+        client.close().await;
+        found
+    };
+    let (row, Manifests { summary, manifests }) = listing::of_either(source, options, ask_console, ask_broker).await?;
+    let title = format!("{}/{}", row.cluster, row.name);
+    if let Some(reason) = summary.reason {
+        let error = anyhow!("deployment {title} cannot be rendered: {reason}");
+        return Err(exit::with_code(exit::REFUSED, error));
+    }
+    let runs = match &summary.applied {
+        Some(applied) if summary.digest.as_ref() == Some(applied) => "the edge has applied these manifests",
+        Some(_) => "the edge has applied other manifests, and keeps them until these reach it",
+        None => "the edge reports no manifests of it yet",
+    };
+    let value = json!({
+        "cluster": row.cluster, "name": row.name, "uuid": row.uuid,
+        "digest": summary.digest, "applied": summary.applied, "manifests": manifests,
+    });
+    let lines = || manifests.iter().map(document).collect();
+    output::print(options.presentation.output, lines, &value)?;
+    output::remark(runs);
+    Ok(())
+}
+
+/// A manifest as a document of a YAML stream.
+fn document(manifest: &Value) -> String {
+    let yaml = output::yaml(manifest).unwrap_or_else(|_| manifest.to_string());
+    format!("---\n{}", yaml.trim_end())
+}
+
+/// What the manifests of a deployment are compared with.
+#[derive(Debug, Deserialize)]
+struct Summary {
+    digest: Option<String>,
+    applied: Option<String>,
+    reason: Option<String>,
+}
+
+struct Manifests {
+    summary: Summary,
+    manifests: Vec<Value>,
+}
+
+impl Manifests {
+    /// From the rows of their table; None: they are of another version.
+    fn of_rows(rows: &[Value]) -> Option<Self> {
+        let (summary, manifests) = rows.split_first()?;
+        let manifests = manifests.iter().map(|row| serde_json::from_str(row.get("json")?.as_str()?).ok());
+        Some(Self { summary: Summary::deserialize(summary).ok()?, manifests: manifests.collect::<Option<_>>()? })
+    }
 }
 
 async fn delete(wanted: &str, wait: bool, options: &Options) -> anyhow::Result<()> {

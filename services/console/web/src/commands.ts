@@ -68,6 +68,7 @@ export const commands = {
   reconcileCluster: (name: string) => command("cluster reconcile", [name]),
   bootstrap: (name: string) => command("cluster bootstrap", [name]),
   createDeployment,
+  showManifests: (cluster: string, name: string) => command("deployment manifests", [`${cluster}/${name}`]),
   showDeployment: (cluster: string, name: string) => command("deployment show", [`${cluster}/${name}`]),
   deleteDeployment: (cluster: string, name: string) => command("deployment delete", [`${cluster}/${name}`], [["wait", ""]]),
   moveDeployment: (cluster: string, name: string, host: string) =>

@@ -264,6 +264,7 @@ export interface MessageRow extends Row {
   kind: string;
   device: string;
   bytes: number;
+  qos: number;
   retained: boolean;
   seq: number | string | null;
   bd_seq: number | string | null;
@@ -385,6 +386,20 @@ export interface EntryRow extends Row {
   revision: number | null;
 }
 
+/** The first row of a deployment's manifests says what they are compared with, each other one is a manifest. */
+export interface ManifestRow extends Row {
+  /** Of what is rendered now; null: it cannot be rendered. */
+  digest?: string | null;
+  /** Of what the edge has applied. */
+  applied?: string | null;
+  /** Why it cannot be rendered. */
+  reason?: string | null;
+  kind?: string;
+  name?: string;
+  /** The manifest. */
+  json?: string;
+}
+
 /** A change of the past of one entry. */
 export interface PastRow extends Row {
   application: string;
@@ -436,8 +451,8 @@ export interface Tables {
 }
 
 /** A table by name; the metrics and the messages of each Edge Node are tables of their own, and so are the entries and the history of each object. */
-export type TableName = keyof Tables | `metrics:${string}` | `messages:${string}` | `entries:${string}` | `history:${string}`;
-export type RowOf<N extends TableName> = N extends keyof Tables ? Tables[N] : N extends `entries:${string}` ? EntryRow : N extends `history:${string}` ? PastRow : N extends `messages:${string}` ? MessageRow : MetricRow;
+export type TableName = keyof Tables | `metrics:${string}` | `messages:${string}` | `entries:${string}` | `manifests:${string}` | `history:${string}`;
+export type RowOf<N extends TableName> = N extends keyof Tables ? Tables[N] : N extends `entries:${string}` ? EntryRow : N extends `manifests:${string}` ? ManifestRow : N extends `history:${string}` ? PastRow : N extends `messages:${string}` ? MessageRow : MetricRow;
 
 /** A frame of the stream. */
 export interface Frame<R extends Row = Row> {

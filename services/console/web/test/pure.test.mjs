@@ -177,7 +177,7 @@ test("every command has an example in the list that the command line reads in it
     putSecret: [["Paint_Shop", secret, ek]], listSecrets: [["Paint_Shop"]], deleteSecret: [["Paint_Shop", "shop", "press-login", ["user", "password"]]],
     revokeToken: [["ada"]], createToken: [["NAME", "operator"], ["ada", "viewer", "Paint_Shop", 7]], reconcileCluster: [["Paint_Shop"]], bootstrap: [["Paint_Shop"]],
     createDeployment: [["Paint_Shop", "Oven_1", "Edge agent", ""], ["Paint_Shop", "Oven_1", "My chart", "paint-shop-1", { text: "it's" }]],
-    showDeployment: [["Paint_Shop", "Oven_1"]], deleteDeployment: [["Paint_Shop", "Oven_1"]], moveDeployment: [["Paint_Shop", "Oven_1", "paint-shop-1"], ["Paint_Shop", "Oven_1", ""]],
+    showDeployment: [["Paint_Shop", "Oven_1"]], showManifests: [["Paint_Shop", "Oven_1"]], deleteDeployment: [["Paint_Shop", "Oven_1"]], moveDeployment: [["Paint_Shop", "Oven_1", "paint-shop-1"], ["Paint_Shop", "Oven_1", ""]],
     suspendDeployment: [["Paint_Shop", "Oven_1", false], ["Paint_Shop", "Oven_1", true]], reconcileDeployment: [["Paint_Shop", "Oven_1"]],
     approveHost: [["Paint_Shop/paint-shop-1", ek, true], [`Paint_Shop/${object}`, null]], moveHost: [["Paint_Shop", "paint-shop-1", "paint-shop-2"], ["Paint_Shop", "paint-shop-1", ""]], revokeHost: [["Paint_Shop/paint-shop-1"]],
     capture: [["Paint_Shop/paint-shop-1", [4, 7]]], setPolicy: [["Paint_Shop"]], initPolicy: [["Paint_Shop"]], watch: [["ACME-Paint_Shop", "Oven 1"]], rebirth: [["ACME-Paint_Shop", "Oven 1"]],

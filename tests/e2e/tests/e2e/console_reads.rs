@@ -126,6 +126,15 @@ async fn a_user_logs_in_and_reads_at_the_console_what_the_broker_has() {
     let oven = format!("{NAME}/Oven_1");
     let read = async |source| cli.json(&["deployment", "show", &oven, "--from", source]).await;
     assert_eq!(read("console").await, read("broker").await);
+    // What is rendered here from the same entries is what the edge has applied.
+    let rendered = async |source| cli.json(&["deployment", "manifests", &oven, "--from", source]).await;
+    let (console, broker) = (rendered("console").await, rendered("broker").await);
+    assert_eq!(console, broker);
+    assert!(broker["digest"].is_string() && broker["digest"] == broker["applied"], "{broker:#}");
+    assert_eq!(broker["manifests"][0]["kind"], "HelmRelease", "{broker:#}");
+    let printed = cli.run(&["deployment", "manifests", &oven]).await;
+    assert!(printed.stdout.starts_with("---\napiVersion: "), "{printed:#?}");
+    assert!(printed.stderr.contains("the edge has applied these manifests"), "{printed:#?}");
 
     hall.site.edge.processes.kill("edge-sync");
     let of_sync = |row: &Value| row["node"] == "Sync" && row["alert"] == "Offline";

@@ -54,7 +54,7 @@ pub(super) fn description() -> Value {
 /// The path of a table.
 fn table() -> Value {
     let name = json!([{ "name": "table", "in": "path", "required": true, "schema": { "type": "string" },
-        "description": "console, fleet, clusters, hosts, deployments, alerts, services, rollout, events, nodes, actions, objects, applications, policies, secrets, metrics:GROUP/NODE, entries:UUID, or history:UUID" },
+        "description": "console, fleet, clusters, hosts, deployments, alerts, services, rollout, events, nodes, actions, objects, applications, policies, secrets, metrics:GROUP/NODE, entries:UUID, manifests:UUID of a deployment, or history:UUID" },
         { "name": "at", "in": "query", "required": false, "schema": { "type": "integer" },
           "description": "the table as it was at this time, UTC ms; for fleet, clusters, hosts, deployments, alerts, services, rollout and events" }]);
     let mut table = tagged(

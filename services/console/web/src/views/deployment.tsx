@@ -74,6 +74,28 @@ function AsWritten({ row }: { row: DeploymentRow }) {
   );
 }
 
+/** The manifests that the deployment is rendered to, and whether the edge has applied these. */
+function Manifests({ row }: { row: DeploymentRow }) {
+  const table = useTable(`manifests:${row.key.split("/").at(-1)!}`);
+  const summary = table.rows.value.get("000");
+  if (summary === undefined) return <Nothing of={table}>Nothing is rendered.</Nothing>;
+  if (summary.reason) return <p class="note">It cannot be rendered: <Text of={summary.reason} longest={600} /></p>;
+  return (
+    <>
+      <p>
+        {summary.applied === summary.digest ? "The edge has applied these manifests." : summary.applied ? <mark>The edge has applied other manifests, and keeps them until these reach it.</mark> : "The edge reports no manifests of it yet."}{" "}
+        <span class="note">Digest <code>{summary.digest!.slice(0, 12)}</code></span>
+      </p>
+      {table.list.value.filter((one) => one.json !== undefined).map((one) => (
+        <details data-manifest={one.kind} key={one.key}>
+          <summary>{one.kind} <Text of={one.name!} longest={80} /></summary>
+          <pre class="mono" tabIndex={0}><Text of={laidOut(one.json!)} longest={20_000} /></pre>
+        </details>
+      ))}
+    </>
+  );
+}
+
 /** The recorded transitions of one deployment, the latest first. */
 function Happened({ row }: { row: DeploymentRow }) {
   const [page, failed] = [useSignal<EventPage | null>(null), useSignal<string | null>(null)];
@@ -136,8 +158,9 @@ export function DeploymentView() {
       {(row.path ?? []).length > 0 && <Card title="From wanted to running"><IntentPath legs={row.path} /></Card>}
       <Card title="Wanted and reported"><Compared row={row} /></Card>
       {at.value === null && <Card title="As written"><AsWritten row={row} /></Card>}
+      {at.value === null && <Card title="Manifests"><Manifests row={row} /></Card>}
       <Card title="What happened"><Happened row={row} /></Card>
-      <details class="as-command"><summary>As commands</summary><Command line={commands.showDeployment(row.cluster, row.name)} /><Command line={commands.moveDeployment(row.cluster, row.name, row.host ?? "")} /><Command line={commands.suspendDeployment(row.cluster, row.name, suspended)} /><Command line={commands.reconcileDeployment(row.cluster, row.name)} /><Command line={commands.deleteDeployment(row.cluster, row.name)} /></details>
+      <details class="as-command"><summary>As commands</summary><Command line={commands.showDeployment(row.cluster, row.name)} /><Command line={commands.showManifests(row.cluster, row.name)} /><Command line={commands.moveDeployment(row.cluster, row.name, row.host ?? "")} /><Command line={commands.suspendDeployment(row.cluster, row.name, suspended)} /><Command line={commands.reconcileDeployment(row.cluster, row.name)} /><Command line={commands.deleteDeployment(row.cluster, row.name)} /></details>
       {dialog.value === "move" && <MoveDeployment row={row} close={close} />}
       {dialog.value === "delete" && (
         <TypeTheName

@@ -24,6 +24,7 @@ function Detail({ row }: { row: MessageRow }) {
           ["seq", row.seq],
           ["bdSeq", row.bd_seq],
           ["Size", `${count(row.bytes)} bytes`],
+          ["QoS", row.qos],
           ["Retained", row.retained ? "yes" : "no"],
         ]}
       />
@@ -62,6 +63,7 @@ export function Messages({ node, device, path }: { node: string; device: string 
             { title: "Received", cell: (row) => `${clock(row.at)}.${String(row.at % 1000).padStart(3, "0")}` },
             { title: "Message", cell: (row) => <>{row.kind} <Text of={row.device} longest={40} />{row.retained && " retained"}</> },
             { title: "seq", cell: (row) => row.seq, class: "num" },
+            { title: "QoS", cell: (row) => row.qos, class: "num wide" },
             { title: "Bytes", cell: (row) => count(row.bytes), class: "num wide" },
             {
               title: "Content",
