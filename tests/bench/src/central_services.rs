@@ -1,4 +1,4 @@
-//! What the control plane costs as the fleet grows: ConfigDB and cluster manager as processes of their own, the broker, the edges and the observer in this one.
+//! What the control plane costs as the fleet grows: its services as processes of their own, the broker, the edges and the observer in this one.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ const QUIET: Duration = Duration::from_millis(500);
 /// Something does not run.
 pub async fn run(sizes: &[usize], changes: usize) -> anyhow::Result<()> {
     let about = format!(
-        "ConfigDB (SQLite) and cluster manager as processes; clusters with one deployment each, light edges with an instant Kubernetes and without heartbeats; {}. Memory is VmRSS \
+        "ConfigDB (SQLite), cluster manager, Identity and git server as processes, of which the first two are measured; clusters with one deployment each, light edges with an instant Kubernetes and without heartbeats; {}. Memory is VmRSS \
          and CPU is user + system time when all clusters are set up and agreed. To linear: the growth since the smallest size, by the growth of the number of clusters; 1 is linear, \
          less is better. One change: the mean of {changes} changes of one and the same cluster, one after another; messages as one subscriber of everything counts them, from the \
          request to the last report. Both must not grow with the number of clusters.",
@@ -85,13 +85,13 @@ async fn measure(clusters: usize, changes: usize) -> anyhow::Result<Sample> {
     let directory = tempfile::tempdir()?;
     let broker = start_broker().await?;
     let mqtt = MqttConfig { servers: vec![broker.url()], ..MqttConfig::default() };
-    // No one reads a repository here.
-    let git = "[git]\npublic_url = \"http://127.0.0.1:9\"\n";
-    let start = |name: &str, tables: &str| {
+    let start = |name: &str, head: &str| {
         let quiet = [("SPARKFLEET_LOG", "warn")];
-        service_process_with(name, "", tables, broker.local_addr(), directory.path(), &quiet)
+        service_process_with(name, head, "", broker.local_addr(), directory.path(), &quiet)
     };
-    let services = [start("configdb", ""), start("cluster-manager", git)];
+    let services = [start("configdb", ""), start("cluster-manager", "")];
+    // Without them no cluster is set up.
+    let beside = [start("identity", ""), start("git-server", "listen = \"127.0.0.1:0\"\n")];
     let plants = plants(&organisation, clusters)?;
     let fleet = Fleet::start(&plants, &mqtt);
     let mut operator = Operator::open(&organisation, &mqtt).await?;
@@ -111,7 +111,7 @@ async fn measure(clusters: usize, changes: usize) -> anyhow::Result<Sample> {
     listener.stop().await;
     operator.close().await;
     fleet.stop().await?;
-    drop(services);
+    drop((services, beside));
     broker.stop().await;
     let per_change = 1.0 / as_f64(changes);
     let spent: f64 = after.iter().zip(cpu).map(|(after, before)| after - before).sum();

@@ -75,7 +75,7 @@ pub async fn start_broker() -> anyhow::Result<Broker> {
     Ok(Broker::start(BrokerConfig { listen, ..BrokerConfig::default() }).await?)
 }
 
-/// ConfigDB on SQLite and the cluster manager, in this process.
+/// ConfigDB on SQLite, the cluster manager, Identity and the git server, in this process. A cluster that no one certifies, or whose repository no one serves, is not set up.
 async fn start_central_services(
     organisation: &Organisation,
     directory: &Path,
@@ -99,7 +99,22 @@ async fn start_central_services(
         ..configdb::Config::default()
     };
     config.state_dir.create()?;
+    let identity = identity::Config {
+        organisation: organisation.as_str().to_owned(),
+        state_dir: directory.join("identity").into(),
+        mqtt: mqtt.clone(),
+        ..identity::Config::default()
+    };
+    let git_server = git_server::Config {
+        organisation: organisation.as_str().to_owned(),
+        state_dir: directory.join("git-server").into(),
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        mqtt: mqtt.clone(),
+        ..git_server::Config::default()
+    };
     let mut services = JoinSet::new();
+    services.spawn(identity::run(identity, shutdown.child(), Health::new()));
+    services.spawn(git_server::run(git_server, shutdown.child(), Health::new()));
     services.spawn(async move { configdb::run_on(store, &config, bd_seq, stop, Health::new()).await });
     services.spawn(cluster_manager::run(manager, shutdown.child(), Health::new()));
     Ok(services)
@@ -173,7 +188,7 @@ async fn change_all(
 
 fn show(plan: Plan, set_up: Duration, bytes: usize, measured: &Measured, limit: &Distribution) {
     let about = format!(
-        "{} clusters with one deployment each, {} changes one after another; {}. ConfigDB on SQLite, cluster manager, the embedded broker, {} edges (real edge sync state and \
+        "{} clusters with one deployment each, {} changes one after another; {}. ConfigDB on SQLite, cluster manager, Identity, git server, the embedded broker, {} edges (real edge sync state and \
          Edge Node session) and the observer share one process. Kubernetes is instant: an in-process model that answers at once, without Flux. All clusters were created, set up \
          and agreed in {:.1} s. Raw: {bytes} bytes, the size of the command with the manifests, there and back through the same broker after the changes, all sessions open. A \
          change passes the broker six times in a row (write, replica, index, report, manifests, report), as three raw round trips do; the cluster manager compares a cluster at \
