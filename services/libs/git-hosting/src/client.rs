@@ -251,10 +251,13 @@ async fn output_of(
 
 /// The program git, with an environment of its own: no configuration of this host, and no words in its language.
 pub fn program() -> Command {
-    let mut command = Command::new("git");
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    // By its place: where only a name is known beside a `PATH` of its own, a child is made by fork, which copies the page tables of a whole service.
+    let place = std::env::split_paths(&path).map(|directory| directory.join("git")).find(|place| place.is_file());
+    let mut command = Command::new(place.unwrap_or_else(|| "git".into()));
     command
         .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into()))
+        .env("PATH", path)
         .env("HOME", "/nonexistent")
         .env("LC_ALL", "C")
         .env("GIT_CONFIG_NOSYSTEM", "1")
