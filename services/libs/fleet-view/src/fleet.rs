@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use sparkplug::edge_node::CONTESTED;
 use sparkplug::host::HostEvent;
 use sparkplug::replication::ReplicaChange;
-use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric, NameError};
+use sparkplug::{DeviceId, EdgeNodeDescriptor, GroupId, Metric, NameError};
 use uuid::Uuid;
 
 use crate::deltas::Table;
@@ -517,8 +517,11 @@ impl Fleet {
     /// Hosts that have proven their TPM to a join service, of all clusters or of the one of that name; by cluster, name and state disk.
     #[must_use]
     pub fn joining_hosts(&self, cluster: Option<&str>) -> Vec<JoiningHostRow> {
-        let is_gone = self.gone();
-        let living = self.joins.values().filter(|join| join.is_alive() || !is_gone(join.address()));
+        let (is_gone, is_deleted) = (self.gone(), self.deleted());
+        let living = self.joins.values().filter(|join| {
+            let at = join.address();
+            join.is_current() || (!is_deleted(at) && (join.is_alive() || !is_gone(at)))
+        });
         let wanted = living.filter_map(|join| {
             let name = self.organisation.cluster_of_group(join.address().group.as_str())?;
             cluster.is_none_or(|wanted| wanted == name.as_str()).then_some((name, join))
@@ -603,8 +606,22 @@ impl Fleet {
 
     /// The edge syncs of clusters that are there, and those that are alive.
     fn wanted_syncs(&self) -> impl Iterator<Item = &SyncReplica> {
+        let (is_gone, is_deleted) = (self.gone(), self.deleted());
+        self.syncs.values().filter(move |sync| {
+            let at = sync.address();
+            sync.is_current() || (!is_deleted(at) && (sync.is_alive() || !is_gone(at)))
+        })
+    }
+
+    /// Whether a node is of a cluster that was deleted: ConfigDB knows the object, and neither it nor the cluster manager has the cluster. A death of such a node may have been missed,
+    /// so what it said counts only while nothing of it is missing. One that ConfigDB has never had may have lost its store, and its edge may be alive.
+    pub(crate) fn deleted(&self) -> impl Fn(&EdgeNodeDescriptor) -> bool {
         let is_gone = self.gone();
-        self.syncs.values().filter(move |sync| sync.is_alive() || !is_gone(sync.address()))
+        let known = self.syncs.values().filter(|sync| {
+            is_gone(sync.address()) && sync.node().is_some_and(|node| self.config.object(node.cluster_uuid).is_some())
+        });
+        let groups: BTreeSet<GroupId> = known.map(|sync| sync.address().group.clone()).collect();
+        move |node| groups.contains(&node.group)
     }
 
     /// Whether a node is of a cluster that neither ConfigDB nor the cluster manager has any more. What such a node said last is of no use once it is not alive.

@@ -376,6 +376,30 @@ fn of_an_edge_that_was_not_received_the_hosts_of_its_last_report_are_known() {
 }
 
 #[test]
+fn nothing_is_left_of_a_deleted_cluster_whose_death_was_missed_and_an_unknown_one_stays() {
+    let rows = |bench: &Bench| {
+        let alerts = bench.fleet.alerts().into_iter().filter(|row| row.monitor.starts_with(&format!("ACME-{NAME}/")));
+        (bench.fleet.hosts(None).len(), bench.fleet.joining_hosts(None).len(), alerts.count())
+    };
+    for cluster_uuid in [CLUSTER, Uuid::from_u128(0xFF)] {
+        let mut bench = Bench::with_cluster();
+        bench.sync(NAME, &SyncNode { cluster_uuid, ..SyncNode::default() }, &[]);
+        let host = join_service_contract::JoinHost { name: "paint-2".to_owned(), ..Default::default() };
+        bench.join(NAME, &[(Uuid::from_u128(0xD1), host)]);
+        bench.monitor(NAME, &["Oven"]);
+        bench.remove(CLUSTER);
+        // Its object stays in ConfigDB, without what makes it a cluster.
+        bench.entry(CLUSTER, &Info { name: NAME.to_owned(), ..Info::default() });
+        assert_eq!(rows(&bench), (1, 1, 1), "its edge is alive");
+        for node in [address::SYNC_NODE, address::JOIN_NODE, address::MONITOR_NODE] {
+            bench.misses(NAME, node);
+        }
+        let left = if cluster_uuid == CLUSTER { (0, 0, 0) } else { (1, 1, 1) };
+        assert_eq!(rows(&bench), left, "{cluster_uuid}");
+    }
+}
+
+#[test]
 fn nothing_is_left_of_a_cluster_that_was_deleted_once_its_edge_is_not_alive() {
     let mut bench = Bench::with_cluster();
     bench.deployment(OVEN, "Oven", None);
