@@ -3,22 +3,12 @@
 use std::collections::BTreeMap;
 
 use sparkplug::host::HostEvent;
+pub use sparkplug::replication::Presence;
 use sparkplug::replication::{Contract, Devices, Replica};
 use sparkplug::typed::FieldError;
 use sparkplug::{DeviceId, EdgeNodeDescriptor, Metric, TypedMetrics};
 
 use crate::{EDGE_NODE_ID, MonitorNode, MonitoredNodeDevice};
-
-/// How far what a monitor published can be believed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Presence {
-    /// Born and in order.
-    Alive,
-    /// Something was missed; values are the last known ones.
-    Stale,
-    /// Its death was received; values are the last known ones, and no monitor watches.
-    Dead,
-}
 
 /// What a monitor publishes.
 #[derive(Debug)]
@@ -83,11 +73,7 @@ impl MonitorView {
     /// How far this can be believed.
     #[must_use]
     pub const fn presence(&self) -> Presence {
-        match (self.0.is_alive(), self.0.in_sync()) {
-            (true, true) => Presence::Alive,
-            (true, false) => Presence::Stale,
-            (false, _) => Presence::Dead,
-        }
+        self.0.presence()
     }
 
     /// What the monitor says about itself; None if its metrics are not those of a monitor.

@@ -145,9 +145,13 @@ impl Fleet {
     /// Active alerts of all clusters and of what the central monitor watches, the oldest first.
     #[must_use]
     pub fn alerts(&self) -> Vec<AlertRow> {
-        let is_deleted = self.deleted();
-        let monitors = self.monitors.monitors();
-        let monitors = monitors.filter(|(at, view)| view.presence() == Presence::Alive || !is_deleted(at));
+        let counts = self.counts();
+        // What a dead monitor has raised stays for people to see, unless its cluster was deleted.
+        let counted = |(at, view): &(&EdgeNodeDescriptor, &MonitorView)| match view.presence() {
+            Presence::Alive => true,
+            Presence::Stale | Presence::Dead => counts(at, Presence::Stale),
+        };
+        let monitors = self.monitors.monitors().filter(counted);
         let mut rows: Vec<AlertRow> = monitors.flat_map(|(monitor, view)| self.raised_by(monitor, view)).collect();
         // A refused cluster has the name of another one, whose alerts these would seem to be.
         let clusters = self.manager.clusters().filter(|(_, cluster)| cluster.setup.state != SetupState::Refused);

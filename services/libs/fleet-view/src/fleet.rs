@@ -517,12 +517,9 @@ impl Fleet {
     /// Hosts that have proven their TPM to a join service, of all clusters or of the one of that name; by cluster, name and state disk.
     #[must_use]
     pub fn joining_hosts(&self, cluster: Option<&str>) -> Vec<JoiningHostRow> {
-        let (is_gone, is_deleted) = (self.gone(), self.deleted());
-        let living = self.joins.values().filter(|join| {
-            let at = join.address();
-            join.is_current() || (!is_deleted(at) && (join.is_alive() || !is_gone(at)))
-        });
-        let wanted = living.filter_map(|join| {
+        let counts = self.counts();
+        let counted = self.joins.values().filter(|join| counts(join.address(), join.presence()));
+        let wanted = counted.filter_map(|join| {
             let name = self.organisation.cluster_of_group(join.address().group.as_str())?;
             cluster.is_none_or(|wanted| wanted == name.as_str()).then_some((name, join))
         });
@@ -606,22 +603,23 @@ impl Fleet {
 
     /// The edge syncs of clusters that are there, and those that are alive.
     fn wanted_syncs(&self) -> impl Iterator<Item = &SyncReplica> {
-        let (is_gone, is_deleted) = (self.gone(), self.deleted());
-        self.syncs.values().filter(move |sync| {
-            let at = sync.address();
-            sync.is_current() || (!is_deleted(at) && (sync.is_alive() || !is_gone(at)))
-        })
+        let counts = self.counts();
+        self.syncs.values().filter(move |sync| counts(sync.address(), sync.presence()))
     }
 
-    /// Whether a node is of a cluster that was deleted: ConfigDB knows the object, and neither it nor the cluster manager has the cluster. A death of such a node may have been missed,
-    /// so what it said counts only while nothing of it is missing. One that ConfigDB has never had may have lost its store, and its edge may be alive.
-    pub(crate) fn deleted(&self) -> impl Fn(&EdgeNodeDescriptor) -> bool {
+    /// Whether what a node said last counts. Of a cluster that is gone the dead do not. Of one that was deleted, whose object ConfigDB still has, those do not either whose death
+    /// may have been missed. A cluster whose object ConfigDB has never had may have lost its store, and its edge may be alive.
+    pub(crate) fn counts(&self) -> impl Fn(&EdgeNodeDescriptor, Presence) -> bool {
         let is_gone = self.gone();
-        let known = self.syncs.values().filter(|sync| {
+        let deleted = self.syncs.values().filter(|sync| {
             is_gone(sync.address()) && sync.node().is_some_and(|node| self.config.object(node.cluster_uuid).is_some())
         });
-        let groups: BTreeSet<GroupId> = known.map(|sync| sync.address().group.clone()).collect();
-        move |node| groups.contains(&node.group)
+        let deleted: BTreeSet<GroupId> = deleted.map(|sync| sync.address().group.clone()).collect();
+        move |node, presence| match presence {
+            Presence::Alive => true,
+            Presence::Stale => !deleted.contains(&node.group),
+            Presence::Dead => !is_gone(node),
+        }
     }
 
     /// Whether a node is of a cluster that neither ConfigDB nor the cluster manager has any more. What such a node said last is of no use once it is not alive.

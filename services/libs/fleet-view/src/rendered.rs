@@ -23,12 +23,8 @@ use crate::deltas::Table;
 /// Key of the row that says what the manifests are compared with. It comes before all others.
 pub const SUMMARY: &str = "000";
 
-/// Renders a deployment.
-///
-/// # Errors
-/// Why it cannot be rendered, or not here, for people.
-pub fn manifests(fleet: &Fleet, deployment: Uuid) -> Result<Rendered, String> {
-    let entry: EdgeDeployment = document(fleet, deployment)?.ok_or("ConfigDB does not have this deployment")?;
+/// Renders a deployment with this entry; or says, for people, why that cannot be done, or not here.
+fn manifests(fleet: &Fleet, deployment: Uuid, entry: &EdgeDeployment) -> Result<Rendered, String> {
     let cluster_name = fleet.manager.cluster(entry.cluster).map(|cluster| &*cluster.name);
     let cluster_name = cluster_name.ok_or("the cluster manager does not have its cluster")?;
     let values = fleet.manager.deployments_values().and_then(|json| serde_json::from_str(json).ok());
@@ -43,14 +39,12 @@ pub fn manifests(fleet: &Fleet, deployment: Uuid) -> Result<Rendered, String> {
     let pins = rollout.unwrap_or_default().pins;
     let agent_config = fleet.config.entry(deployment, AgentConfig::slug());
     let agent_config = agent_config.map(|entry| (&*entry.json, entry.etag));
-    let input = Input { uuid: deployment, deployment: &entry, k8s_name, agent_config, cluster_name, pins: &pins };
-    render::deployment(input, &catalog(fleet, &entry), &settings).map_err(|error| error.to_string())
+    let input = Input { uuid: deployment, deployment: entry, k8s_name, agent_config, cluster_name, pins: &pins };
+    render::deployment(input, &catalog(fleet, entry), &settings).map_err(|error| error.to_string())
 }
 
 /// Digest of the manifests that the edge has applied; None: it reports none.
-#[must_use]
-pub fn applied(fleet: &Fleet, deployment: Uuid) -> Option<Digest> {
-    let entry: EdgeDeployment = document(fleet, deployment).ok()??;
+fn applied(fleet: &Fleet, deployment: Uuid, entry: &EdgeDeployment) -> Option<Digest> {
     let sync = fleet.sync(&fleet.manager.cluster(entry.cluster)?.name)?;
     sync.devices().deployments.get(&deployment)?.digest
 }
@@ -59,8 +53,11 @@ pub fn applied(fleet: &Fleet, deployment: Uuid) -> Option<Digest> {
 /// Nothing of a manifest is cut, because people copy it.
 #[must_use]
 pub fn table(fleet: &Fleet, deployment: Uuid) -> Table {
-    let applied = applied(fleet, deployment).map(|digest| digest.to_string());
-    let rendered = manifests(fleet, deployment);
+    let entry = document(fleet, deployment);
+    let entry = entry.and_then(|entry| entry.ok_or_else(|| "ConfigDB does not have this deployment".to_owned()));
+    let applied = entry.as_ref().ok().and_then(|entry| applied(fleet, deployment, entry));
+    let applied = applied.map(|digest| digest.to_string());
+    let rendered = entry.and_then(|entry| manifests(fleet, deployment, &entry));
     let (digest, reason) = match &rendered {
         Ok(rendered) => (Some(rendered.digest.to_string()), None),
         Err(reason) => (None, Some(reason)),

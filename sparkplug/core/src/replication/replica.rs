@@ -107,6 +107,17 @@ pub enum ReplicaChange<K> {
     Other(DeviceId),
 }
 
+/// How far what an Edge Node published can be believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// Born and in order.
+    Alive,
+    /// Something was missed; values are the last known ones.
+    Stale,
+    /// Its death was received; values are the last known ones.
+    Dead,
+}
+
 /// The copy. After a death or a loss of messages the last values stay readable; [`Replica::is_current`] and [`Replica::is_complete`] say which.
 pub struct Replica<C: Contract> {
     address: EdgeNodeDescriptor,
@@ -159,6 +170,16 @@ impl<C: Contract> Replica<C> {
     #[must_use]
     pub const fn is_current(&self) -> bool {
         self.is_alive() && self.in_sync
+    }
+
+    /// How far its values can be believed.
+    #[must_use]
+    pub const fn presence(&self) -> Presence {
+        match (self.is_alive(), self.in_sync) {
+            (true, true) => Presence::Alive,
+            (true, false) => Presence::Stale,
+            (false, _) => Presence::Dead,
+        }
     }
 
     /// Timestamp of the birth that the present session began with, UTC ms.

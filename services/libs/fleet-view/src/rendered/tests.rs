@@ -67,8 +67,9 @@ fn of_two_names_that_are_the_same_in_kubernetes_the_one_that_runs_keeps_the_plai
     let (other, second) = (Uuid::from_u128(0xD0), "OVEN");
     bench.entry(other, &oven(second));
     let name = |bench: &Bench, deployment| {
-        let rendered = manifests(&bench.fleet, deployment).unwrap();
-        rendered.manifests[0]["spec"]["values"]["k8s"].as_str().unwrap().to_owned()
+        let rows = table(&bench.fleet, deployment);
+        let release: Value = serde_json::from_str(rows["001"]["json"].as_str().unwrap()).unwrap();
+        release["spec"]["values"]["k8s"].as_str().unwrap().to_owned()
     };
     assert_eq!(name(&bench, other), "oven");
     assert!(name(&bench, OVEN).starts_with("oven-"));
@@ -79,7 +80,8 @@ fn of_two_names_that_are_the_same_in_kubernetes_the_one_that_runs_keeps_the_plai
 
 #[test]
 fn what_cannot_be_rendered_says_why() {
-    let reason = |bench: &Bench, deployment| manifests(&bench.fleet, deployment).unwrap_err();
+    let reason =
+        |bench: &Bench, deployment| table(&bench.fleet, deployment)[SUMMARY]["reason"].as_str().unwrap().to_owned();
     let mut bench = bench();
     assert_eq!(reason(&bench, Uuid::nil()), "ConfigDB does not have this deployment");
     bench.entry(OVEN, &EdgeDeployment { chart: None, ..oven("Oven") });
