@@ -249,6 +249,14 @@ pub fn yaml(value: &Value) -> anyhow::Result<String> {
     if text.chars().all(|c| c == '\n' || is_harmless(c)) { Ok(text) } else { json(value) }
 }
 
+/// A value as a document of a YAML stream, without a line break at its end.
+///
+/// # Errors
+/// As [`yaml`].
+pub fn yaml_document(value: &Value) -> anyhow::Result<String> {
+    Ok(format!("---\n{}", yaml(value)?.trim_end()))
+}
+
 /// A moment (UTC ms) as text of second precision.
 #[must_use]
 pub fn moment(ms: u64) -> String {

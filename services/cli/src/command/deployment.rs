@@ -277,7 +277,7 @@ async fn show(wanted: &str, source: &ReadingSource, options: &Options) -> anyhow
     output::print(options.presentation.output, lines, &value)
 }
 
-/// The rows of table `manifests` of a deployment.
+/// Prints what a deployment is rendered to, and says whether the edge runs it.
 async fn show_manifests(wanted: &str, source: &ReadingSource, options: &Options) -> anyhow::Result<()> {
     let ask_console = async |api: &ConsoleApi| {
         let row = look_up::deployment_among(&listing::rows(api).await?, wanted)?;
@@ -309,16 +309,10 @@ async fn show_manifests(wanted: &str, source: &ReadingSource, options: &Options)
         "cluster": row.cluster, "name": row.name, "uuid": row.uuid,
         "digest": summary.digest, "applied": summary.applied, "manifests": manifests,
     });
-    let lines = || manifests.iter().map(document).collect();
-    output::print(options.presentation.output, lines, &value)?;
+    let documents: Vec<String> = manifests.iter().map(output::yaml_document).collect::<anyhow::Result<_>>()?;
+    output::print(options.presentation.output, || documents, &value)?;
     output::remark(runs);
     Ok(())
-}
-
-/// A manifest as a document of a YAML stream.
-fn document(manifest: &Value) -> String {
-    let yaml = output::yaml(manifest).unwrap_or_else(|_| manifest.to_string());
-    format!("---\n{}", yaml.trim_end())
 }
 
 /// What the manifests of a deployment are compared with.
@@ -329,6 +323,7 @@ struct Summary {
     reason: Option<String>,
 }
 
+/// The rows of table `manifests` of a deployment.
 struct Manifests {
     summary: Summary,
     manifests: Vec<Value>,

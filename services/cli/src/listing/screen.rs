@@ -98,7 +98,7 @@ fn changed<L: Listed>(form: OutputForm, old: Option<&[L]>, new: &[L], now: u64) 
     let set = set.iter().map(|row| json!({ "change": "set", "row": row }));
     let gone = gone.iter().map(|row| json!({ "change": "gone", "row": row }));
     let written = |value: Value| match form {
-        OutputForm::Yaml => Ok(format!("---\n{}\n", output::yaml(&value)?.trim_end())),
+        OutputForm::Yaml => Ok(format!("{}\n", output::yaml_document(&value)?)),
         _ => Ok(format!("{}\n", output::escaped(value.to_string()))),
     };
     set.chain(gone).map(written).collect()

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{escaped, harmless, say, yaml};
+use super::{escaped, harmless, say, yaml_document};
 use crate::options::OutputForm;
 
 /// What changes within this time is shown at once.
@@ -82,7 +82,7 @@ impl Page {
                 format!("{apart}{}\n", harmless(&lines().join("\n")))
             }
             OutputForm::Json => format!("{}\n", escaped(value.to_string())),
-            OutputForm::Yaml => format!("---\n{}\n", yaml(value)?.trim_end()),
+            OutputForm::Yaml => format!("{}\n", yaml_document(value)?),
         };
         self.shown = Some(value.clone());
         say(&text)
