@@ -9,13 +9,15 @@ use std::time::Duration;
 
 use enrolment_protocol::token::Token;
 use serde_json::{Value, json};
-use sparkplug_mqtt::MqttConfig;
+use sparkplug::session::QoS;
+use sparkplug_mqtt::{Clock, ListenerEvent, ListenerHandle, MqttConfig, spawn_listener};
 use uuid::Uuid;
 
-use crate::central_services::{free_port, git_server_head, service_process_with};
+use crate::central_services::{ORGANISATION, free_port, git_server_head, service_process_with};
 use crate::cli::{Cli, Outcome};
 use crate::mosquitto::Mosquitto;
 use crate::process::{Process, Processes};
+use crate::wait;
 
 /// The users that have a certificate of the fleet; a user is named by its group.
 pub const USERS: [&str; 7] = [
@@ -358,6 +360,18 @@ fn certificates(directory: &Path) {
 fn openssl(arguments: &[&str]) {
     let done = Command::new("openssl").args(arguments).output().expect("openssl is installed");
     assert!(done.status.success(), "openssl {arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// A session with these settings that receives these topics of the central services, such as `NDATA/ConfigDB`.
+///
+/// # Panics
+/// It does not come online.
+pub async fn listener(mqtt: &MqttConfig, topics: &[&str]) -> ListenerHandle {
+    let filter = |topic: &&str| (format!("spBv1.0/{ORGANISATION}-Central/{topic}"), QoS::AtMostOnce);
+    let mut listener = spawn_listener(topics.iter().map(filter).collect(), mqtt, Clock::new()).unwrap();
+    let online = tokio::time::timeout(wait::PATIENCE, listener.recv()).await.unwrap();
+    assert_eq!(online, Some(ListenerEvent::Online));
+    listener
 }
 
 /// What a program needs to connect as a user.

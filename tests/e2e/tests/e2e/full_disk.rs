@@ -16,8 +16,7 @@ use e2e::process::Process;
 use e2e::recorder::Message;
 use e2e::secured_site::{self, files, with_shipped_acl};
 use e2e::{program, wait, wire};
-use sparkplug::session::QoS;
-use sparkplug_mqtt::{Clock, ListenerEvent, MqttConfig, spawn_listener};
+use sparkplug_mqtt::{ListenerEvent, MqttConfig};
 use tempfile::TempDir;
 
 const OVEN: &str = "c1000000-0000-4000-8000-0000000000f1";
@@ -97,11 +96,7 @@ struct Received(Arc<Mutex<Vec<Message>>>);
 
 impl Received {
     async fn over(mqtt: &MqttConfig) -> Self {
-        let topic = |kind| (format!("spBv1.0/{ORGANISATION}-Central/{kind}/ConfigDB"), QoS::AtMostOnce);
-        let topics = ["NBIRTH", "NDATA"].map(topic).to_vec();
-        let mut listener = spawn_listener(topics, mqtt, Clock::new()).unwrap();
-        let online = tokio::time::timeout(wait::PATIENCE, listener.recv()).await.unwrap();
-        assert_eq!(online, Some(ListenerEvent::Online));
+        let mut listener = secured_site::listener(mqtt, &["NBIRTH/ConfigDB", "NDATA/ConfigDB"]).await;
         let received = Self::default();
         let all = received.clone();
         tokio::spawn(async move {

@@ -2,15 +2,14 @@
 
 use std::fs;
 
-use e2e::secured_site::{FOREIGN_GROUP, Site, mqtt};
+use e2e::secured_site::{FOREIGN_GROUP, Site, listener, mqtt};
 use e2e::wait;
 use serde_json::Value;
 use simulator::cluster::{ClusterSpec, HostSpec, SimulatedCluster};
 use simulator::flux::chart::Charts;
 use sparkplug::Metric;
 use sparkplug::payload::{EncodeOptions, Form, Payload, encode};
-use sparkplug::session::QoS;
-use sparkplug_mqtt::{Clock, ListenerEvent, ListenerHandle, spawn_listener};
+use sparkplug_mqtt::{ListenerEvent, ListenerHandle};
 
 use crate::factory::uuid;
 use crate::recovery::{path, remove_database, running};
@@ -35,11 +34,7 @@ fn writers(site: &Site, slug: &str) -> Vec<String> {
 
 /// A session of `user` that receives these topics.
 async fn listening(site: &Site, user: &str, topics: &[&str]) -> ListenerHandle {
-    let topics = topics.iter().map(|rest| (format!("spBv1.0/ACME-Central/{rest}"), QoS::AtMostOnce)).collect();
-    let mut listener = spawn_listener(topics, &mqtt(&site.server, user), Clock::new()).unwrap();
-    let online = tokio::time::timeout(wait::PATIENCE, listener.recv()).await.unwrap();
-    assert_eq!(online, Some(ListenerEvent::Online));
-    listener
+    listener(&mqtt(&site.server, user), topics).await
 }
 
 /// Patches the entry `Info` by the connection of `user`, in a command to ConfigDB's Device `device`, and claims to be ada.
