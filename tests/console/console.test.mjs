@@ -356,7 +356,11 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     await signIn(page, tokens.operator);
     await page.getByRole("button", { name: "Read the history" }).click();
     const past = page.getByRole("table", { name: "History of the entry" });
-    await past.getByRole("row").nth(2).waitFor();
+    // Revisions come one by one, the oldest first, so the newest is waited for.
+    const object = (await factory.rows("clusters")).find((row) => row.name === "Body_Shop").key;
+    const entry = await factory.until("the revoked key", async () =>
+      (await factory.rows(`entries:${object}`)).find((row) => row.key === "AttestationPolicy" && JSON.parse(row.json).endorsement.revoked.length > 0));
+    await past.getByRole("row").nth(1).getByRole("cell", { name: new RegExp(`^${[...String(entry.revision)].join("\\s?")}$`) }).waitFor();
     await page.getByLabel("Compare with").selectOption({ label: "the revision before" });
     await past.getByRole("row").nth(1).getByRole("button", { name: /values?…/ }).click();
     await past.getByText(/endorsement\.revoked/).first().waitFor();
