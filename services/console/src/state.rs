@@ -18,7 +18,7 @@ use fleet_view::deltas::Table;
 use fleet_view::explorer::Explorer;
 use fleet_view::health::Health;
 use fleet_view::history::View;
-use fleet_view::tables::{self, Rows};
+use fleet_view::tables::Rows;
 use fleet_view::{policy, rendered};
 use serde_json::json;
 use sparkplug::edge_node::NodeUpdate;
@@ -574,11 +574,12 @@ impl State {
         if let (Some(replay), Some(view)) = (&self.replay, table.view()) {
             return (*replay.table(view)).clone();
         }
-        let has_own_rows = matches!(table, TableName::Hosts | TableName::Policies | TableName::Manifests(_));
+        let has_own_rows = matches!(table, TableName::Policies | TableName::Manifests(_));
         if source(table) == Source::Fleet && !has_own_rows {
             let rows = shared.get_or_insert_with(|| Rows::of(&self.fleet));
             return match table {
                 TableName::Clusters => rows.clusters(),
+                TableName::Hosts => rows.hosts().clone(),
                 TableName::Deployments => rows.deployments(),
                 TableName::Alerts => rows.alerts(),
                 TableName::Rollout => rows.rollout(),
@@ -587,7 +588,6 @@ impl State {
             };
         }
         match table {
-            TableName::Hosts => tables::hosts(&self.fleet),
             TableName::Console => self.own_row(),
             TableName::Services => self.explorer.services(),
             TableName::Nodes => self.explorer.nodes(),

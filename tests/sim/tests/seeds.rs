@@ -36,7 +36,7 @@ fn whatever_happens_everything_that_people_want_is_applied_or_visibly_refused_in
     let day = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400);
     let of_the_day = 1_000_000 + day * SEEDS_OF_THE_DAY;
     let plan = Plan { steps: STEPS, ..Plan::of(0) };
-    let all = Plan { restores: true, joins: true, keys: true, secrets: true, git: true, ..plan };
+    let all = Plan { restores: true, joins: true, console: true, keys: true, secrets: true, git: true, ..plan };
     let parts = match asked {
         Some(seeds) => in_parts(SOAK..SOAK + seeds, Plan { steps: STEPS_SOAK, ..all }),
         None => vec![

@@ -2,6 +2,7 @@
 
 mod hosts;
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use cluster_manager_contract::{ClusterDevice, JoinReport, SetupState, SetupStep};
@@ -109,6 +110,7 @@ pub struct Rows<'a> {
     deployments: Vec<DeploymentRow>,
     alerts: Vec<AlertRow>,
     conditions: BTreeMap<Uuid, Condition>,
+    hosts: OnceCell<Table>,
 }
 
 impl<'a> Rows<'a> {
@@ -132,7 +134,13 @@ impl<'a> Rows<'a> {
             (row.uuid, health::cluster(fleet, row, alerts, own))
         };
         let conditions = clusters.iter().map(condition).collect();
-        Self { fleet, clusters, deployments, alerts, conditions }
+        Self { fleet, clusters, deployments, alerts, conditions, hosts: OnceCell::new() }
+    }
+
+    /// Table `hosts`, as [`hosts()`] makes it; made once, because table `fleet` counts its rows.
+    #[must_use]
+    pub fn hosts(&self) -> &Table {
+        self.hosts.get_or_init(|| hosts::hosts(self.fleet))
     }
 
     /// Table `clusters`, by UUID.
@@ -262,7 +270,7 @@ impl<'a> Rows<'a> {
             deployments.count(health::deployment(row, alive.contains(row.cluster.as_str())).health);
         }
         let mut hosts = Counter::default();
-        for row in hosts::hosts(self.fleet).values() {
+        for row in self.hosts().values() {
             hosts.count_word(row.get("health").and_then(Value::as_str).unwrap_or_default());
         }
         let joining = self.fleet.joining_hosts(None);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fleet_view::Fleet;
 use fleet_view::deltas::Table;
 use fleet_view::history::View;
-use fleet_view::tables::{Rows, hosts};
+use fleet_view::tables::Rows;
 use serde_json::Value;
 use sparkplug::edge_node::{CONTESTED, EdgeNode};
 use sparkplug::host::HostEvent;
@@ -23,15 +23,27 @@ use crate::world::World;
 const OF_TIME: [&str; 8] =
     ["since", "alive_since", "edge_since", "setup_since", "at", "applied_at", "first_seen", "path"];
 
+/// In the order of time.
+const BY_TIME: &str = "reasons";
+
 fn without_times(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
             let kept = fields.iter().filter(|(name, _)| !OF_TIME.contains(&name.as_str()));
-            kept.map(|(name, value)| (name.clone(), without_times(value))).collect()
+            kept.map(|(name, value)| (name.clone(), without_order(name, without_times(value)))).collect()
         }
         Value::Array(values) => values.iter().map(without_times).collect(),
         other => other.clone(),
     }
+}
+
+fn without_order(name: &str, mut value: Value) -> Value {
+    if let Value::Array(values) = &mut value
+        && name == BY_TIME
+    {
+        values.sort_by_cached_key(Value::to_string);
+    }
+    value
 }
 
 fn rows(table: &Table) -> BTreeMap<&str, Value> {
@@ -79,7 +91,7 @@ pub(crate) fn shows_what_is(world: &World) -> Result<(), Violation> {
     let tables = [
         (View::Alerts, made.alerts()),
         (View::Clusters, made.clusters()),
-        (View::Hosts, hosts(&fleet)),
+        (View::Hosts, made.hosts().clone()),
         (View::Deployments, made.deployments()),
         (View::Rollout, made.rollout()),
         (View::Fleet, made.fleet()),

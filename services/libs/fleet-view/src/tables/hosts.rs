@@ -1,6 +1,7 @@
 //! Table `hosts`: Kubernetes Nodes and hosts on their way in, joined by name. A row has the join as a ladder, the last refusal and what to do about it, and the PCRs against the policy.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use configdb_schema::document::AttestationPolicy;
 use join_service_contract::HostState;
@@ -190,10 +191,16 @@ fn refusal(row: &JoiningHostRow) -> Option<Value> {
 
 /// What to do about a refusal, as the documentation says.
 pub(super) fn advice(code: &str) -> Option<&'static str> {
-    REFUSALS.lines().find_map(|line| {
-        let mut cells = line.strip_prefix("| `")?.split(" | ");
-        (cells.next()?.strip_suffix('`')? == code).then(|| cells.nth(1)?.strip_suffix(" |")).flatten()
-    })
+    // A fleet can have as many refused hosts as someone likes to start, and each row asks.
+    static ADVICE: LazyLock<BTreeMap<&str, &str>> = LazyLock::new(|| {
+        let advice = |line: &'static str| {
+            let mut cells = line.strip_prefix("| `")?.split(" | ");
+            Some((cells.next()?.strip_suffix('`')?, cells.nth(1)?.strip_suffix(" |")?))
+        };
+        // The first one counts.
+        REFUSALS.lines().rev().filter_map(advice).collect()
+    });
+    ADVICE.get(code).copied()
 }
 
 /// What the registers of a PC client measure.
