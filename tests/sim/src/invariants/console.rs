@@ -1,15 +1,16 @@
 //! What the console shows: in the end what is, and of the past what it showed then.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use fleet_view::Fleet;
 use fleet_view::deltas::Table;
 use fleet_view::history::View;
 use fleet_view::tables::Rows;
-use serde_json::Value;
-use sparkplug::edge_node::{CONTESTED, EdgeNode};
+use serde_json::Value as Json;
+use sparkplug::edge_node::CONTESTED;
 use sparkplug::host::HostEvent;
-use sparkplug::{BdSeq, EdgeNodeDescriptor, Metric};
+use sparkplug::{BdSeq, DataType, DeviceId, EdgeNodeDescriptor, Metric, Value};
 
 use crate::fleet::console::Console;
 use crate::model::checks::Violation;
@@ -26,55 +27,83 @@ const OF_TIME: [&str; 8] =
 /// In the order of time.
 const BY_TIME: &str = "reasons";
 
-fn without_times(value: &Value) -> Value {
+fn without_times(value: &Json) -> Json {
     match value {
-        Value::Object(fields) => {
+        Json::Object(fields) => {
             let kept = fields.iter().filter(|(name, _)| !OF_TIME.contains(&name.as_str()));
             kept.map(|(name, value)| (name.clone(), without_order(name, without_times(value)))).collect()
         }
-        Value::Array(values) => values.iter().map(without_times).collect(),
+        Json::Array(values) => values.iter().map(without_times).collect(),
         other => other.clone(),
     }
 }
 
-fn without_order(name: &str, mut value: Value) -> Value {
-    if let Value::Array(values) = &mut value
+fn without_order(name: &str, mut value: Json) -> Json {
+    if let Json::Array(values) = &mut value
         && name == BY_TIME
     {
-        values.sort_by_cached_key(Value::to_string);
+        values.sort_by_cached_key(Json::to_string);
     }
     value
 }
 
-fn rows(table: &Table) -> BTreeMap<&str, Value> {
+fn rows(table: &Table) -> BTreeMap<&str, Json> {
     table.iter().map(|(key, row)| (key.as_str(), without_times(row))).collect()
 }
 
-/// A reader to whom every Edge Node has said everything just now.
+/// A reader to whom every Edge Node has said everything just now, and who knows of those that are not there what the console received last: it alone was there.
 fn reader_of_sources(world: &World) -> Option<Fleet> {
     let mut fleet = Fleet::new(organisation()).ok()?;
     // That another process was born under its id is of the session of an Edge Node, and nowhere among its values.
     let received = &world.processes[&world.process_of(&Role::Console)?].endpoints.get(&Side::Host)?.replica;
-    let contested = |node| received.node(node)?.values.get(CONTESTED)?.as_ref()?.as_str().map(str::to_owned);
+    let contested = |node| received.node(node)?.values.get_key_value(CONTESTED);
+    let mut born = BTreeSet::new();
     for process in world.processes.values() {
         let Some(endpoint) = process.endpoints.get(&Side::Node) else { continue };
         if let (Machine::Node(node), Some(descriptor)) = (&endpoint.machine, &endpoint.descriptor)
             && node.is_born()
         {
-            births(&mut fleet, descriptor, node, contested(descriptor));
+            let own = node.metrics(None).unwrap_or_default().into_iter();
+            let metrics = own.chain(contested(descriptor).map(metric)).collect();
+            let devices = node.devices().map(|device| (device, node.metrics(Some(device)).unwrap_or_default()));
+            births(&mut fleet, descriptor, metrics, devices);
+            born.insert(descriptor);
         }
+    }
+    for (node, view) in received.nodes().filter(|(node, view)| view.bd_seq.is_some() && !born.contains(node)) {
+        let metrics = view.values.iter().map(metric).collect();
+        let devices = view.devices.iter().map(|(device, values)| (device, values.iter().map(metric).collect()));
+        births(&mut fleet, node, metrics, devices);
+        let node = node.clone();
+        fleet.on_event(&if view.is_dead {
+            HostEvent::NodeDeath { node, timestamp: 0 }
+        } else {
+            HostEvent::NodeStale { node, reason: "it was not received again".into() }
+        });
     }
     Some(fleet)
 }
 
-fn births(fleet: &mut Fleet, descriptor: &EdgeNodeDescriptor, source: &EdgeNode, contested: Option<String>) {
-    let node = || descriptor.clone();
-    let contested = contested.map(|text| Metric::new(CONTESTED, text).at(0));
-    let metrics = source.metrics(None).unwrap_or_default().into_iter().chain(contested).collect();
-    fleet.on_event(&HostEvent::NodeBirth { node: node(), bd_seq: BdSeq::ZERO, timestamp: 0, uuid: None, metrics });
-    for device in source.devices() {
-        let metrics = source.metrics(Some(device)).unwrap_or_default().into();
-        fleet.on_event(&HostEvent::DeviceBirth { node: node(), device: device.clone(), timestamp: 0, metrics });
+fn metric((name, value): (&Arc<str>, &Option<Value>)) -> Metric {
+    let name = Arc::clone(name);
+    let metric = match value {
+        Some(value) => Metric::new(name, value.clone()),
+        None => Metric::null(name, DataType::String),
+    };
+    metric.at(0)
+}
+
+fn births<'a>(
+    fleet: &mut Fleet,
+    node: &EdgeNodeDescriptor,
+    metrics: Vec<Metric>,
+    devices: impl Iterator<Item = (&'a DeviceId, Vec<Metric>)>,
+) {
+    let node = || node.clone();
+    fleet.on_event(&HostEvent::NodeBirth { node: node(), bd_seq: BdSeq::ZERO, timestamp: 0, uuid: None, metrics: metrics.into() });
+    for (device, metrics) in devices {
+        let (device, metrics) = (device.clone(), metrics.into());
+        fleet.on_event(&HostEvent::DeviceBirth { node: node(), device, timestamp: 0, metrics });
     }
 }
 
@@ -101,7 +130,7 @@ pub(crate) fn shows_what_is(world: &World) -> Result<(), Violation> {
         let (shown, is) = (rows(shown), rows(is));
         let keys: BTreeSet<&str> = shown.keys().chain(is.keys()).copied().collect();
         if let Some(key) = keys.into_iter().find(|key| shown.get(*key) != is.get(*key)) {
-            let fields = |row: Option<&Value>| row.and_then(Value::as_object).cloned().unwrap_or_default();
+            let fields = |row: Option<&Json>| row.and_then(Json::as_object).cloned().unwrap_or_default();
             let (shown, is) = (fields(shown.get(key)), fields(is.get(key)));
             let name = shown.keys().chain(is.keys()).find(|name| shown.get(*name) != is.get(*name));
             let name = name.map(String::as_str).unwrap_or_default();

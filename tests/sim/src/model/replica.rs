@@ -16,6 +16,8 @@ pub struct NodeView {
     pub bd_seq: Option<BdSeq>,
     /// Born, not dead, not stale.
     pub is_alive: bool,
+    /// Its death was received, and no birth since.
+    pub is_dead: bool,
     /// Values of the node.
     pub values: Values,
     /// Values of its devices.
@@ -42,15 +44,18 @@ impl Replica {
                 let view = NodeView {
                     bd_seq: Some(*bd_seq),
                     is_alive: true,
+                    is_dead: false,
                     values: values(metrics),
                     devices: BTreeMap::new(),
                 };
                 self.nodes.insert(node.clone(), view);
                 self.forgotten.remove(node);
             }
-            HostEvent::NodeDeath { node, .. } | HostEvent::NodeStale { node, .. } => {
-                self.nodes.entry(node.clone()).or_default().is_alive = false;
+            HostEvent::NodeDeath { node, .. } => {
+                let view = self.nodes.entry(node.clone()).or_default();
+                (view.is_alive, view.is_dead) = (false, true);
             }
+            HostEvent::NodeStale { node, .. } => self.nodes.entry(node.clone()).or_default().is_alive = false,
             HostEvent::Offline { .. } => self.nodes.values_mut().for_each(|view| view.is_alive = false),
             HostEvent::NodeData { node, metrics, .. } => {
                 if let Some(view) = self.alive(node, "NDATA") {
