@@ -476,13 +476,16 @@ impl State {
         if let Some(node) = event.node() {
             let of_fleet = self.settings.organisation.cluster_of_group(node.group.as_str()).is_some()
                 || node.group.as_str() == self.settings.node.group.as_str();
+            // Ten thousand clusters send hundreds of heartbeats a second.
+            let is_news = !event.is_heartbeat();
             // What the console says of itself changes no table but those of nodes.
-            let of_fleet = of_fleet && *node != self.settings.node;
+            let of_fleet = of_fleet && *node != self.settings.node && is_news;
             self.mark(|name, source| match (source, name) {
                 (Source::Own | Source::Config, _) => false,
                 (Source::Fleet, _) => of_fleet,
                 (Source::Nodes, TableName::Metrics(shown)) => shown == node,
                 (Source::Nodes, TableName::Messages(_)) => false,
+                (Source::Nodes, TableName::Services) => is_news,
                 (Source::Nodes, _) => true,
             });
         }

@@ -19,6 +19,8 @@ const SEEDS_OF_THE_DAY: u64 = 60;
 const SOAK: u64 = 1_000;
 /// A soak names each so many seeds when it begins with them.
 const SOAK_PART: usize = 250;
+/// One of so many parts has the console, with which a seed takes three times as long.
+const SOAK_PARTS_TO_CONSOLE: usize = 4;
 /// Things from outside in each of them; a soak has more.
 const STEPS: u32 = 12;
 const STEPS_SOAK: u32 = 40;
@@ -84,7 +86,11 @@ fn whatever_happens_everything_that_people_want_is_applied_or_visibly_refused_in
 /// A soak takes hours and shows how far it is.
 fn in_parts(seeds: Range<u64>, like: Plan) -> Vec<(Range<u64>, Plan)> {
     let end = seeds.end;
-    seeds.step_by(SOAK_PART).map(|first| (first..end.min(first + SOAK_PART as u64), like)).collect()
+    let part = |(number, first): (usize, u64)| {
+        let console = number.is_multiple_of(SOAK_PARTS_TO_CONSOLE);
+        (first..end.min(first + SOAK_PART as u64), Plan { console, ..like })
+    };
+    seeds.step_by(SOAK_PART).enumerate().map(part).collect()
 }
 
 #[test]

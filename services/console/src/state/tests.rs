@@ -81,6 +81,32 @@ fn a_table_that_did_not_change_keeps_its_revision() {
 }
 
 #[test]
+fn a_heartbeat_makes_only_the_tables_that_count_messages() {
+    let mut state = state();
+    let group = state.settings.organisation.central_group();
+    let node = EdgeNodeDescriptor::parse(&group, "Cluster-Manager").unwrap();
+    let data = |metric: Metric| {
+        let (node, metrics) = (node.clone(), [metric].into());
+        Event::Host(HostEvent::NodeData { node, timestamp: 6, metrics })
+    };
+    let is_due = |state: &State, ms| state.next_deadline().is_some_and(|due| due <= at(ms).mono);
+    let metrics = [].into();
+    let born = HostEvent::NodeBirth { node: node.clone(), bd_seq: BdSeq::ZERO, timestamp: 5, uuid: None, metrics };
+    state.on_event(Event::Watch(vec![TableName::Clusters, TableName::Services]), at(0));
+    state.on_event(Event::Host(born), at(1));
+    assert!(is_due(&state, 200));
+    state.on_event(Event::DeadlineReached, at(200));
+    state.on_event(data(Metric::new("Node Control/Rebirth", false)), at(300));
+    assert!(!is_due(&state, 500), "it says nothing new");
+    state.on_event(data(Metric::new("Clusters/Count", 1_i64)), at(300));
+    assert!(is_due(&state, 500));
+    state.on_event(Event::DeadlineReached, at(500));
+    state.on_event(Event::Watch(vec![TableName::Nodes]), at(501));
+    state.on_event(data(Metric::new("Node Control/Rebirth", false)), at(510));
+    assert!(is_due(&state, 700), "messages are counted");
+}
+
+#[test]
 fn metrics_that_no_client_follows_leave_nothing_behind() {
     let mut state = state();
     let table: TableName = "metrics:Foreign/Gateway".parse().unwrap();

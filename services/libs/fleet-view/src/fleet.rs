@@ -426,27 +426,19 @@ impl Fleet {
                 _ => {}
             }
         }
-        for join in self.joins.values_mut() {
-            join.on_event(event);
-        }
-        for sync in self.syncs.values_mut() {
-            let dead = match event {
-                HostEvent::DeviceDeath { device, .. } => sync.devices().deployment(device),
-                _ => None,
-            };
-            let (change, Some(at)) = (sync.on_event(event), at) else { continue };
-            match change {
-                Some(ReplicaChange::Born | ReplicaChange::Node) => {
-                    if let Some(node) = sync.node() {
-                        self.intents.on_received(sync.address(), node, at);
-                    }
+        match event.node() {
+            // One of ten thousand is found, not asked for among them.
+            Some(node) => {
+                if let Some(join) = self.joins.get_mut(node) {
+                    join.on_event(event);
                 }
-                Some(ReplicaChange::Device(SyncDevice::Deployment(device))) => {
-                    let Some(uuid) = sync.devices().deployment(&device).or(dead) else { continue };
-                    let device = sync.devices().deployments.get(&uuid);
-                    self.intents.on_deployment(sync.address(), uuid, device, at);
+                if let Some(sync) = self.syncs.get_mut(node) {
+                    follow(sync, event, at, &mut self.intents);
                 }
-                _ => {}
+            }
+            None => {
+                self.joins.values_mut().for_each(|join| drop(join.on_event(event)));
+                self.syncs.values_mut().for_each(|sync| drop(sync.on_event(event)));
             }
         }
         // Of births that follow one another the timestamps say nothing of when an entry was written.
@@ -922,6 +914,28 @@ pub(crate) const fn role(control_plane: bool) -> &'static str {
 fn is_complete(view: &MonitorView) -> bool {
     let total = view.node().map_or(0, |node| node.nodes_total);
     view.presence() == Presence::Alive && view.devices().count() >= usize::try_from(total).unwrap_or(usize::MAX)
+}
+
+/// Takes an event of a Sync, and notes what it says of intents.
+fn follow(sync: &mut SyncReplica, event: &HostEvent, at: Option<u64>, intents: &mut Intents) {
+    let dead = match event {
+        HostEvent::DeviceDeath { device, .. } => sync.devices().deployment(device),
+        _ => None,
+    };
+    let (change, Some(at)) = (sync.on_event(event), at) else { return };
+    match change {
+        Some(ReplicaChange::Born | ReplicaChange::Node) => {
+            if let Some(node) = sync.node() {
+                intents.on_received(sync.address(), node, at);
+            }
+        }
+        Some(ReplicaChange::Device(SyncDevice::Deployment(device))) => {
+            let Some(uuid) = sync.devices().deployment(&device).or(dead) else { return };
+            let device = sync.devices().deployments.get(&uuid);
+            intents.on_deployment(sync.address(), uuid, device, at);
+        }
+        _ => {}
+    }
 }
 
 /// UTC ms, of the payload of a message that has data or births.

@@ -373,6 +373,12 @@ impl HostEvent {
             | Self::Stopped => None,
         }
     }
+
+    /// Whether this is an NDATA that says nothing but that its Edge Node is there: no metric beside `Node Control/Rebirth`.
+    #[must_use]
+    pub fn is_heartbeat(&self) -> bool {
+        matches!(self, Self::NodeData { metrics, .. } if metrics.iter().all(|metric| &*metric.name == NODE_REBIRTH))
+    }
 }
 
 /// What [`HostApplication::poll_output`] yields.

@@ -100,7 +100,13 @@ fn births<'a>(
     devices: impl Iterator<Item = (&'a DeviceId, Vec<Metric>)>,
 ) {
     let node = || node.clone();
-    fleet.on_event(&HostEvent::NodeBirth { node: node(), bd_seq: BdSeq::ZERO, timestamp: 0, uuid: None, metrics: metrics.into() });
+    fleet.on_event(&HostEvent::NodeBirth {
+        node: node(),
+        bd_seq: BdSeq::ZERO,
+        timestamp: 0,
+        uuid: None,
+        metrics: metrics.into(),
+    });
     for (device, metrics) in devices {
         let (device, metrics) = (device.clone(), metrics.into());
         fleet.on_event(&HostEvent::DeviceBirth { node: node(), device, timestamp: 0, metrics });
