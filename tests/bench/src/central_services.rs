@@ -7,13 +7,15 @@ use anyhow::Context as _;
 use configdb_schema::Organisation;
 use e2e::central_services::{ORGANISATION, service_process_with};
 use e2e::process::Process;
+use sparkfleet_up::broker::Broker;
 use sparkplug::session::QoS;
 use sparkplug_mqtt::{Clock, ListenerEvent, ListenerHandle, MqttConfig};
+use tempfile::TempDir;
 
 use crate::figures::{self, Table, ratio};
 use crate::fleet::Fleet;
 use crate::latency::{change, start_broker};
-use crate::operator::{Operator, plants};
+use crate::operator::{Operator, Plant, plants};
 
 /// Processor time in `/proc` is counted in hundredths of a second.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -80,39 +82,79 @@ struct Sample {
     change_cpu_ms: f64,
 }
 
+/// The control plane with a fleet that is set up and agreed: the central services as processes, the broker and light edges in this one.
+#[derive(Debug)]
+pub struct ControlPlane {
+    /// ConfigDB and cluster manager.
+    pub services: [Process; 2],
+    /// The clusters, each with one deployment.
+    pub plants: Vec<Plant>,
+    /// Who has made them.
+    pub operator: Operator,
+    /// How long that took.
+    pub set_up: Duration,
+    /// How one comes to the broker.
+    pub mqtt: MqttConfig,
+    /// Without them no cluster is set up.
+    beside: [Process; 2],
+    fleet: Fleet,
+    broker: Broker,
+    _directory: TempDir,
+}
+
+impl ControlPlane {
+    /// Starts it, and makes `clusters` clusters.
+    ///
+    /// # Errors
+    /// Something does not run.
+    pub async fn set_up(clusters: usize) -> anyhow::Result<Self> {
+        let organisation = Organisation::new(ORGANISATION)?;
+        let directory = tempfile::tempdir()?;
+        let broker = start_broker().await?;
+        let mqtt = MqttConfig { servers: vec![broker.url()], ..MqttConfig::default() };
+        let start = |name: &str, head: &str| {
+            let quiet = [("SPARKFLEET_LOG", "warn")];
+            service_process_with(name, head, "", broker.local_addr(), directory.path(), &quiet)
+        };
+        let services = [start("configdb", ""), start("cluster-manager", "")];
+        let beside = [start("identity", ""), start("git-server", "listen = \"127.0.0.1:0\"\n")];
+        let plants = plants(&organisation, clusters)?;
+        let fleet = Fleet::start(&plants, &mqtt);
+        let mut operator = Operator::open(&organisation, &mqtt).await?;
+        let started = Instant::now();
+        operator.create(&plants).await?;
+        operator.all_agreed(&plants).await?;
+        let set_up = started.elapsed();
+        Ok(Self { services, plants, operator, set_up, mqtt, beside, fleet, broker, _directory: directory })
+    }
+
+    /// Stops all.
+    ///
+    /// # Errors
+    /// An edge had failed.
+    pub async fn stop(self) -> anyhow::Result<()> {
+        self.operator.close().await;
+        self.fleet.stop().await?;
+        drop((self.services, self.beside));
+        self.broker.stop().await;
+        Ok(())
+    }
+}
+
 async fn measure(clusters: usize, changes: usize) -> anyhow::Result<Sample> {
-    let organisation = Organisation::new(ORGANISATION)?;
-    let directory = tempfile::tempdir()?;
-    let broker = start_broker().await?;
-    let mqtt = MqttConfig { servers: vec![broker.url()], ..MqttConfig::default() };
-    let start = |name: &str, head: &str| {
-        let quiet = [("SPARKFLEET_LOG", "warn")];
-        service_process_with(name, head, "", broker.local_addr(), directory.path(), &quiet)
-    };
-    let services = [start("configdb", ""), start("cluster-manager", "")];
-    // Without them no cluster is set up.
-    let beside = [start("identity", ""), start("git-server", "listen = \"127.0.0.1:0\"\n")];
-    let plants = plants(&organisation, clusters)?;
-    let fleet = Fleet::start(&plants, &mqtt);
-    let mut operator = Operator::open(&organisation, &mqtt).await?;
-    let started = Instant::now();
-    operator.create(&plants).await?;
-    operator.all_agreed(&plants).await?;
-    let set_up = started.elapsed();
+    let mut plane = ControlPlane::set_up(clusters).await?;
     let mut listener =
-        sparkplug_mqtt::spawn_listener(vec![("spBv1.0/#".to_owned(), QoS::AtMostOnce)], &mqtt, Clock::new())?;
+        sparkplug_mqtt::spawn_listener(vec![("spBv1.0/#".to_owned(), QoS::AtMostOnce)], &plane.mqtt, Clock::new())?;
     messages_until_quiet(&mut listener).await?;
-    let (memory, cpu) = (each(&services, resident_mib)?, each(&services, cpu_seconds)?);
+    let (memory, cpu) = (each(&plane.services, resident_mib)?, each(&plane.services, cpu_seconds)?);
     for number in 1..=changes {
-        change(&mut operator, &plants[0], u64::try_from(number)?).await?;
+        change(&mut plane.operator, &plane.plants[0], u64::try_from(number)?).await?;
     }
     let messages = messages_until_quiet(&mut listener).await?;
-    let after = each(&services, cpu_seconds)?;
+    let after = each(&plane.services, cpu_seconds)?;
     listener.stop().await;
-    operator.close().await;
-    fleet.stop().await?;
-    drop((services, beside));
-    broker.stop().await;
+    let set_up = plane.set_up;
+    plane.stop().await?;
     let per_change = 1.0 / as_f64(changes);
     let spent: f64 = after.iter().zip(cpu).map(|(after, before)| after - before).sum();
     Ok(Sample {

@@ -7,6 +7,7 @@
 //! | [`edge_process`] | size, memory and start of the edge process |
 //! | [`replicate`] | a fresh replica of a whole ConfigDB |
 //! | [`gather`] | an empty control plane until it knows the fleet |
+//! | [`restart`] | a control plane that was killed, until every edge has agreed |
 //! | [`attestation`] | TPM evidence that one core judges in a second |
 //! | [`join`] | an attested join: from hello to ticket, what a ticket costs, bytes |
 //! | [`dialect`] | what the dialects of Sparkplug take on the wire and of a processor, and descriptions in births |
@@ -35,6 +36,7 @@ mod light_edge;
 mod operator;
 mod raw;
 mod replicate;
+mod restart;
 
 use clap::{Parser, Subcommand};
 
@@ -120,6 +122,12 @@ enum Benchmark {
         #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1_000..))]
         events: u64,
     },
+    /// A control plane that was killed, from its start until every edge has agreed.
+    Restart {
+        /// Edge clusters.
+        #[arg(long, default_value_t = 1000)]
+        clusters: usize,
+    },
     /// A fresh replica of a whole ConfigDB.
     Replicate {
         /// Objects, besides those that every ConfigDB has.
@@ -139,6 +147,7 @@ async fn run(benchmark: Benchmark) -> anyhow::Result<()> {
         Benchmark::All { clusters, changes } => {
             latency::run(latency::Plan { clusters, changes }).await?;
             central_services::run(&CENTRAL_SIZES, CENTRAL_CHANGES).await?;
+            restart::run(clusters).await?;
             replicate::run(REPLICATED).await?;
             gather::run(GATHERED.0, GATHERED.1).await?;
             history::run(RECORDED).await?;
@@ -153,6 +162,7 @@ async fn run(benchmark: Benchmark) -> anyhow::Result<()> {
         Benchmark::Dialect => dialect::run(),
         Benchmark::Edge => edge_process::run().await,
         Benchmark::History { events } => history::run(events).await,
+        Benchmark::Restart { clusters } => restart::run(clusters).await,
         Benchmark::Replicate { objects } => replicate::run(objects).await,
         Benchmark::Gather { nodes, metrics } => gather::run(nodes, metrics).await,
         Benchmark::Central { clusters, changes } => central_services::run(&clusters, changes).await,

@@ -30,6 +30,11 @@ async fn the_central_services_set_a_fleet_up_that_grows() {
 }
 
 #[tokio::test]
+async fn a_control_plane_that_was_killed_agrees_with_its_edges_again() {
+    ends("restart --clusters 3").await;
+}
+
+#[tokio::test]
 async fn a_replica_of_configdb_becomes_complete() {
     ends("replicate --objects 50").await;
 }

@@ -71,7 +71,7 @@ fn a_host_that_missed_the_last_message_notices_the_gap_by_the_heartbeat() {
     let outputs = bench.outputs();
     deliver(&mut host, outputs, bench.now);
     assert_eq!(host.liveness(&config().descriptor), Some(Liveness::Alive));
-    let heard = |host: &mut HostApplication| -> Vec<bool> {
+    let received = |host: &mut HostApplication| -> Vec<bool> {
         let events = std::iter::from_fn(|| host.poll_output());
         let data = events.filter_map(|output| match output {
             HostOutput::Event(event @ HostEvent::NodeData { .. }) => Some(event.is_heartbeat()),
@@ -83,7 +83,7 @@ fn a_host_that_missed_the_last_message_notices_the_gap_by_the_heartbeat() {
     bench.pass(Duration::from_secs(30));
     let outputs = bench.outputs();
     deliver(&mut host, outputs, bench.now);
-    assert_eq!(heard(&mut host), [false, true]);
+    assert_eq!(received(&mut host), [false, true]);
     bench.set(None, vec![Metric::new("Temperature", 21.0f64)]);
     drop(bench.outputs());
     bench.pass(Duration::from_secs(30));
