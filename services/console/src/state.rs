@@ -99,7 +99,10 @@ fn concerns(change: &Change, table: &TableName) -> bool {
         Change::History(past) => return matches!(table, TableName::History(shown) if *shown == past.object),
         Change::ObjectBorn { object } | Change::ObjectChanged { object } | Change::ObjectGone { object } => *object,
         Change::Entry { object, .. } => *object,
-        Change::StoreReplaced { .. } | Change::BecameComplete { .. } | Change::BecameIncomplete { .. } => return true,
+        Change::StoreReplaced { .. }
+        | Change::BecameComplete { .. }
+        | Change::BecameIncomplete { .. }
+        | Change::Contradicted { .. } => return true,
     };
     !matches!(table, TableName::Entries(shown) if *shown != object) && !matches!(table, TableName::History(_))
 }
@@ -455,6 +458,10 @@ impl State {
             match &change {
                 Change::History(past) => drop(self.past.take(past)),
                 Change::StoreReplaced { .. } => self.past.clear(),
+                Change::Contradicted { .. } => {
+                    let node = self.fleet.config.node().clone();
+                    self.effects.push(Effect::Host(HostRequest::Rebirth { node }));
+                }
                 _ => {}
             }
             self.actions.on_change(&change, now);

@@ -236,6 +236,11 @@ impl State {
                 self.dirty.extend(&self.certified);
             }
             Change::BecameIncomplete { reason } => tracing::info!(reason, "ConfigDB is not known completely any more"),
+            Change::Contradicted { reason } => {
+                tracing::warn!(reason, "another process speaks for ConfigDB; its births are asked for");
+                let node = self.config.node().clone();
+                self.effects.push(Effect::Host(HostRequest::Rebirth { node }));
+            }
             Change::Malformed { reason } => tracing::warn!(reason, "something of ConfigDB cannot be read"),
             Change::Entry { object, slug, .. } if self.is_known && clusters::concerns(slug) => self.read(*object),
             _ => {}

@@ -11,10 +11,12 @@ use configdb_schema::document::{
 };
 use configdb_schema::{Document, known};
 use manifests::catalog::Affected;
+use sparkplug::host::HostRequest;
 use uuid::Uuid;
 
 use super::ClusterManager;
 use super::cluster::Cluster;
+use crate::event::Effect;
 use crate::setup;
 
 impl ClusterManager {
@@ -36,6 +38,11 @@ impl ClusterManager {
             }
             Change::BecameIncomplete { reason } => {
                 tracing::info!(reason, "ConfigDB is not known completely any more");
+            }
+            Change::Contradicted { reason } => {
+                tracing::warn!(reason, "another process speaks for ConfigDB; its births are asked for");
+                let node = self.fleet.config().node().clone();
+                self.effects.push(Effect::Host(HostRequest::Rebirth { node }));
             }
             Change::Malformed { reason } => tracing::warn!(reason, "something of ConfigDB cannot be read"),
             _ if !self.fleet.is_known() => {}

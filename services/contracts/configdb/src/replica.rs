@@ -38,6 +38,11 @@ pub struct ObjectReplica {
 }
 
 impl ObjectReplica {
+    fn has_content_of(&self, other: &Self) -> bool {
+        (&self.registration, &self.membership, &self.entries)
+            == (&other.registration, &other.membership, &other.entries)
+    }
+
     /// From a message of the object's Device that has everything: its birth, or what answers `Device Control/Rebirth`. None: it has only a part of it, or something unreadable.
     #[must_use]
     pub fn from_message(metrics: &[Metric]) -> Option<Self> {
@@ -123,6 +128,11 @@ pub enum Change {
     Result(RequestResult),
     /// A replay brought a change of the past.
     History(HistoryEntry),
+    /// What came cannot be of the ConfigDB that was born last: another process speaks for the same Edge Node. Nothing is believed until ConfigDB is born again, for which the consumer asks.
+    Contradicted {
+        /// For people.
+        reason: String,
+    },
     /// Something that ConfigDB sent cannot be read; it was left out.
     Malformed {
         /// What and why, for people.
@@ -140,6 +150,8 @@ pub struct ConfigReplica {
     /// What the node has published since its birth.
     published: Box<ConfigNode>,
     confirmed: u64,
+    /// Of its last NBIRTH, UTC ms; nothing of the session is older.
+    born_at: u64,
     /// The content is a state of the store at this revision or a later one; None: it is a mixture of two states.
     basis: Option<u64>,
     /// Died, but the revision that says so has not arrived.
@@ -160,6 +172,7 @@ impl ConfigReplica {
             store: None,
             published: Box::default(),
             confirmed: 0,
+            born_at: 0,
             basis: None,
             dying: BTreeSet::new(),
             objects: BTreeMap::new(),
@@ -170,8 +183,20 @@ impl ConfigReplica {
 
     /// Takes an event of the Host Application; those of other nodes are ignored. Drain [`ConfigReplica::poll_change`] afterwards.
     pub fn on_event(&mut self, event: &HostEvent) {
+        if let HostEvent::NodeData { node, timestamp, .. }
+        | HostEvent::DeviceBirth { node, timestamp, .. }
+        | HostEvent::DeviceData { node, timestamp, .. }
+        | HostEvent::DeviceDeath { node, timestamp, .. } = event
+            && self.replicates(node)
+            && *timestamp < self.born_at
+        {
+            return self.contradict("a message is older than the birth before it".to_owned());
+        }
         match event {
-            HostEvent::NodeBirth { node, metrics, .. } if *node == self.node => self.on_node_birth(metrics),
+            HostEvent::NodeBirth { node, metrics, timestamp, .. } if *node == self.node => {
+                self.born_at = *timestamp;
+                self.on_node_birth(metrics);
+            }
             HostEvent::NodeData { node, metrics, .. } if self.replicates(node) => {
                 let results = self.read_node_metrics(metrics);
                 self.changes.extend(results);
@@ -424,7 +449,13 @@ impl ConfigReplica {
         for metric in metrics {
             self.read_object_metric(uuid, &mut born, metric);
         }
-        match self.objects.get(&uuid) {
+        let known = self.objects.get(&uuid);
+        let is_same = known.map_or(born.entries.is_empty(), |known| known.has_content_of(&born));
+        // What was deleted and created in one turn can be as new without an entry.
+        if !is_same && !self.dying.contains(&uuid) && !self.is_news(born.entries.values()) {
+            return self.contradict(format!("object {uuid} is born with what it had in no state of this store"));
+        }
+        match known {
             None => {
                 self.confirmed += 1;
                 self.moved_on(None);
@@ -470,6 +501,11 @@ impl ConfigReplica {
             let old = object.entries.get(&metric.name).cloned();
             self.read_object_metric(uuid, &mut object, metric);
             let new = object.entries.get(&metric.name);
+            // A deletion has no revision.
+            if new.is_some() && old.as_ref() != new && !self.is_news(new) {
+                let slug = &metric.name;
+                return self.contradict(format!("{slug} of object {uuid} is sent as it was in no state of this store"));
+            }
             if old.as_ref() != new {
                 self.entry_changed(uuid, &metric.name, old, new.cloned());
             }
@@ -534,6 +570,18 @@ impl ConfigReplica {
             self.basis = Some(self.published.revision);
             self.changes.push_back(Change::BecameComplete { store: self.store });
         }
+    }
+
+    /// Whether one of these entries is of a later transaction than the state that is here; every change of a state that is known has one.
+    fn is_news<'a>(&self, entries: impl IntoIterator<Item = &'a Entry>) -> bool {
+        let at = self.published.revision;
+        !self.complete || self.basis.is_none() || entries.into_iter().any(|entry| entry.revision > at)
+    }
+
+    fn contradict(&mut self, reason: String) {
+        self.basis = None;
+        self.lose("another process speaks for ConfigDB");
+        self.changes.push_back(Change::Contradicted { reason });
     }
 
     fn lose(&mut self, reason: &str) {

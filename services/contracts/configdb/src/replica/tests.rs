@@ -87,6 +87,7 @@ fn feed(replica: &mut ConfigReplica, events: &[HostEvent]) -> Vec<String> {
             Change::BecameIncomplete { reason } => format!("incomplete: {reason}"),
             Change::Result(result) => format!("result {}", result.id),
             Change::History(history) => format!("history {} {}", history.slug, history.revision),
+            Change::Contradicted { .. } => "contradicted".to_owned(),
             Change::Malformed { reason } => format!("malformed: {reason}"),
         });
     }
@@ -381,4 +382,50 @@ fn a_rebirth_at_the_same_state_leaves_the_replica_complete_and_reports_nothing()
     let mut other = settled();
     assert_ne!(feed(&mut other, &[born_at(STORE, "000000000000000a/0 000000000000000c/8", 9, 2)]), [""; 0]);
     assert!(!other.is_complete());
+}
+
+#[test]
+fn births_of_another_store_between_those_of_this_one_are_not_believed() {
+    // Two processes under one id: the object is there in both, with another entry, without it, or only in the other one.
+    let other = [
+        object_birth(uuid(1), info(2, "\"z\"")),
+        object_birth(uuid(1), no_info()),
+        object_birth(uuid(3), info(9, "\"z\"")),
+        object_data(uuid(1), vec![info(9, "\"z\"")]),
+    ];
+    for message in other {
+        let mut replica = settled();
+        feed(&mut replica, &[born_at(STORE, TIMELINES, 9, 2)]);
+        let changes = feed(&mut replica, &[message]);
+        assert_eq!(changes, ["incomplete: another process speaks for ConfigDB", "contradicted"]);
+        assert!(!replica.is_complete() && replica.origin(0).is_none());
+        assert_eq!(replica.entry(uuid(1), "Info").map(|entry| &*entry.json), Some("\"a\""));
+        assert_eq!(feed(&mut replica, &[object_birth(uuid(2), info(8, "\"z\"")), node_data(14, 2)]), [""; 0]);
+        let births = [object_birth(uuid(1), info(3, "\"a\"")), object_birth(uuid(2), no_info())];
+        feed(&mut replica, &[born_at(STORE, TIMELINES, 9, 2)]);
+        assert_eq!(feed(&mut replica, &births), ["complete"]);
+        assert_eq!(revision(&replica), Some(9));
+    }
+}
+
+#[test]
+fn what_is_older_than_the_birth_before_it_is_of_another_process() {
+    let mut replica = settled();
+    let HostEvent::NodeBirth { node, bd_seq, uuid: id, metrics, .. } = born_at(STORE, TIMELINES, 9, 2) else {
+        panic!("a birth")
+    };
+    feed(&mut replica, &[HostEvent::NodeBirth { node, bd_seq, timestamp: 2, uuid: id, metrics }]);
+    let changes = feed(&mut replica, &[object_birth(uuid(1), info(11, "\"z\""))]);
+    assert_eq!(changes, ["incomplete: another process speaks for ConfigDB", "contradicted"]);
+    assert_eq!(replica.origin(0), None);
+}
+
+#[test]
+fn an_object_is_born_again_with_an_entry_more_or_less() {
+    let mut replica = settled();
+    assert_eq!(feed(&mut replica, &[object_birth(uuid(2), info(10, "\"b\""))]), ["2 Info: - -> \"b\""]);
+    assert_eq!(feed(&mut replica, &[object_birth(uuid(3), info(11, "\"c\""))]).len(), 2);
+    assert_eq!(feed(&mut replica, &[node_data(11, 3), object_data(uuid(1), vec![no_info()])]), ["1 Info: \"a\" -> -"]);
+    assert!(replica.is_complete());
+    assert_eq!(revision(&replica), Some(12));
 }
