@@ -47,6 +47,8 @@ pub enum Event {
     Seen(ResourceId, Result<Observed, KeyError>),
     /// Answer to [`Effect::Act`]; with a delivery, if it was one of a key that no one can be asked about.
     Acted(ResourceId, Result<Option<Delivery>, KeyError>),
+    /// Its status could not be written.
+    StatusLost(ResourceId),
 }
 
 /// Why something could not be looked at or done. Messages hold no secrets.
@@ -99,6 +101,6 @@ pub enum Effect {
         uid: String,
         action: Action,
     },
-    /// Write its status. Nothing waits for it.
+    /// Write its status. Only a failure is answered, by [`Event::StatusLost`].
     WriteStatus { id: ResourceId, status: Status },
 }

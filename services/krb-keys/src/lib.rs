@@ -164,8 +164,8 @@ async fn execute(executor: &KeyExecutor, effect: Effect) -> Option<Event> {
             Some(Event::Acted(id, result))
         }
         Effect::WriteStatus { id, status } => {
-            executor.write_status(&id, &status).await;
-            None
+            let is_written = executor.write_status(&id, &status).await;
+            (!is_written).then_some(Event::StatusLost(id))
         }
         Effect::Node(_) => None,
     }

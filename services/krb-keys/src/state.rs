@@ -132,6 +132,7 @@ impl State {
             Event::Deleted(id) => self.on_deleted(&id, now),
             Event::Seen(id, seen) => self.on_seen(&id, seen, now),
             Event::Acted(id, result) => self.on_acted(&id, result, now),
+            Event::StatusLost(id) => self.on_status_lost(&id, now),
         }
         self.begin(now);
         self.settle(now);
@@ -318,6 +319,14 @@ impl State {
         }
     }
 
+    /// The next pass writes it, because the watch says that it is another one.
+    fn on_status_lost(&mut self, id: &ResourceId, now: Now) {
+        let (_, longest) = self.settings.retry;
+        if let Some(entry) = self.entries.get_mut(id) {
+            entry.due = entry.due.min(now.mono + longest);
+        }
+    }
+
     fn fail(&mut self, id: &ResourceId, error: &KeyError, now: Now) {
         let reason = error.to_string().chars().take(REASON_CHARACTERS_MAX).collect();
         let state = if error.is_outage() { ResourceState::Unknown(reason) } else { ResourceState::Failed(reason) };
@@ -353,7 +362,6 @@ impl State {
         let status = status(&state, entry.resource.generation);
         entry.state = Some(state);
         if entry.resource.status.as_ref() != Some(&status) && !entry.resource.wish.deleting {
-            entry.resource.status = Some(status.clone());
             self.effects.push(Effect::WriteStatus { id: id.clone(), status });
         }
     }

@@ -257,11 +257,13 @@ impl KeyExecutor {
         unwritten.insert(place.clone(), Unwritten { principals, keytab });
     }
 
-    /// Writes the status of a resource. A failure is logged only: the status is written again when it changes.
-    pub(crate) async fn write_status(&self, id: &ResourceId, status: &Status) {
-        if let Err(error) = resources::write_status(&self.client, &self.namespace, id, status).await {
-            tracing::warn!(resource = %id, %error, "the status cannot be written");
+    /// Writes the status of a resource. False: it could not be written, and the log says why.
+    pub(crate) async fn write_status(&self, id: &ResourceId, status: &Status) -> bool {
+        let written = resources::write_status(&self.client, &self.namespace, id, status).await;
+        if let Err(error) = &written {
+            tracing::warn!(resource = %id, %error, "the status cannot be written; it is tried again");
         }
+        written.is_ok()
     }
 }
 

@@ -135,6 +135,23 @@ fn an_outage_makes_no_key_and_is_tried_again_with_growing_pauses() {
 }
 
 #[test]
+fn a_status_that_was_not_written_is_written_again_and_one_that_is_there_is_not() {
+    let mut run = Run::new(&["a"]);
+    run.begin();
+    let seen = || Event::Seen(id("a"), Ok(in_step("a", Validity::Valid)));
+    let effects = run.on(seen(), 1);
+    let Some(Effect::WriteStatus { status, .. }) = effects.first() else { panic!("{effects:?}") };
+    run.on(Event::StatusLost(id("a")), 2);
+    assert_eq!(run.0.next_deadline(), Some(Duration::from_secs(10)), "not in an hour");
+    assert_eq!(looked_at(&run.on(Event::DeadlineReached, 10)), Some("a"));
+    assert_eq!(status_reason(&run.on(seen(), 11)), Some("InStep"));
+    let written = Resource { status: Some(status.clone()), ..resource("a") };
+    assert_eq!(run.on(Event::Applied(id("a"), written), 12), []);
+    assert_eq!(looked_at(&run.on(Event::DeadlineReached, 3611)), Some("a"));
+    assert_eq!(status_reason(&run.on(seen(), 3612)), None);
+}
+
+#[test]
 fn a_wrong_key_is_replaced_and_looked_at_again() {
     let mut run = Run::new(&["a"]);
     run.begin();

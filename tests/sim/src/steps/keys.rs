@@ -84,12 +84,15 @@ impl World {
                 Event::Acted(of, result.map(|()| None))
             }
             KeyWork::Asked(Effect::WriteStatus { id: of, status }) => {
-                if let Some(resource) = keys.resources.get_mut(&of).filter(|_| is_up) {
-                    resource.status = Some(status);
-                    let resource = resource.clone();
-                    self.notify_keys(site, Event::Applied(of, resource));
+                if is_up {
+                    if let Some(resource) = keys.resources.get_mut(&of) {
+                        resource.status = Some(status);
+                        let resource = resource.clone();
+                        self.notify_keys(site, Event::Applied(of, resource));
+                    }
+                    return;
                 }
-                return;
+                Event::StatusLost(of)
             }
             KeyWork::Asked(Effect::Node(_)) => return,
             KeyWork::Write { id: of, place, keys: made } => {
