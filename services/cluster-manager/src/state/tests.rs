@@ -779,6 +779,10 @@ impl World {
                 self.expected.remove(&node.to_string());
                 self.forgotten.insert(node.to_string());
             }
+            Effect::Host(HostRequest::Rebirth { node }) if node == configdb_node(&organisation()) => {
+                let births = self.db.birth();
+                self.feed(births);
+            }
             Effect::Host(other) => panic!("{other:?}"),
             Effect::SealLogin { cluster, key } => {
                 self.sealed.push((cluster, key.clone()));

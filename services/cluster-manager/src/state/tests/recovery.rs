@@ -300,3 +300,21 @@ fn a_sync_that_dies_while_its_cluster_is_unknown_is_not_alive_when_the_cluster_i
     world.restart_db(first, 10);
     assert!(!world.device().sync_alive, "{:?}", world.device());
 }
+
+#[test]
+fn what_a_second_configdb_sends_between_the_births_of_the_first_one_is_not_sent_to_an_edge() {
+    let mut world = judging();
+    let second = world.db.clone();
+    world.put_deployment(DEPLOYMENT, "Robot_Cell_9");
+    world.settle();
+    let before = world.edges["Paint_Shop"].clone();
+    let (births, others) = (world.db.birth(), second.birth());
+    world.feed(births[..1].to_vec());
+    assert!(world.manager.fleet.config().is_complete(), "nothing happened in between");
+    world.feed(others[1..].to_vec());
+    assert!(!world.manager.fleet.config().is_one_state(), "who sent what is not known");
+    world.run(Duration::from_secs(300));
+    assert!(world.manager.fleet.config().is_complete(), "its births were asked for");
+    let edge = &world.edges["Paint_Shop"];
+    assert_eq!((&edge.deployments, &edge.index), (&before.deployments, &before.index));
+}
