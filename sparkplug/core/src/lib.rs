@@ -59,6 +59,7 @@
 
 mod backoff;
 pub mod edge_node;
+mod heartbeat;
 pub mod host;
 pub mod metric;
 pub mod name;

@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{UpdateError, speaker};
+use crate::heartbeat::NODE_REBIRTH;
 use crate::metric::{Metric, Template, Value};
 use crate::payload::{self, Dialect, Form};
 use crate::seq::BD_SEQ;
 
-/// The command that asks for all births (tck-id-operational-behavior-data-commands-rebirth-name).
-pub(super) const NODE_REBIRTH: &str = "Node Control/Rebirth";
 /// The command that asks for the values of a device.
 pub(super) const DEVICE_REBIRTH: &str = "Device Control/Rebirth";
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::birth::{DEVICE_REBIRTH, Entity, NODE_REBIRTH};
+use super::birth::{DEVICE_REBIRTH, Entity};
+use crate::heartbeat::NODE_REBIRTH;
 use crate::metric::{DataType, Metric};
 use crate::payload::{self, Limits, RawMetric, WireValue};
 

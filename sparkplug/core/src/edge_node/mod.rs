@@ -42,7 +42,7 @@ use crate::seq::BdSeq;
 use crate::session::{TransportAction, TransportEvent, oversized};
 use crate::time::Now;
 
-/// A heartbeat that suits a service: a lost last message is noticed within half a minute, at the price of some 50 bytes.
+/// A heartbeat that suits a service: a lost last message or birth is noticed within half a minute, at the price of some 90 bytes.
 pub const HEARTBEAT: Duration = Duration::from_secs(30);
 
 /// Settings of an [`EdgeNode`].
@@ -80,7 +80,8 @@ pub struct EdgeNodeConfig {
     /// to. Units and `readOnly` stay.
     pub descriptions: bool,
     /// After so long without a message ([`HEARTBEAT`]), say `Node Control/Rebirth` = false again. A gap in `seq` shows only with the message after it. Without this, a host that
-    /// missed the last message before a quiet time is wrong for as long as that lasts. None: say nothing.
+    /// missed the last message before a quiet time is wrong for as long as that lasts. It names its birth by the property `birthTimestamp`, for a host that missed the birth. None: say
+    /// nothing.
     pub heartbeat: Option<Duration>,
     /// Compress births and data. None, because it is a convention beside the standard: its readers must know it.
     pub compression: Option<Compression>,

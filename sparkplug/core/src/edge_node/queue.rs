@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::birth::{Entity, NODE_REBIRTH, Sample};
+use super::birth::{Entity, Sample};
 use super::{EdgeNodeConfig, NodeEvent, NodeOutput};
+use crate::heartbeat::{self, NODE_REBIRTH};
 use crate::metric::Metric;
 use crate::name::{DeviceId, EdgeNodeDescriptor};
 use crate::payload::{self, Compression, Dialect, Encoder, Form};
@@ -118,10 +119,12 @@ impl OutputQueue {
         self.publish(kind, device, encoder);
     }
 
-    /// NDATA that says nothing new: its `seq` is what matters.
+    /// NDATA that says nothing new: its `seq` is what matters, and the birth that it names.
     pub(super) fn heartbeat(&mut self, wall: u64) {
-        let mut encoder = self.encoder(Form::Data, not_before(self.birth_timestamp, wall), [].into_iter());
-        encoder.metric(&Metric::new(NODE_REBIRTH, false).at(wall), None, false);
+        let metric = heartbeat::metric(self.birth_timestamp, wall);
+        let timestamp = not_before(self.birth_timestamp, wall);
+        let mut encoder = self.encoder(Form::Data, timestamp, [(&metric, None)].into_iter());
+        encoder.metric(&metric, None, true);
         self.publish(MessageKind::NData, None, encoder);
     }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::node_table::NodeIndex;
-use super::{EXCESSES_MAX, HostApplication, HostEvent, Liveness, NODE_REBIRTH, Phase, UNANSWERED_MAX};
+use super::{EXCESSES_MAX, HostApplication, HostEvent, Liveness, Phase, UNANSWERED_MAX};
+use crate::heartbeat::NODE_REBIRTH;
 use crate::metric::Metric;
 use crate::time::Now;
 

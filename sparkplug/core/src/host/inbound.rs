@@ -1,11 +1,14 @@
 //! What arrives: a message finds its node, its place in the order of `seq`, and its meaning for the replica.
 
+use std::slice;
+
 use bytes::Bytes;
 
 use super::node_table::{Birth, BirthVerdict, NodeIndex};
 use super::replica::{Replica, Unknown};
 use super::resequencer::{self, BufferedMessage, Resequencer, SequencePosition};
 use super::{EXCESSES_MAX, HostApplication, HostEvent, HostOutput, Liveness, Phase, TOO_MANY_HELD, interest};
+use crate::heartbeat::Heartbeat;
 use crate::metric::{DataType, Metric};
 use crate::name::{DeviceId, HostId};
 use crate::payload::{self, DecodeError, Inflated, MetricRef, PayloadRef};
@@ -436,8 +439,14 @@ impl HostApplication {
             },
             (MessageKind::NData, None) => match &mut known.birth {
                 Some(birth) => {
+                    let heartbeat = Heartbeat::of(payload);
+                    if heartbeat.as_ref().is_some_and(|heartbeat| heartbeat.birth_timestamp != birth.timestamp) {
+                        return self.lose_track(at, "a birth was missed", now);
+                    }
+                    let metrics =
+                        heartbeat.as_ref().map_or(&*payload.metrics, |heartbeat| slice::from_ref(&heartbeat.metric));
                     bytes -= birth.replica.bytes();
-                    let changed = birth.replica.apply(&payload.metrics, timestamp, &mut self.found, &mut problems);
+                    let changed = birth.replica.apply(metrics, timestamp, &mut self.found, &mut problems);
                     bytes += birth.replica.bytes();
                     changed.map(|metrics| HostEvent::NodeData { node: node.clone(), timestamp, metrics })
                 }

@@ -6,7 +6,8 @@
 //! A limit of the standard: every NBIRTH has `seq` 0.
 //! So the loss of a whole set of births goes unnoticed if as many messages were lost as the host would need to have missed for its count to fit.
 //! An example is a node without devices that is reborn before it sent any data.
-//! The host notices it when a message names something unknown, or when the count differs. An application that depends on completeness counts what it received.
+//! The host notices it when a message names something unknown, when the count differs, or by the next heartbeat of an Edge Node of this library, which names its birth.
+//! An application that depends on the completeness of another node's data counts what it received.
 
 mod asking;
 mod due;
@@ -50,6 +51,7 @@ use state::OwnState;
 pub use view::{DeviceView, MetricView, NodeView};
 
 use crate::backoff::Backoff;
+use crate::heartbeat::NODE_REBIRTH;
 use crate::metric::Metric;
 use crate::name::{DeviceId, EdgeNodeDescriptor, HostId};
 use crate::payload::{Dialect, Limits};
@@ -401,8 +403,6 @@ pub enum Liveness {
     Dead,
 }
 
-/// Name of the metric that asks a node for its births (tck-id-operational-behavior-data-commands-ncmd-rebirth-name).
-const NODE_REBIRTH: &str = "Node Control/Rebirth";
 /// Unanswered requests to a node that the application does not expect; then it is asked again only when it sends.
 const UNANSWERED_MAX: u32 = 8;
 /// A node whose messages exceeded the limits so often is asked no more: its births are as large as they are.

@@ -122,7 +122,7 @@ fn in_the_dialect_of_tahu_every_data_message_can_be_read_without_its_birth() {
     bench.expect(&[
         "DBIRTH E/D 1 small#2=Int32(-1) count#3=UInt32(1)",
         "DDATA E/D 2 small#2=Int32(-2) count#3=UInt32(2)",
-        "NDATA E 3 Node Control/Rebirth=Boolean(false)",
+        "NDATA E 3 Node Control/Rebirth=Boolean(false){birthTimestamp}",
     ]);
 }
 
