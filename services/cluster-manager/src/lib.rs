@@ -292,7 +292,7 @@ struct Io {
     taker: PushTaker,
     /// Pulls, and what is asked of a KDC.
     calls: JoinSet<Event>,
-    /// To the worker, which takes one piece at a time.
+    /// To the worker, which has few places.
     work: mpsc::Sender<git_work::Work>,
     /// What waits for it, so that the loop never waits for a disk; a cluster has at most one piece under way.
     waiting: VecDeque<git_work::Work>,

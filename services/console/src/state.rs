@@ -458,7 +458,8 @@ impl State {
             match &change {
                 Change::History(past) => drop(self.past.take(past)),
                 Change::StoreReplaced { .. } => self.past.clear(),
-                Change::Contradicted { .. } => {
+                Change::Contradicted { reason } => {
+                    tracing::warn!(reason, "another process speaks for ConfigDB; its births are asked for");
                     let node = self.fleet.config.node().clone();
                     self.effects.push(Effect::Host(HostRequest::Rebirth { node }));
                 }

@@ -167,7 +167,7 @@ fn tls(config: &Config) -> anyhow::Result<Option<Tls>> {
 
 /// Packs repositories that have become many files, one after the other.
 async fn tidy_up(repositories: Repositories, mut changed: mpsc::Receiver<Uuid>) {
-    let mut upkeep = Upkeep::default();
+    let upkeep = Upkeep::default();
     while let Some(repository) = changed.recv().await {
         upkeep.look_after(&repositories, repository).await;
     }

@@ -1,6 +1,6 @@
-//! Carries out work on repositories, one after the other, away from the threads that must not wait for a disk.
+//! Carries out work on repositories, away from the threads that must not wait for a disk: on one repository one piece after the other, on several at the same time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -11,6 +11,7 @@ use configdb_schema::document::SealedSecret;
 use configdb_schema::known;
 use manifests::git_address::HELM_PATH;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use super::passwords::ClusterPasswords;
@@ -31,6 +32,9 @@ use sparkplug::replication::Origin;
 const CHART_BYTES_MAX: u64 = 4 * 1024 * 1024;
 const CHART_FILES_MAX: usize = 5_000;
 
+/// Repositories that are worked on at the same time. A piece of work waits most of its time until the disk has synced a file.
+const PLACES: usize = 4;
+
 /// Longest text about what of a cluster's secrets is not in its repository.
 const REASON_BYTES_MAX: usize = 2_000;
 
@@ -43,7 +47,7 @@ const SHARED_README: &str = "# Shared charts
 Every edge cluster may read this repository. A chart template names a directory in it.
 ";
 
-/// A piece of work. One after the other, so that no two pieces change a repository at the same time.
+/// A piece of work.
 #[derive(Debug)]
 pub enum Work {
     /// On what the manager itself keeps in a repository.
@@ -52,11 +56,20 @@ pub enum Work {
     Shared(SharedWork),
 }
 
-impl Work {
+/// What is done with a repository.
+#[derive(Debug)]
+enum Task {
+    /// It is worked on, and looked after.
+    Work(Work),
+    /// A user pushed to it: it is looked after.
+    Upkeep(Uuid),
+}
+
+impl Task {
     const fn repository(&self) -> Uuid {
         match self {
-            Self::Git(GitWork { cluster, .. }) => *cluster,
-            Self::Shared(SharedWork { repository, .. }) => *repository,
+            Self::Work(Work::Git(GitWork { cluster, .. })) => *cluster,
+            Self::Work(Work::Shared(SharedWork { repository, .. })) | Self::Upkeep(repository) => *repository,
         }
     }
 }
@@ -72,34 +85,57 @@ pub struct Hosted {
     pub external: Option<External>,
 }
 
-/// Answers each piece of work with one result, until nothing gives work any more, and looks after the repositories that were worked on, or `pushed` to.
+/// Answers each piece of work with one result, until nothing gives work any more, and looks after the repositories that were worked on, or `pushed` to. No two pieces change a
+/// repository at the same time, and those of one repository keep their order.
 pub async fn run(
     hosted: Hosted,
     mut work: mpsc::Receiver<Work>,
     mut pushed: mpsc::Receiver<Uuid>,
     results: mpsc::Sender<Event>,
 ) {
-    let mut upkeep = Upkeep::default();
+    let upkeep = Upkeep::default();
+    let mut running = JoinSet::new();
+    // Those that wait are of repositories that are worked on.
+    let (mut busy, mut waiting) = (BTreeSet::new(), VecDeque::new());
     loop {
-        let repository = tokio::select! {
-            biased;
-            work = work.recv() => {
-                let Some(work) = work else { return };
-                let repository = work.repository();
-                let result = carry_out(&hosted, work).await;
-                if results.send(result).await.is_err() {
-                    return;
-                }
-                repository
-            }
-            Some(repository) = pushed.recv() => repository,
-        };
+        let has_place = busy.len() < PLACES && waiting.len() < PLACES;
         tokio::select! {
-            () = upkeep.look_after(&hosted.repositories, repository) => {}
-            // A manager that stops does not wait for it: the next upkeep does it.
-            () = results.closed() => return,
+            biased;
+            Some(done) = running.join_next() => {
+                busy.remove(&done.expect("work on a repository does not panic"));
+            }
+            work = work.recv(), if has_place => match work {
+                Some(work) => waiting.push_back(Task::Work(work)),
+                None => break,
+            },
+            Some(repository) = pushed.recv(), if has_place => waiting.push_back(Task::Upkeep(repository)),
+        }
+        while busy.len() < PLACES
+            && let Some(next) = waiting.iter().position(|task: &Task| !busy.contains(&task.repository()))
+            && let Some(task) = waiting.remove(next)
+        {
+            busy.insert(task.repository());
+            running.spawn(carry_out_task(hosted.clone(), upkeep.clone(), task, results.clone()));
         }
     }
+    while running.join_next().await.is_some() {}
+}
+
+/// The repository, when it is free again.
+async fn carry_out_task(hosted: Hosted, upkeep: Upkeep, task: Task, results: mpsc::Sender<Event>) -> Uuid {
+    let repository = task.repository();
+    if let Task::Work(work) = task {
+        let result = carry_out(&hosted, work).await;
+        if results.send(result).await.is_err() {
+            return repository;
+        }
+    }
+    tokio::select! {
+        () = upkeep.look_after(&hosted.repositories, repository) => {}
+        // A manager that stops does not wait for it: the next upkeep does it.
+        () = results.closed() => {}
+    }
+    repository
 }
 
 async fn carry_out(hosted: &Hosted, work: Work) -> Event {
@@ -400,6 +436,54 @@ mod tests {
         fs::remove_dir(&file).unwrap();
         assert_eq!(carry_out_git(&hosted, cluster, GitAction::Close), GitOutcome::Closed);
         assert!(repositories.by_uuid(cluster).is_none());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn pieces_of_one_repository_keep_their_order_and_many_repositories_are_all_answered() {
+        let state_dir = tempfile::tempdir().unwrap();
+        let repositories = Repositories::load(state_dir.path()).unwrap();
+        let passwords = ClusterPasswords::load(state_dir.path(), []).unwrap();
+        let hosted = Hosted { repositories: repositories.clone(), passwords: passwords.clone(), external: None };
+        let (work, inbox) = mpsc::channel(1);
+        let (outlet, mut results) = mpsc::channel(1);
+        let (_pushed, pushes) = mpsc::channel(1);
+        let worker = tokio::spawn(run(hosted, inbox, pushes, outlet));
+        let clusters: Vec<Uuid> = (0..3 * PLACES as u128).map(|n| Uuid::from_u128(0xC0 + n)).collect();
+        let wanted = clusters.clone();
+        let sender = tokio::spawn(async move {
+            for n in 0..3 {
+                for cluster in &wanted {
+                    let files = RepositoryFiles {
+                        directory: Some("edo".to_owned()),
+                        owned: [("cluster/a.yaml".to_owned(), format!("a: {n}\n").into_bytes())].into(),
+                        message: "x".to_owned(),
+                        ..RepositoryFiles::default()
+                    };
+                    let origin = "00000000-0000-0000-0000-000000000007/0/00000000000000ab/12".parse().unwrap();
+                    let path = format!("cluster/{cluster}");
+                    let secrets = Vec::new();
+                    let action = GitAction::Write { path, origin, renews: false, files, hold: false, secrets };
+                    work.send(Work::Git(GitWork { cluster: *cluster, action })).await.unwrap();
+                }
+            }
+        });
+        let mut commits: BTreeMap<Uuid, Vec<String>> = BTreeMap::new();
+        while let Some(result) = results.recv().await {
+            let Event::Git(GitResult { cluster, outcome: GitOutcome::Written { commit, .. } }) = result else {
+                panic!("{result:?}")
+            };
+            commits.entry(cluster).or_default().push(commit);
+        }
+        sender.await.unwrap();
+        worker.await.unwrap();
+        assert_eq!(commits.keys().copied().collect::<Vec<_>>(), clusters);
+        for (cluster, commits) in commits {
+            let main = repositories.main(cluster).unwrap();
+            assert_eq!((commits.len(), commits.last()), (3, main.as_ref()));
+            let files = repositories.read(cluster, "edo", 100).unwrap();
+            assert_eq!(files, [("cluster/a.yaml".to_owned(), b"a: 2\n".to_vec())].into());
+            assert!(passwords.get(cluster).is_some());
+        }
     }
 
     #[test]

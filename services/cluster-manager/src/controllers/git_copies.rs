@@ -87,6 +87,8 @@ struct GitCopy {
     wait: Wait,
     /// A version that the git server has accepted and does not apply, and `Now::mono` at which it is sent once more under another.
     accepted: Option<(u64, Duration)>,
+    /// The copy lacks objects although all of the repository was sent: the accepted version is sent once more under another.
+    is_doubted: bool,
 }
 
 /// What the disk has of a repository.
@@ -202,6 +204,7 @@ impl GitCopy {
             problem: None,
             wait,
             accepted: None,
+            is_doubted: false,
         }
     }
 
@@ -244,8 +247,12 @@ impl GitCopy {
         })
     }
 
-    /// The git server has accepted that version and has all objects for it, but does not apply it. It may have accepted another state under the same version, of an earlier process.
+    /// The git server has accepted that version and should have all objects for it, but does not apply it. It may have accepted another state under the same version, of an earlier process,
+    /// whose objects this one does not have if the disk is an older one.
     fn is_overdue(&mut self, reported: Option<&RepositoryCopy>, version: u64, now: Now) -> bool {
+        if std::mem::take(&mut self.is_doubted) {
+            return true;
+        }
         if reported.is_none_or(|copy| copy.missing || copy.reason.is_some()) {
             self.accepted = None;
             return false;
@@ -602,6 +609,7 @@ impl GitCopiesController {
             tracing::warn!(%repository, error = reason, "a copy cannot use its pack; all of the repository is sent to it");
             // It may have been damaged on its way, or lack a base. Once all of the repository was sent, it is the repository.
             copy.problem = copy.whole.then(|| format!("the git server cannot use what is sent of it: {reason}"));
+            copy.is_doubted = copy.whole;
             copy.whole = true;
             copy.wait.failed(reason, now);
             effects.extend(self.end_pack(repository));

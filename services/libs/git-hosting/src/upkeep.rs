@@ -1,11 +1,12 @@
 //! Keeps repositories from becoming ever more files: each commit leaves some objects of a file each, each larger push a pack. From time to time git makes one pack of them.
 //!
-//! Readers continue meanwhile, and unreferenced objects stay for two weeks, so nothing is taken away from a writer that has just written it. Where the library writes, which does not
-//! touch what it finds, nothing else may write at the same time: the worker on repositories calls this between two pieces of work.
+//! Readers continue meanwhile, and unreferenced objects stay for two weeks, so nothing is taken away from a writer that has just written it. The library does not
+//! touch what it finds, so nothing else may write while it does: the worker calls this between two pieces of work on the same repository.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use uuid::Uuid;
@@ -23,7 +24,7 @@ pub const PACKS_MAX: usize = 16;
 /// Of the 256 directories of loose objects every eighth is looked into: names are hashes, so these are as full as the others.
 const SAMPLED: usize = 8;
 
-/// Longest time for one repository; work on all others waits for it.
+/// Longest time for one repository; other work on it waits.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// How long a repository is left alone for which that was not enough, or no use.
@@ -33,18 +34,17 @@ const AGAIN: Duration = Duration::from_secs(3600);
 const GC: [&str; 8] =
     ["-c", "gc.packRefs=false", "-c", "gc.writeCommitGraph=false", "gc", "--quiet", "--cruft", "--prune=2.weeks.ago"];
 
-/// Which repositories are left alone at present.
-#[derive(Debug, Default)]
+/// Which repositories are left alone at present. Clones are the same.
+#[derive(Debug, Clone, Default)]
 pub struct Upkeep {
-    left_alone: BTreeMap<Uuid, Instant>,
+    left_alone: Arc<Mutex<BTreeMap<Uuid, Instant>>>,
 }
 
 impl Upkeep {
     /// Tidies a repository up if that is due.
-    pub async fn look_after(&mut self, repositories: &Repositories, repository: Uuid) {
-        self.left_alone.retain(|_, since| since.elapsed() < AGAIN);
+    pub async fn look_after(&self, repositories: &Repositories, repository: Uuid) {
         let Some(directory) = repositories.by_uuid(repository).map(|open| open.directory) else { return };
-        if self.left_alone.contains_key(&repository) || !due(&directory).await {
+        if self.is_left_alone(repository) || !due(&directory).await {
             return;
         }
         let began = Instant::now();
@@ -57,8 +57,18 @@ impl Upkeep {
             }
         }
         if done.is_err() || due(&directory).await {
-            self.left_alone.insert(repository, Instant::now());
+            self.left_alone().insert(repository, Instant::now());
         }
+    }
+
+    fn is_left_alone(&self, repository: Uuid) -> bool {
+        let mut left_alone = self.left_alone();
+        left_alone.retain(|_, since| since.elapsed() < AGAIN);
+        left_alone.contains_key(&repository)
+    }
+
+    fn left_alone(&self) -> MutexGuard<'_, BTreeMap<Uuid, Instant>> {
+        self.left_alone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -106,7 +116,7 @@ mod tests {
         let state_dir = tempfile::tempdir().unwrap();
         let repositories = repository(state_dir.path());
         let directory = repositories.by_uuid(CLUSTER).unwrap().directory;
-        let mut upkeep = Upkeep::default();
+        let upkeep = Upkeep::default();
         upkeep.look_after(&repositories, CLUSTER).await;
         let count = || text(&directory, &["count-objects"], b"");
         let before = count();
@@ -121,7 +131,7 @@ mod tests {
         text(&directory, &["cat-file", "-e", &blob], b"");
         text(&directory, &["fsck", "--strict"], b"");
         assert!(directory.join("refs/heads/main").is_file(), "references stay where they are");
-        assert!(upkeep.left_alone.is_empty());
+        assert!(upkeep.left_alone().is_empty());
     }
 
     #[tokio::test]
@@ -151,9 +161,9 @@ mod tests {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
         let lock = directory.join("gc.pid");
         std::fs::write(&lock, format!("{} {}", std::process::id(), host.trim())).unwrap();
-        let mut upkeep = Upkeep::default();
+        let upkeep = Upkeep::default();
         upkeep.look_after(&repositories, CLUSTER).await;
-        assert!(is_due(&directory) && upkeep.left_alone.contains_key(&CLUSTER));
+        assert!(is_due(&directory) && upkeep.left_alone().contains_key(&CLUSTER));
         std::fs::remove_file(lock).unwrap();
         upkeep.look_after(&repositories, CLUSTER).await;
         assert!(is_due(&directory), "it is not its turn");

@@ -568,6 +568,24 @@ fn a_version_that_an_earlier_process_gave_to_another_state_is_given_up() {
 }
 
 #[test]
+fn a_version_that_an_earlier_process_gave_to_a_state_whose_commits_are_lost_is_given_up() {
+    let mut world = copied();
+    world.git().keeps = true;
+    world.commits(CLUSTER);
+    world.settle();
+    // The disk of the manager is an older one: the commit that the git server has accepted under that version is nowhere.
+    let stored = world.git().stored.get_mut(&CLUSTER).unwrap();
+    stored.desired.as_mut().unwrap().refs = [(MAIN.to_owned(), "f".repeat(40))].into();
+    stored.shown.missing = true;
+    let (version, shown) = (stored.shown.version, stored.shown.clone());
+    world.git().keeps = false;
+    world.feed(vec![data(CLUSTER, &shown)]);
+    world.run(Duration::from_secs(120));
+    assert!(world.is_copied(CLUSTER) && world.git().stored[&CLUSTER].shown.version > version);
+    assert_eq!(world.not_served(), []);
+}
+
+#[test]
 fn what_is_closed_or_unknown_is_served_no_longer_and_what_is_to_be_written_again_is() {
     let mut world = copied();
     world.delete(CLUSTER, "EdgeCluster");
