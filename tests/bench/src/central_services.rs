@@ -1,6 +1,7 @@
 //! What the control plane costs as the fleet grows: its services as processes of their own, the broker, the edges and the observer in this one.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -98,23 +99,31 @@ pub struct ControlPlane {
     /// Without them no cluster is set up.
     beside: [Process; 2],
     fleet: Fleet,
-    broker: Broker,
+    /// The embedded one, if no other was named.
+    broker: Option<Broker>,
     _directory: TempDir,
 }
 
 impl ControlPlane {
-    /// Starts it, and makes `clusters` clusters.
+    /// Starts it, and makes `clusters` clusters. `server`: an MQTT server that runs already; None: the embedded one is started.
     ///
     /// # Errors
     /// Something does not run.
-    pub async fn set_up(clusters: usize) -> anyhow::Result<Self> {
+    pub async fn set_up(clusters: usize, server: Option<SocketAddr>) -> anyhow::Result<Self> {
         let organisation = Organisation::new(ORGANISATION)?;
         let directory = tempfile::tempdir()?;
-        let broker = start_broker().await?;
-        let mqtt = MqttConfig { servers: vec![broker.url()], ..MqttConfig::default() };
+        let (broker, address) = match server {
+            Some(address) => (None, address),
+            None => {
+                let broker = start_broker().await?;
+                let address = broker.local_addr();
+                (Some(broker), address)
+            }
+        };
+        let mqtt = MqttConfig { servers: vec![format!("mqtt://{address}")], ..MqttConfig::default() };
         let start = |name: &str, head: &str| {
             let quiet = [("SPARKFLEET_LOG", "warn")];
-            service_process_with(name, head, "", broker.local_addr(), directory.path(), &quiet)
+            service_process_with(name, head, "", address, directory.path(), &quiet)
         };
         let services = [start("configdb", ""), start("cluster-manager", "")];
         let beside = [start("identity", ""), start("git-server", "listen = \"127.0.0.1:0\"\n")];
@@ -136,13 +145,15 @@ impl ControlPlane {
         self.operator.close().await;
         self.fleet.stop().await?;
         drop((self.services, self.beside));
-        self.broker.stop().await;
+        if let Some(broker) = self.broker {
+            broker.stop().await;
+        }
         Ok(())
     }
 }
 
 async fn measure(clusters: usize, changes: usize) -> anyhow::Result<Sample> {
-    let mut plane = ControlPlane::set_up(clusters).await?;
+    let mut plane = ControlPlane::set_up(clusters, None).await?;
     let mut listener =
         sparkplug_mqtt::spawn_listener(vec![("spBv1.0/#".to_owned(), QoS::AtMostOnce)], &plane.mqtt, Clock::new())?;
     messages_until_quiet(&mut listener).await?;

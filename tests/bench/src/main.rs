@@ -38,6 +38,8 @@ mod raw;
 mod replicate;
 mod restart;
 
+use std::net::SocketAddr;
+
 use clap::{Parser, Subcommand};
 
 /// Sizes of the fleet that `all` measures the central services at.
@@ -127,6 +129,9 @@ enum Benchmark {
         /// Edge clusters.
         #[arg(long, default_value_t = 1000)]
         clusters: usize,
+        /// An MQTT server that runs already, such as 127.0.0.1:1883; without it the embedded one is started.
+        #[arg(long, value_name = "ADDRESS")]
+        server: Option<SocketAddr>,
     },
     /// A fresh replica of a whole ConfigDB.
     Replicate {
@@ -147,7 +152,7 @@ async fn run(benchmark: Benchmark) -> anyhow::Result<()> {
         Benchmark::All { clusters, changes } => {
             latency::run(latency::Plan { clusters, changes }).await?;
             central_services::run(&CENTRAL_SIZES, CENTRAL_CHANGES).await?;
-            restart::run(clusters).await?;
+            restart::run(clusters, None).await?;
             replicate::run(REPLICATED).await?;
             gather::run(GATHERED.0, GATHERED.1).await?;
             history::run(RECORDED).await?;
@@ -162,7 +167,7 @@ async fn run(benchmark: Benchmark) -> anyhow::Result<()> {
         Benchmark::Dialect => dialect::run(),
         Benchmark::Edge => edge_process::run().await,
         Benchmark::History { events } => history::run(events).await,
-        Benchmark::Restart { clusters } => restart::run(clusters).await,
+        Benchmark::Restart { clusters, server } => restart::run(clusters, server).await,
         Benchmark::Replicate { objects } => replicate::run(objects).await,
         Benchmark::Gather { nodes, metrics } => gather::run(nodes, metrics).await,
         Benchmark::Central { clusters, changes } => central_services::run(&clusters, changes).await,

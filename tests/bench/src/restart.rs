@@ -1,6 +1,7 @@
 //! What a control plane needs that was killed and starts again beside a fleet that continues: until it knows the fleet, and until every edge has agreed.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -15,12 +16,12 @@ use crate::operator::Operator;
 /// Longest wait for a birth.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Runs the measurement with `clusters` clusters.
+/// Runs the measurement with `clusters` clusters. `server`: an MQTT server that runs already; None: the embedded one is started.
 ///
 /// # Errors
 /// Something does not run.
-pub async fn run(clusters: usize) -> anyhow::Result<()> {
-    let mut plane = ControlPlane::set_up(clusters).await?;
+pub async fn run(clusters: usize, server: Option<SocketAddr>) -> anyhow::Result<()> {
+    let mut plane = ControlPlane::set_up(clusters, server).await?;
     plane.services.iter_mut().for_each(Process::kill);
     let is_away = |seen: &Operator| !seen.config.is_complete() && !seen.manager.is_complete();
     plane.operator.until("the death of the control plane", |seen| is_away(seen).then_some(())).await?;
@@ -43,8 +44,9 @@ pub async fn run(clusters: usize) -> anyhow::Result<()> {
     let spent = [cpu_seconds(plane.services[0].id())?, cpu_seconds(plane.services[1].id())?];
     let about = format!(
         "{clusters} clusters with one deployment each are set up and agreed; ConfigDB and cluster manager are killed together, and started again with their disks. Light edges, which continue; {}. \
-         A raw subscriber counts the births that the cluster manager asks the edges for.",
+         The MQTT server is {}. A raw subscriber counts the births that the cluster manager asks the edges for.",
         figures::profile(),
+        if server.is_some() { "a process of its own" } else { "the embedded one" },
     );
     let table = Table::begin("restart", &about, &["from the start of both processes", "time"]);
     table.row(&["a subscriber lists every cluster".to_owned(), ms(queryable)]);

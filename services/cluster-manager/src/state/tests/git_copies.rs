@@ -578,7 +578,7 @@ fn a_version_that_an_earlier_process_gave_to_a_state_whose_commits_are_lost_is_g
     stored.desired.as_mut().unwrap().refs = [(MAIN.to_owned(), "f".repeat(40))].into();
     stored.shown.missing = true;
     let (version, shown) = (stored.shown.version, stored.shown.clone());
-    world.git().keeps = false;
+    (world.git().keeps, world.git().shows_arrival) = (false, true);
     world.feed(vec![data(CLUSTER, &shown)]);
     world.run(Duration::from_secs(120));
     assert!(world.is_copied(CLUSTER) && world.git().stored[&CLUSTER].shown.version > version);
