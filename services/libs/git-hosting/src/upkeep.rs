@@ -1,7 +1,7 @@
 //! Keeps repositories from becoming ever more files: each commit leaves some objects of a file each, each larger push a pack. From time to time git makes one pack of them.
 //!
 //! Readers continue meanwhile, and unreferenced objects stay for two weeks, so nothing is taken away from a writer that has just written it. The library does not
-//! touch what it finds, so nothing else may write while it does: the worker calls this between two pieces of work on the same repository.
+//! freshen the objects that it finds, so nothing is tidied up while it writes. The worker calls this between two pieces of work on the same repository.
 
 use std::collections::BTreeMap;
 use std::fs;

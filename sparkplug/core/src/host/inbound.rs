@@ -440,11 +440,13 @@ impl HostApplication {
             (MessageKind::NData, None) => match &mut known.birth {
                 Some(birth) => {
                     let heartbeat = Heartbeat::of(payload);
-                    if heartbeat.as_ref().is_some_and(|heartbeat| heartbeat.birth_timestamp != birth.timestamp) {
-                        return self.lose_track(at, "a birth was missed", now);
-                    }
-                    let metrics =
-                        heartbeat.as_ref().map_or(&*payload.metrics, |heartbeat| slice::from_ref(&heartbeat.metric));
+                    let metrics = match &heartbeat {
+                        Some(heartbeat) if heartbeat.birth_timestamp != birth.timestamp => {
+                            return self.lose_track(at, "a birth was missed", now);
+                        }
+                        Some(heartbeat) => slice::from_ref(&heartbeat.metric),
+                        None => payload.metrics.as_slice(),
+                    };
                     bytes -= birth.replica.bytes();
                     let changed = birth.replica.apply(metrics, timestamp, &mut self.found, &mut problems);
                     bytes += birth.replica.bytes();

@@ -54,11 +54,16 @@ fn a_node_that_is_not_born_has_no_heartbeat() {
     bench.expect(&[]);
 }
 
-fn host(now: Now) -> HostApplication {
-    let mut host = HostApplication::new(HostConfig::new(None), now);
-    host.on_transport(TransportEvent::Connected, now);
-    host.on_transport(TransportEvent::Subscribed, now);
-    host
+/// A quiet node, and a host that has received its birth.
+fn born_before_a_host() -> (Bench, HostApplication) {
+    let mut bench = Bench::new(quiet(), vec![Metric::new("Temperature", 20.0f64)]);
+    let mut host = HostApplication::new(HostConfig::new(None), bench.now);
+    host.on_transport(TransportEvent::Connected, bench.now);
+    host.on_transport(TransportEvent::Subscribed, bench.now);
+    bench.go_online();
+    let born = bench.outputs();
+    deliver(&mut host, born, bench.now);
+    (bench, host)
 }
 
 fn deliver(host: &mut HostApplication, outputs: Vec<NodeOutput>, now: Now) {
@@ -80,11 +85,7 @@ fn reasons_of_stale(host: &mut HostApplication) -> Vec<String> {
 
 #[test]
 fn a_host_that_missed_the_last_message_notices_the_gap_by_the_heartbeat() {
-    let mut bench = Bench::new(quiet(), vec![Metric::new("Temperature", 20.0f64)]);
-    let mut host = host(bench.now);
-    bench.go_online();
-    let outputs = bench.outputs();
-    deliver(&mut host, outputs, bench.now);
+    let (mut bench, mut host) = born_before_a_host();
     assert_eq!(host.liveness(&config().descriptor), Some(Liveness::Alive));
     let received = |host: &mut HostApplication| -> Vec<bool> {
         let events = std::iter::from_fn(|| host.poll_output());
@@ -116,11 +117,7 @@ fn a_host_that_missed_the_last_message_notices_the_gap_by_the_heartbeat() {
 
 #[test]
 fn a_birth_that_was_lost_with_what_makes_seq_fit_again_shows_by_the_heartbeat() {
-    let mut bench = Bench::new(quiet(), vec![Metric::new("Temperature", 20.0f64)]);
-    let mut host = host(bench.now);
-    bench.go_online();
-    let born = bench.outputs();
-    deliver(&mut host, born, bench.now);
+    let (mut bench, mut host) = born_before_a_host();
     bench.pass(Duration::from_secs(30));
     let beat = bench.outputs();
     deliver(&mut host, beat, bench.now);
@@ -151,9 +148,7 @@ fn a_birth_that_was_lost_with_what_makes_seq_fit_again_shows_by_the_heartbeat() 
 
 #[test]
 fn a_heartbeat_leaves_nothing_in_a_replica() {
-    let mut bench = Bench::new(quiet(), vec![Metric::new("Temperature", 20.0f64)]);
-    let mut host = host(bench.now);
-    bench.go_online();
+    let (mut bench, mut host) = born_before_a_host();
     bench.pass(Duration::from_secs(30));
     let outputs = bench.outputs();
     deliver(&mut host, outputs, bench.now);
@@ -173,11 +168,7 @@ fn a_heartbeat_leaves_nothing_in_a_replica() {
 /// A node of another make repeats the metric, or a node of an earlier version: nothing says which birth it follows.
 #[test]
 fn who_does_not_say_its_birth_is_believed() {
-    let mut bench = Bench::new(quiet(), vec![Metric::new("Temperature", 20.0f64)]);
-    let mut host = host(bench.now);
-    bench.go_online();
-    let outputs = bench.outputs();
-    deliver(&mut host, outputs, bench.now);
+    let (bench, mut host) = born_before_a_host();
     let metrics = vec![Metric::new("Node Control/Rebirth", false).at(WALL - 5)];
     let payload = Payload { timestamp: Some(WALL + 7), seq: Some(1), metrics, ..Payload::default() };
     host.on_transport(
