@@ -250,7 +250,7 @@ impl GitCopy {
     /// The git server has accepted that version and should have all objects for it, but does not apply it. It may have accepted another state under the same version, of an earlier process,
     /// whose objects this one does not have if the disk is an older one.
     fn is_overdue(&mut self, reported: Option<&RepositoryCopy>, version: u64, now: Now) -> bool {
-        if std::mem::take(&mut self.is_doubted) {
+        if self.is_doubted {
             return true;
         }
         if reported.is_none_or(|copy| copy.missing || copy.reason.is_some()) {
@@ -565,6 +565,7 @@ impl GitCopiesController {
             return None;
         }
         copy.accepted = None;
+        copy.is_doubted = false;
         let comparison = copy
             .sender
             .compare(&Desired { digest, origin: None, follows: None, is_ageing: false, revision: 1 }, &report);
