@@ -254,6 +254,8 @@ pub struct GitResult {
     pub cluster: Uuid,
     /// The end.
     pub outcome: GitOutcome,
+    /// It has changed nothing that the copies of the repository have: branches, place, password.
+    pub is_as_before: bool,
 }
 
 /// How work on a repository ended.
@@ -284,6 +286,17 @@ pub enum GitOutcome {
         /// Without secrets.
         reason: String,
     },
+}
+
+impl GitOutcome {
+    /// What branch `main` is, if that is known.
+    #[must_use]
+    pub fn commit(&self) -> Option<&str> {
+        match self {
+            Self::Written { commit, .. } | Self::Held { commit, .. } => Some(commit),
+            Self::Closed | Self::Failed { .. } => None,
+        }
+    }
 }
 
 /// Work on a shared repository. There is at most one piece under way for each.

@@ -142,6 +142,8 @@ pub struct ClusterManager {
     left: Vec<PersistedRepository>,
     totals: NodeMetrics,
     published_totals: NodeMetrics,
+    /// The time of the last event, if no turn followed it yet.
+    turn: Option<Now>,
     effects: Vec<Effect>,
 }
 
@@ -200,6 +202,7 @@ impl ClusterManager {
             left: left.clusters,
             published_totals: totals.clone(),
             totals,
+            turn: None,
             effects,
             settings,
         }
@@ -223,14 +226,18 @@ impl ClusterManager {
         self.fleet.is_ready()
     }
 
-    /// Takes one event.
+    /// Takes one event. What follows from it is decided in the next turn, together with all that is known until then.
     pub fn on_event(&mut self, event: Event, now: Now) {
+        self.turn = Some(now);
         match event {
             Event::Host(event) => self.on_host_event(&event, now),
             Event::Node(event) => self.on_node_event(&event, now),
             Event::Git(result) => {
                 self.dirty.insert(result.cluster);
-                self.copies.set_closed(result.cluster, result.outcome == GitOutcome::Closed);
+                // A start compares thousands of repositories, and hardly one of them changes: the disk is not asked once more.
+                if !(result.is_as_before && self.copies.is_of(result.cluster, result.outcome.commit())) {
+                    self.copies.set_closed(result.cluster, result.outcome == GitOutcome::Closed);
+                }
                 self.repositories.on_result(result, now);
             }
             Event::GitRequest(asked) => {
@@ -268,6 +275,10 @@ impl ClusterManager {
                 }
             }
         }
+    }
+
+    /// Brings everything a step forward that the events since the last turn were about.
+    fn turn(&mut self, now: Now) {
         self.effects.extend(self.shared.reconcile(&self.fleet, now));
         self.run_controllers(now);
         let around = Repositories {
@@ -291,6 +302,9 @@ impl ClusterManager {
 
     /// What is to be done, in order. Nothing of it rests on anything that would have to be stored first.
     pub fn poll_effects(&mut self) -> Vec<Effect> {
+        if let Some(now) = self.turn.take() {
+            self.turn(now);
+        }
         std::mem::take(&mut self.effects)
     }
 

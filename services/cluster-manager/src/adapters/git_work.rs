@@ -126,7 +126,8 @@ async fn carry_out_task(hosted: Hosted, upkeep: Upkeep, task: Task, results: mps
     let repository = task.repository();
     if let Task::Work(work) = task {
         let result = carry_out(&hosted, work).await;
-        if results.send(result).await.is_err() {
+        let has_written = !matches!(&result, Event::Git(GitResult { is_as_before: true, .. }));
+        if results.send(result).await.is_err() || !has_written {
             return repository;
         }
     }
@@ -141,9 +142,9 @@ async fn carry_out_task(hosted: Hosted, upkeep: Upkeep, task: Task, results: mps
 async fn carry_out(hosted: &Hosted, work: Work) -> Event {
     match work {
         Work::Git(GitWork { cluster, action }) => {
-            let outcome = work_on_git(hosted, cluster, action).await;
-            let outcome = outcome.unwrap_or_else(|reason| GitOutcome::Failed { reason });
-            Event::Git(GitResult { cluster, outcome })
+            let done = work_on_git(hosted, cluster, action).await;
+            let (outcome, is_as_before) = done.unwrap_or_else(|reason| (GitOutcome::Failed { reason }, false));
+            Event::Git(GitResult { cluster, outcome, is_as_before })
         }
         Work::Shared(SharedWork { repository, action }) => {
             let repositories = hosted.repositories.clone();
@@ -154,21 +155,23 @@ async fn carry_out(hosted: &Hosted, work: Work) -> Event {
     }
 }
 
-/// Work on what the manager keeps in a repository, which the site's server has to have in the end.
-async fn work_on_git(hosted: &Hosted, cluster: Uuid, action: GitAction) -> Result<GitOutcome, String> {
+/// Work on what the manager keeps in a repository, which the site's server has to have in the end. Whether all is as before on our own disk.
+async fn work_on_git(hosted: &Hosted, cluster: Uuid, action: GitAction) -> Result<(GitOutcome, bool), String> {
     let path = match &action {
         GitAction::Write { path, .. } => Some(path.clone()),
         GitAction::Close => None,
     };
     let (own, repositories) = (hosted.clone(), hosted.repositories.clone());
     let work = async move {
-        let done = tokio::task::spawn_blocking(move || carry_out_git(&own, cluster, action)).await;
+        let done = tokio::task::spawn_blocking(move || carry_out_observed(&own, cluster, action)).await;
         done.map_err(|error| error.to_string())
     };
     let Some((external, path)) = hosted.external.as_ref().zip(path) else { return work.await };
     let directory = tokio::task::spawn_blocking(move || repositories.make(cluster)).await;
     let directory = directory.map_err(|error| error.to_string())?.map_err(|error| chain(&error))?;
-    external.around(&directory, &path, work).await?
+    // What was taken over of the site's server may be another commit than before.
+    let (outcome, _) = external.around(&directory, &path, work).await??;
+    Ok((outcome, false))
 }
 
 /// Brings the shared charts to the site's server, as often as it takes. The charts there are the site's if `charts_dir` is not configured: then they are not touched.
@@ -244,6 +247,19 @@ fn carry_out_shared(
         SharedAction::Pull { .. } => return Err("a pull is not the disk's work".to_owned()),
     };
     main.map(|main| SharedOutcome { main, ..SharedOutcome::default() }).map_err(|error| chain(&error))
+}
+
+/// Also says whether all that copies have of the repository is as before.
+fn carry_out_observed(hosted: &Hosted, cluster: Uuid, action: GitAction) -> (GitOutcome, bool) {
+    let state = || {
+        let place = hosted.repositories.place(cluster)?;
+        let main = hosted.repositories.main(cluster).ok()?;
+        Some((place.path, place.kind, main, hosted.passwords.get(cluster).is_some()))
+    };
+    let before = state();
+    let outcome = carry_out_git(hosted, cluster, action);
+    let is_as_before = outcome.commit().is_some() && before.is_some() && before == state();
+    (outcome, is_as_before)
 }
 
 fn carry_out_git(hosted: &Hosted, cluster: Uuid, action: GitAction) -> GitOutcome {

@@ -335,6 +335,16 @@ impl GitCopiesController {
         self.stale.insert(repository);
     }
 
+    /// Branch `main` of an open repository is at that commit by what the disk has answered, or will be asked.
+    pub fn is_of(&self, repository: Uuid, commit: Option<&str>) -> bool {
+        let Some(copy) = self.known.get(&repository).filter(|copy| !copy.is_closed) else { return false };
+        match copy.look {
+            DiskCheck::Due => true,
+            DiskCheck::Fresh => self.main(repository).map(|(_, main)| main) == commit,
+            DiskCheck::UnderWay | DiskCheck::Again => false,
+        }
+    }
+
     /// The manager has closed a repository, or opened it.
     pub fn set_closed(&mut self, repository: Uuid, is_closed: bool) {
         self.copy(repository).is_closed = is_closed;

@@ -497,6 +497,7 @@ impl Disk {
     }
 
     fn carry_out(&mut self, work: GitWork) -> GitResult {
+        let before = (self.at.get(&work.cluster).copied(), self.open.get(&work.cluster).cloned());
         let outcome = match work.action {
             _ if self.broken => GitOutcome::Failed { reason: "disk full".to_owned() },
             GitAction::Write { path, origin, renews, files, hold, secrets } => {
@@ -507,10 +508,8 @@ impl Disk {
                 let wanted_by = *self.wanted_by.entry(work.cluster).or_insert_with(|| origin.into());
                 if found.is_some_and(|found| hold && *found != files) {
                     let commit = self.commit(work.cluster);
-                    return GitResult {
-                        cluster: work.cluster,
-                        outcome: GitOutcome::Held { commit, wanted_by, secrets },
-                    };
+                    let outcome = GitOutcome::Held { commit, wanted_by, secrets };
+                    return GitResult { cluster: work.cluster, outcome, is_as_before: false };
                 }
                 let is_of = wanted_by.origin.is_some_and(|recorded| recorded.is_of(origin));
                 if found != Some(&files) || !is_of || renews {
@@ -532,7 +531,8 @@ impl Disk {
                 GitOutcome::Closed
             }
         };
-        GitResult { cluster: work.cluster, outcome }
+        let is_as_before = before == (self.at.get(&work.cluster).copied(), self.open.get(&work.cluster).cloned());
+        GitResult { cluster: work.cluster, outcome, is_as_before }
     }
 }
 
@@ -805,7 +805,7 @@ impl World {
                     break;
                 }
             }
-            if !self.manager.effects.is_empty() {
+            if !self.manager.effects.is_empty() || self.manager.turn.is_some() {
                 continue;
             }
             match self.manager.next_deadline().filter(|at| *at <= end) {

@@ -3,12 +3,16 @@
 //! ```text
 //! <state_dir>/git/<uuid>.git    the repository; stays when it is closed
 //! <state_dir>/git/<uuid>.json   its path and kind, only while it is open
+//! <state_dir>/git/<uuid>.compared
+//!                               what a commit is known to hold; may be removed at any time
 //! ```
 //!
 //! Everything here is idempotent and may be killed anywhere. A repository is made aside and renamed. Objects come before the reference, the reference
 //! changes by compare-and-set, and the `.json` is written last. This module must not know what the files in a repository mean, nor HTTP.
 
+mod compared;
 mod edit;
+mod references;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,6 +27,8 @@ use service_runtime::atomic_file::{self, AtomicFileError};
 use uuid::Uuid;
 
 pub use edit::Edit;
+pub(crate) use references::refs;
+use references::tip;
 
 /// The branch that clusters follow.
 const BRANCH: &str = "refs/heads/main";
@@ -163,6 +169,8 @@ struct Table {
 pub struct Repositories {
     git: PathBuf,
     table: Arc<RwLock<Table>>,
+    /// The present start of the machine.
+    boot: Option<Arc<str>>,
 }
 
 /// Where the repository of the cluster of that name is served.
@@ -177,7 +185,7 @@ impl Repositories {
     /// # Errors
     /// The state directory cannot be used.
     pub fn load(state_dir: &Path) -> Result<Self, RepositoryError> {
-        let store = Self { git: state_dir.join("git"), table: Arc::default() };
+        let store = Self { git: state_dir.join("git"), table: Arc::default(), boot: compared::boot().map(Arc::from) };
         fs::create_dir_all(&store.git).map_err(RepositoryError::disk("create", &store.git))?;
         let mut table = Table::default();
         let mut records = Vec::new();
@@ -257,6 +265,11 @@ impl Repositories {
         wall: u64,
     ) -> Result<Written, RepositoryError> {
         let directory = self.make(uuid)?;
+        let digest = files.digest();
+        if let Some(found) = self.known(uuid, &directory, &digest)? {
+            self.open_as_before(uuid, place)?;
+            return Ok(found);
+        }
         // Whatever interrupts the commit, what is recorded is not older than what is there.
         let before = || if self.place(uuid).is_some() { self.open_at(uuid, place) } else { Ok(()) };
         let written = commit(&directory, files, wall, before)?;
@@ -265,7 +278,15 @@ impl Repositories {
         } else {
             self.open_as_before(uuid, place)?;
         }
+        self.note_files(uuid, &written.commit, digest);
         Ok(written)
+    }
+
+    /// Branch `main`, where its commit is known to hold the files of that digest.
+    fn known(&self, uuid: Uuid, directory: &Path, digest: &str) -> Result<Option<Written>, RepositoryError> {
+        let Some(commit) = tip(directory)? else { return Ok(None) };
+        let compared = self.compared(uuid, &commit).filter(|compared| compared.holds(digest));
+        Ok(compared.map(|_| Written { commit, changed: false, held: false }))
     }
 
     /// The directory of a repository; an empty one is made if there is none. It is not served by that. Blocks.
@@ -286,9 +307,9 @@ impl Repositories {
     /// [`RepositoryError`]; doing it again continues from there.
     pub fn open(&self, uuid: Uuid, place: &RepositoryRecord) -> Result<Option<String>, RepositoryError> {
         let directory = self.make(uuid)?;
-        let main = tip(&open(&directory)?).map_err(RepositoryError::git("read", &directory))?;
+        let main = tip(&directory)?;
         self.open_at(uuid, place)?;
-        Ok(main.map(|commit| commit.to_string()))
+        Ok(main)
     }
 
     /// Serves a repository at its place without looking at what is in it; an empty one is made if there is none. Blocks.
@@ -306,8 +327,7 @@ impl Repositories {
     /// It is not open, or cannot be read.
     pub fn main(&self, uuid: Uuid) -> Result<Option<String>, RepositoryError> {
         let directory = self.by_uuid(uuid).ok_or(RepositoryError::Closed)?.directory;
-        let main = tip(&open(&directory)?).map_err(RepositoryError::git("read", &directory))?;
-        Ok(main.map(|commit| commit.to_string()))
+        tip(&directory)
     }
 
     /// As [`Repositories::write`], but what is on branch `main` stays, also if it is something else. Blocks.
@@ -322,9 +342,27 @@ impl Repositories {
         wall: u64,
     ) -> Result<Written, RepositoryError> {
         let directory = self.directory(uuid);
-        let found = if directory.is_dir() { compare(&directory, files)? } else { None };
+        let found = if directory.is_dir() { self.compare(uuid, &directory, files)? } else { None };
         let Some(found) = found else { return self.write(uuid, place, files, wall) };
         self.open_as_before(uuid, place)?;
+        Ok(found)
+    }
+
+    /// Branch `main`, compared with `files`; None: there is none yet.
+    fn compare(
+        &self,
+        uuid: Uuid,
+        directory: &Path,
+        files: &RepositoryFiles,
+    ) -> Result<Option<Written>, RepositoryError> {
+        let digest = files.digest();
+        if let Some(found) = self.known(uuid, directory, &digest)? {
+            return Ok(Some(found));
+        }
+        let found = compare(directory, files)?;
+        if let Some(found) = found.as_ref().filter(|found| !found.held) {
+            self.note_files(uuid, &found.commit, digest);
+        }
         Ok(found)
     }
 
@@ -433,7 +471,7 @@ fn commit(
 /// Branch `main`, compared with `files`; None: there is none yet.
 fn compare(directory: &Path, files: &RepositoryFiles) -> Result<Option<Written>, RepositoryError> {
     let repository = open(directory)?;
-    let Some(tip) = tip(&repository).map_err(RepositoryError::git("read", directory))? else { return Ok(None) };
+    let Some(tip) = peel(&repository).map_err(RepositoryError::git("read", directory))? else { return Ok(None) };
     let (wanted, found) = tree(&repository, Some(tip), files).map_err(RepositoryError::git("read", directory))?;
     Ok(Some(Written { commit: tip.to_string(), changed: false, held: found != Some(wanted) }))
 }
@@ -447,7 +485,7 @@ fn commit_tree<E: From<RepositoryError>>(
 ) -> Result<Written, E> {
     let repository = open(directory)?;
     for _ in 0..RACES_MAX {
-        let parent = tip(&repository).map_err(RepositoryError::git("read", directory))?;
+        let parent = peel(&repository).map_err(RepositoryError::git("read", directory))?;
         let (tree, before) = tree(&repository, parent)?;
         if let Some(parent) = parent
             && before == Some(tree)
@@ -460,7 +498,7 @@ fn commit_tree<E: From<RepositoryError>>(
         match repository.commit_as(signature, signature, BRANCH, message, tree, parent) {
             Ok(id) => return Ok(Written { commit: id.to_string(), changed: true, held: false }),
             Err(error) => {
-                let now = tip(&repository).map_err(RepositoryError::git("read", directory))?;
+                let now = peel(&repository).map_err(RepositoryError::git("read", directory))?;
                 if now == parent {
                     return Err(RepositoryError::git("written", directory)(error).into());
                 }
@@ -474,30 +512,8 @@ pub(crate) fn open(directory: &Path) -> Result<gix::Repository, RepositoryError>
     gix::open_opts(directory, gix::open::Options::isolated()).map_err(RepositoryError::git("opened", directory))
 }
 
-/// The references of a repository whose full names begin with one of these, such as `refs/heads/`. Blocks.
-///
-/// # Errors
-/// It cannot be read.
-pub(crate) fn refs(directory: &Path, prefixes: &[&str]) -> Result<Refs, RepositoryError> {
-    let repository = open(directory)?;
-    let read = || {
-        let platform = repository.references().map_err(|error| error.to_string())?;
-        let mut refs = Refs::new();
-        for prefix in prefixes {
-            for reference in platform.prefixed(*prefix).map_err(|error| error.to_string())? {
-                let reference = reference.map_err(|error| error.to_string())?;
-                if let Some(id) = reference.target().try_id() {
-                    refs.insert(reference.name().as_bstr().to_string(), id.to_string());
-                }
-            }
-        }
-        Ok::<_, String>(refs)
-    };
-    read().map_err(RepositoryError::git("read", directory))
-}
-
 /// Commit of branch `main`, if there is one.
-fn tip(repository: &gix::Repository) -> Result<Option<ObjectId>, String> {
+fn peel(repository: &gix::Repository) -> Result<Option<ObjectId>, String> {
     match repository.try_find_reference(BRANCH).map_err(|e| e.to_string())? {
         Some(mut reference) => Ok(Some(reference.peel_to_id().map_err(|e| e.to_string())?.detach())),
         None => Ok(None),

@@ -25,6 +25,10 @@ use crate::shutdown::Shutdown;
 /// With this limit, a flood does not hold a deadline up for ever.
 pub const EVENTS_BEFORE_DEADLINE_MAX: usize = 256;
 
+/// Events that are taken before their effects are carried out, if they are there already: a birth and those of its devices, answers of workers. What a core decides of all of them it
+/// decides once.
+const EVENTS_TOGETHER_MAX: usize = 64;
+
 /// The core of a service: decides, and does nothing itself.
 pub trait Service {
     /// What happens to it.
@@ -156,7 +160,30 @@ where
         };
         io.report(&event);
         service.on_event(event, clock.now())?;
+        // A deadline that has passed is not held up further, and nothing more is begun at the end.
+        if !is_stopping && !is_overdue {
+            take_more(service, io, clock, shutdown).await?;
+        }
     }
+}
+
+/// Takes the events that are there already.
+async fn take_more<S, I>(service: &mut S, io: &mut I, clock: Clock, shutdown: &Shutdown) -> anyhow::Result<()>
+where
+    S: Service,
+    I: ServiceIo<Core = S>,
+{
+    for _ in 1..EVENTS_TOGETHER_MAX {
+        let event = tokio::select! {
+            biased;
+            () = shutdown.wait() => return Ok(()),
+            event = io.recv() => event?,
+            () = std::future::ready(()) => return Ok(()),
+        };
+        io.report(&event);
+        service.on_event(event, clock.now())?;
+    }
+    Ok(())
 }
 
 /// The event of the own Edge Node, for a service that ends when another process speaks for the node.

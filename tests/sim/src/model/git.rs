@@ -243,6 +243,12 @@ impl Git {
         lost.next().map(|(uuid, commit)| format!("push {commit} into the repository of {uuid}"))
     }
 
+    /// What copies of a repository have of it: where it is served if it is, and the commit of branch `main`.
+    pub(crate) fn place(&self, uuid: Uuid) -> Option<(Option<String>, u32)> {
+        let repository = self.repositories.get(&uuid)?;
+        Some((repository.is_open.then(|| repository.path.clone()), repository.commits))
+    }
+
     pub(crate) fn perform(&mut self, work: GitWork, now: Duration, (loses, forgets): (bool, bool)) -> GitOutcome {
         if self.full_until.is_some_and(|until| until > now) {
             return GitOutcome::Failed { reason: "no space left on device".to_owned() };

@@ -23,16 +23,18 @@ impl World {
         let loses = self.mutation == Some(Mutation::GitLosesWrites) && self.random.chance(300);
         let forgets = self.mutation == Some(Mutation::ForgetsTimes);
         let before = self.git.secrets(cluster);
+        let place = self.git.place(cluster);
         let mut outcome = self.git.perform(work, self.mono, (loses, forgets));
         if let Some(key) = git::gone_back(&before, &self.git.secrets(cluster)) {
             let detail = format!("{key} in the repository of {cluster} has an older value than before");
             self.checks.fail_with(Violation::new("no-value-goes-back", detail));
         }
+        let is_as_before = !is_torn && place == self.git.place(cluster);
         if is_torn {
             outcome = GitOutcome::Failed { reason: "input/output error".to_owned() };
         }
         let lag = self.random.millis(1..100);
-        let input = Input::Git(GitResult { cluster, outcome });
+        let input = Input::Git(GitResult { cluster, outcome, is_as_before });
         self.after(lag, Happening::Input(id, life, Box::new(input)));
     }
 }

@@ -7,7 +7,7 @@ use gix::ObjectId;
 use gix::objs::tree::EntryKind;
 use uuid::Uuid;
 
-use super::{Repositories, RepositoryError, commit_tree, open, tip};
+use super::{Repositories, RepositoryError, commit_tree, open, peel, tip};
 
 /// Most files that are read of a directory.
 const FILES_MAX: usize = 10_000;
@@ -74,11 +74,18 @@ impl Repositories {
         bytes_max: usize,
     ) -> Result<BTreeMap<String, Vec<u8>>, RepositoryError> {
         let place = self.by_uuid(uuid).ok_or(RepositoryError::Closed)?.directory;
-        let repository = open(&place)?;
         let mut files = BTreeMap::new();
-        let parent = tip(&repository).map_err(RepositoryError::git("read", &place))?;
-        let root = root(&repository, parent).map_err(RepositoryError::git("read", &place))?;
-        collect(&repository, root, directory, bytes_max, &mut files).map_err(RepositoryError::git("read", &place))?;
+        let Some(commit) = tip(&place)? else { return Ok(files) };
+        if self.compared(uuid, &commit).is_some_and(|compared| compared.lacks(directory)) {
+            return Ok(files);
+        }
+        let repository = open(&place)?;
+        let parent = ObjectId::from_hex(commit.as_bytes()).map_err(RepositoryError::git("read", &place))?;
+        let root = root(&repository, Some(parent)).map_err(RepositoryError::git("read", &place))?;
+        let is_there = collect(&repository, root, directory, bytes_max, &mut files);
+        if !is_there.map_err(RepositoryError::git("read", &place))? {
+            self.note_absent(uuid, &commit, directory);
+        }
         Ok(files)
     }
 }
@@ -94,7 +101,7 @@ impl Repositories {
     pub fn charts(&self, uuid: Uuid) -> Result<BTreeSet<String>, RepositoryError> {
         let place = self.by_uuid(uuid).ok_or(RepositoryError::Closed)?.directory;
         let repository = open(&place)?;
-        let parent = tip(&repository).map_err(RepositoryError::git("read", &place))?;
+        let parent = peel(&repository).map_err(RepositoryError::git("read", &place))?;
         let root = root(&repository, parent).map_err(RepositoryError::git("read", &place))?;
         charts(&repository, root).map_err(RepositoryError::git("read", &place))
     }
@@ -144,18 +151,18 @@ fn with_file(
     Ok(editor.write().map_err(text)?.detach())
 }
 
-/// The files two levels below a directory, which is how deep secrets lie.
+/// The files two levels below a directory, which is how deep secrets lie. False: there is no such directory.
 fn collect(
     repository: &gix::Repository,
     root: ObjectId,
     directory: &str,
     bytes_max: usize,
     files: &mut BTreeMap<String, Vec<u8>>,
-) -> Result<(), String> {
+) -> Result<bool, String> {
     let tree = repository.find_tree(root).map_err(|error| error.to_string())?;
-    let Some(entry) = tree.lookup_entry_by_path(Path::new(directory)).map_err(text)? else { return Ok(()) };
+    let Some(entry) = tree.lookup_entry_by_path(Path::new(directory)).map_err(text)? else { return Ok(false) };
     if !entry.mode().is_tree() {
-        return Ok(());
+        return Ok(false);
     }
     let top = repository.find_tree(entry.object_id()).map_err(|error| error.to_string())?;
     for folder in top.iter() {
@@ -180,5 +187,5 @@ fn collect(
             files.insert(format!("{}/{}", folder.filename(), file.filename()), blob.take_data());
         }
     }
-    Ok(())
+    Ok(true)
 }

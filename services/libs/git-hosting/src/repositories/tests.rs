@@ -261,3 +261,72 @@ fn what_is_held_is_compared_and_served_but_not_written() {
     assert_eq!(git(&fixture.bare(), &["show", "main:edo/cluster/a.yaml"]), "a: 1\n");
     assert!(fixture.write("a: 2\n").changed);
 }
+
+#[test]
+fn what_a_commit_holds_is_known_after_a_restart_of_the_process_but_not_of_the_machine() {
+    let fixture = Fixture::new();
+    let first = fixture.write("a: 1\n");
+    assert!(fixture.repositories.read(CLUSTER, "edo/secrets", 100).unwrap().is_empty());
+    // Whoever reads an object now fails.
+    fs::rename(fixture.bare().join("objects"), fixture.state_dir.path().join("objects")).unwrap();
+    fs::create_dir(fixture.bare().join("objects")).unwrap();
+    let again = Repositories::load(fixture.state_dir.path()).unwrap();
+    let write = |repositories: &Repositories, release: &str| {
+        repositories.write(CLUSTER, &place("cluster/A"), &files(release), 1_700_000_000_000)
+    };
+    let unchanged = Written { changed: false, ..first };
+    assert_eq!(write(&again, "a: 1\n").unwrap(), unchanged);
+    assert_eq!(again.hold(CLUSTER, &place("cluster/A"), &files("a: 1\n"), 0).unwrap(), unchanged);
+    assert!(again.read(CLUSTER, "edo/secrets", 100).unwrap().is_empty());
+    assert!(again.read(CLUSTER, "edo", 100).is_err(), "of that directory nothing is known");
+    assert!(write(&again, "a: 2\n").is_err(), "other files");
+    let booted = Repositories { boot: Some("another start".into()), ..again.clone() };
+    assert!(write(&booted, "a: 1\n").is_err() && booted.read(CLUSTER, "edo/secrets", 100).is_err());
+    let file = fixture.state_dir.path().join(format!("git/{CLUSTER}.compared"));
+    fs::write(&file, &fs::read(&file).unwrap()[..20]).unwrap();
+    assert!(write(&again, "a: 1\n").is_err(), "half a file says nothing");
+}
+
+#[test]
+fn what_a_commit_holds_is_not_believed_of_another_commit() {
+    let fixture = Fixture::new();
+    fixture.write("a: 1\n");
+    assert!(fixture.repositories.read(CLUSTER, "edo/secrets", 100).unwrap().is_empty());
+    let work = tempfile::tempdir().unwrap();
+    git(work.path(), &["clone", "-q", fixture.bare().to_str().unwrap(), "."]);
+    fs::create_dir_all(work.path().join("edo/secrets/ns")).unwrap();
+    fs::write(work.path().join("edo/secrets/ns/s.yaml"), "sealed: 1\n").unwrap();
+    git(work.path(), &["add", "-A"]);
+    git(work.path(), &["commit", "-q", "-m", "by hand"]);
+    git(work.path(), &["push", "-q", "origin", "HEAD:main"]);
+    let found = fixture.repositories.read(CLUSTER, "edo/secrets", 100).unwrap();
+    assert_eq!(found, [("ns/s.yaml".to_owned(), b"sealed: 1\n".to_vec())].into());
+    let pushed = git(&fixture.bare(), &["rev-parse", "main"]);
+    assert_eq!(fixture.write("a: 1\n"), Written { commit: pushed.trim().to_owned(), changed: false, held: false });
+}
+
+#[test]
+fn references_are_read_as_git_reads_them() {
+    let fixture = Fixture::new();
+    let commit = fixture.write("a: 1\n").commit;
+    let bare = fixture.bare();
+    git(&bare, &["branch", "night/shift", "main"]);
+    git(&bare, &["tag", "-a", "-m", "x", "v1", "main"]);
+    git(&bare, &["pack-refs", "--all"]);
+    git(&bare, &["tag", "v2", "main"]);
+    git(&bare, &["symbolic-ref", "refs/heads/other", "refs/heads/main"]);
+    let listed = git(&bare, &["for-each-ref", "--format=%(refname) %(objectname) %(symref)"]);
+    let expected: Refs = listed
+        .lines()
+        .filter_map(|line| line.strip_suffix(' ')?.split_once(' '))
+        .map(|(name, object)| (name.to_owned(), object.to_owned()))
+        .collect();
+    assert_eq!(expected.len(), 4);
+    assert_eq!(refs(&bare, &["refs/heads/", "refs/tags/"]).unwrap(), expected);
+    assert_eq!(fixture.repositories.main(CLUSTER).unwrap(), Some(commit.clone()));
+    git(&bare, &["symbolic-ref", "refs/heads/main", "refs/heads/night/shift"]);
+    assert_eq!(fixture.repositories.main(CLUSTER).unwrap(), Some(commit));
+    fs::remove_file(bare.join("HEAD")).unwrap();
+    let error = refs(&bare, &["refs/heads/"]).unwrap_err().to_string();
+    assert!(error.contains("it has no HEAD"), "{error}");
+}
