@@ -315,7 +315,10 @@ const PUSHES_MAX: usize = 256;
 /// What taking one push over may take.
 const PUSH_MAX: Duration = Duration::from_secs(600);
 
-service_runtime::service_core!(ClusterManager, Event, Effect);
+/// A cluster is looked at once for its birth, those of its devices and the answers of workers, if they are there together.
+const EVENTS_AT_ONCE: usize = 64;
+
+service_runtime::service_core!(ClusterManager, Event, Effect, at_once: EVENTS_AT_ONCE);
 
 impl Io {
     /// Work for the copy of a repository. A part is read at once, so that no more than one is in memory.

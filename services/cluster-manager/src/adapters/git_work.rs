@@ -454,6 +454,35 @@ mod tests {
         assert!(repositories.by_uuid(cluster).is_none());
     }
 
+    #[test]
+    fn a_repository_is_as_before_if_neither_branch_nor_place_nor_password_has_changed() {
+        let state_dir = tempfile::tempdir().unwrap();
+        let repositories = Repositories::load(state_dir.path()).unwrap();
+        let passwords = ClusterPasswords::load(state_dir.path(), []).unwrap();
+        let hosted = Hosted { repositories, passwords, external: None };
+        let cluster = Uuid::from_u128(0xC1);
+        let write = |path: &str, content: &str| {
+            let files = RepositoryFiles {
+                directory: Some("edo".to_owned()),
+                owned: [("a.yaml".to_owned(), content.as_bytes().to_vec())].into(),
+                message: "x".to_owned(),
+                ..RepositoryFiles::default()
+            };
+            let origin = "00000000-0000-0000-0000-000000000007/0/00000000000000ab/12".parse().unwrap();
+            let (path, secrets) = (path.to_owned(), Vec::new());
+            let action = GitAction::Write { path, origin, renews: false, files, hold: false, secrets };
+            let (outcome, is_as_before) = carry_out_observed(&hosted, cluster, action);
+            assert!(outcome.commit().is_some(), "{outcome:?}");
+            is_as_before
+        };
+        assert!(!write("cluster/A", "a: 1\n") && write("cluster/A", "a: 1\n"));
+        assert!(!write("cluster/A", "a: 2\n") && write("cluster/A", "a: 2\n"));
+        assert!(!write("cluster/B", "a: 2\n") && write("cluster/B", "a: 2\n"));
+        hosted.passwords.forget(cluster).unwrap();
+        assert!(!write("cluster/B", "a: 2\n") && write("cluster/B", "a: 2\n"));
+        assert!(!carry_out_observed(&hosted, cluster, GitAction::Close).1);
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn pieces_of_one_repository_keep_their_order_and_many_repositories_are_all_answered() {
         let state_dir = tempfile::tempdir().unwrap();
@@ -485,7 +514,7 @@ mod tests {
         });
         let mut commits: BTreeMap<Uuid, Vec<String>> = BTreeMap::new();
         while let Some(result) = results.recv().await {
-            let Event::Git(GitResult { cluster, outcome: GitOutcome::Written { commit, .. } }) = result else {
+            let Event::Git(GitResult { cluster, outcome: GitOutcome::Written { commit, .. }, .. }) = result else {
                 panic!("{result:?}")
             };
             commits.entry(cluster).or_default().push(commit);

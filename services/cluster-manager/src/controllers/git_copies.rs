@@ -370,10 +370,21 @@ impl GitCopiesController {
                 self.pause();
                 self.stale.extend(fleet.git().devices().repositories.keys());
             }
-            ReplicaChange::Device(GitDevice::Repository(repository)) => drop(self.stale.insert(*repository)),
+            ReplicaChange::Device(GitDevice::Repository(repository)) => {
+                self.note_arrival(fleet, *repository);
+                self.stale.insert(*repository);
+            }
             ReplicaChange::Dead | ReplicaChange::Stale => self.pause(),
             ReplicaChange::Node | ReplicaChange::Device(GitDevice::Push(_)) | ReplicaChange::Other(_) => {}
         }
+    }
+
+    /// That all of a pack has arrived shows for a moment, and the next turn may see only what came of it.
+    fn note_arrival(&mut self, fleet: &FleetView, repository: Uuid) {
+        let pack = self.known.get_mut(&repository).and_then(|copy| copy.pack.as_mut());
+        let Some((pack, reported)) = pack.zip(fleet.git().devices().repositories.get(&repository)) else { return };
+        let is_of = |file: &PackFile| reported.pack.as_ref() == Some(&file.digest) && reported.received >= file.bytes;
+        pack.has_arrived |= pack.file.as_ref().is_some_and(is_of);
     }
 
     /// What was sent may be lost: it is sent again when the git server is known again.

@@ -25,16 +25,16 @@ use crate::shutdown::Shutdown;
 /// With this limit, a flood does not hold a deadline up for ever.
 pub const EVENTS_BEFORE_DEADLINE_MAX: usize = 256;
 
-/// Events that are taken before their effects are carried out, if they are there already: a birth and those of its devices, answers of workers. What a core decides of all of them it
-/// decides once.
-const EVENTS_TOGETHER_MAX: usize = 64;
-
 /// The core of a service: decides, and does nothing itself.
 pub trait Service {
     /// What happens to it.
     type Event;
     /// What it wants done.
     type Effect;
+
+    /// How many events it takes before effects are carried out, if they are there already. More than one is for a core that decides in [`Service::poll_effects`] what follows from all of
+    /// them, such as from a birth and those of its devices.
+    const EVENTS_AT_ONCE: usize = 1;
 
     /// The event that says that [`Service::next_deadline`] has passed.
     fn deadline_reached() -> Self::Event;
@@ -60,13 +60,16 @@ pub trait Service {
 
 /// Makes a core a [`Service`] by its own methods `on_event`, `poll_effects` and `next_deadline`, which cannot fail; the event of a deadline is `DeadlineReached`.
 ///
-/// `stop` is the event that asks it to end. `entropy` is a function whose result `on_event` takes with each event; what it fails with ends the service.
+/// `stop` is the event that asks it to end. `entropy` is a function whose result `on_event` takes with each event; what it fails with ends the service. `at_once` is
+/// [`Service::EVENTS_AT_ONCE`].
 #[macro_export]
 macro_rules! service_core {
-    ($core:ty, $event:ty, $effect:ty $(, stop: $stop:expr)? $(, entropy: $entropy:path)?) => {
+    ($core:ty, $event:ty, $effect:ty $(, stop: $stop:expr)? $(, entropy: $entropy:path)? $(, at_once: $at_once:expr)?) => {
         impl $crate::service::Service for $core {
             type Event = $event;
             type Effect = $effect;
+
+            $(const EVENTS_AT_ONCE: usize = $at_once;)?
 
             fn deadline_reached() -> $event {
                 <$event>::DeadlineReached
@@ -173,7 +176,7 @@ where
     S: Service,
     I: ServiceIo<Core = S>,
 {
-    for _ in 1..EVENTS_TOGETHER_MAX {
+    for _ in 1..S::EVENTS_AT_ONCE {
         let event = tokio::select! {
             biased;
             () = shutdown.wait() => return Ok(()),
@@ -288,12 +291,18 @@ mod tests {
         assert_eq!(exit::code_of(&run(config, refused).await.unwrap_err()), exit::REFUSED);
     }
 
-    /// Counts to `ends_at`; its deadline is always over.
+    /// Wants its events done.
     struct Counter {
+        deadline: Option<Duration>,
         events: Vec<u32>,
         deadlines: usize,
         wanted: Vec<u32>,
+        /// How many effects it had each time.
+        polled: Vec<usize>,
     }
+
+    /// A deadline that is always over.
+    const OVER: Option<Duration> = Some(Duration::ZERO);
 
     const DEADLINE: u32 = u32::MAX;
     const STOP: u32 = u32::MAX - 1;
@@ -301,6 +310,8 @@ mod tests {
     impl Service for Counter {
         type Event = u32;
         type Effect = u32;
+
+        const EVENTS_AT_ONCE: usize = 3;
 
         fn deadline_reached() -> u32 {
             DEADLINE
@@ -319,11 +330,12 @@ mod tests {
         }
 
         fn poll_effects(&mut self) -> Vec<u32> {
+            self.polled.push(self.wanted.len());
             std::mem::take(&mut self.wanted)
         }
 
         fn next_deadline(&self) -> Option<Duration> {
-            Some(Duration::ZERO)
+            self.deadline
         }
     }
 
@@ -354,9 +366,10 @@ mod tests {
         fn report(&mut self, _event: &u32) {}
     }
 
-    async fn flood(first: u32, stop_at: u32) -> (anyhow::Result<()>, Counter, Flood) {
+    async fn flood(first: u32, stop_at: u32, deadline: Option<Duration>) -> (anyhow::Result<()>, Counter, Flood) {
         let shutdown = Shutdown::new();
-        let mut counter = Counter { events: Vec::new(), deadlines: 0, wanted: vec![0] };
+        let (events, polled) = (Vec::new(), Vec::new());
+        let mut counter = Counter { deadline, events, deadlines: 0, wanted: vec![0], polled };
         let mut flood = Flood { next: first, stop_at, shutdown: shutdown.clone(), executed: Vec::new() };
         let ended = serve(&mut counter, &mut flood, Clock::new(), &shutdown).await;
         (ended, counter, flood)
@@ -365,7 +378,7 @@ mod tests {
     #[tokio::test]
     async fn a_flood_of_events_does_not_hold_a_deadline_up() {
         let events = u32::try_from(EVENTS_BEFORE_DEADLINE_MAX).unwrap();
-        let (ended, counter, _) = flood(100, 100 + 10 * events).await;
+        let (ended, counter, _) = flood(100, 100 + 10 * events, OVER).await;
         ended.unwrap();
         assert!((9..=10).contains(&counter.deadlines), "{}", counter.deadlines);
         // What was received before the deadline is received first.
@@ -374,15 +387,23 @@ mod tests {
 
     #[tokio::test]
     async fn every_effect_is_carried_out_in_order_and_those_of_the_end_too() {
-        let (ended, counter, flood) = flood(100, 103).await;
+        let (ended, counter, flood) = flood(100, 103, OVER).await;
         ended.unwrap();
         assert_eq!(counter.events, [101, 102, 103, STOP]);
         assert_eq!(flood.executed, [0, 101, 102, 103, STOP]);
     }
 
     #[tokio::test]
+    async fn events_that_are_there_already_are_taken_together_but_none_after_the_end() {
+        let (ended, counter, flood) = flood(100, 108, None).await;
+        ended.unwrap();
+        assert_eq!(counter.polled, [1, 3, 3, 2, 1]);
+        assert_eq!(flood.executed, [0, 101, 102, 103, 104, 105, 106, 107, 108, STOP]);
+    }
+
+    #[tokio::test]
     async fn what_the_core_cannot_take_ends_the_service() {
-        let (ended, ..) = flood(11, 100).await;
+        let (ended, ..) = flood(11, 100, OVER).await;
         assert_eq!(ended.unwrap_err().to_string(), "thirteen");
     }
 }

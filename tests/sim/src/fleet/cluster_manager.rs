@@ -58,7 +58,7 @@ pub(crate) fn boot(world: &World, seed: u64, now: Now) -> Boot {
     let shared = git.charts.iter().map(|charts| (HELM_CHARTS, charts.wanted_by));
     let left = PersistedRepositories { clusters: git.left(), shared: shared.collect() };
     let state = ClusterManager::new(settings, left, seed, now);
-    let mut program = Manager { state, with_git };
+    let mut program = Manager { state, with_git, taken: 0, turn_at: None };
     let node = cluster_manager::adapters::sparkplug::own_descriptor(&organisation).expect("ACME is a name");
     let host = cluster_manager::adapters::sparkplug::host_config(&organisation).expect("ACME is a name");
     let config = EdgeNodeConfig { seed, ..cluster_manager::adapters::sparkplug::node_config(node) };
@@ -72,7 +72,16 @@ pub(crate) fn boot(world: &World, seed: u64, now: Now) -> Boot {
 struct Manager {
     state: ClusterManager,
     with_git: bool,
+    /// Events, so that some are taken together.
+    taken: u64,
+    /// `Now::mono` of the next turn, if events wait for it.
+    turn_at: Option<Duration>,
 }
+
+/// Of so many events one is followed by a turn at once.
+const TURNS: u64 = 3;
+/// The others wait so long for more, as events that are there together are followed by one turn.
+const TOGETHER: Duration = Duration::from_millis(20);
 
 /// What the disk answers where no copy is wanted.
 fn no_copy(action: CopyAction) -> Option<CopyOutcome> {
@@ -129,6 +138,7 @@ impl Manager {
 
 impl Program for Manager {
     fn on_input(&mut self, input: Input, now: Now) -> Vec<Action> {
+        let is_timer = matches!(input, Input::Timer);
         let event = match input {
             Input::Timer => ManagerEvent::DeadlineReached,
             Input::Node(event) => ManagerEvent::Node(event),
@@ -140,11 +150,17 @@ impl Program for Manager {
             _ => return Vec::new(),
         };
         self.state.on_event(event, now);
+        self.taken += 1;
+        if !is_timer && !self.taken.is_multiple_of(TURNS) {
+            self.turn_at = Some(self.turn_at.unwrap_or(now.mono + TOGETHER));
+            return Vec::new();
+        }
+        self.turn_at = None;
         self.actions(now)
     }
 
     fn next_deadline(&self) -> Option<Duration> {
-        self.state.next_deadline()
+        self.turn_at.or_else(|| self.state.next_deadline())
     }
 
     fn as_any(&self) -> &dyn Any {

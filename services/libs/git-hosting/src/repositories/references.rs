@@ -6,10 +6,10 @@ use gix::refs::{Target, file::Store};
 
 use super::{BRANCH, Refs, RepositoryError, open, peel};
 
-/// What has none of these is not a repository.
+/// A repository has each of these.
 const PARTS: [&str; 3] = ["HEAD", "objects", "refs"];
 
-/// Without the check a directory that is no repository, or was half removed, would be one without references.
+/// Without the check any other directory, or a repository that was half removed, would be one without references.
 fn store(directory: &Path) -> Result<Store, RepositoryError> {
     match PARTS.into_iter().find(|part| !directory.join(part).exists()) {
         Some(part) => Err(RepositoryError::git("opened", directory)(format!("it has no {part}"))),

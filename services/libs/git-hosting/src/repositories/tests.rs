@@ -267,7 +267,7 @@ fn what_a_commit_holds_is_known_after_a_restart_of_the_process_but_not_of_the_ma
     let fixture = Fixture::new();
     let first = fixture.write("a: 1\n");
     assert!(fixture.repositories.read(CLUSTER, "edo/secrets", 100).unwrap().is_empty());
-    // Whoever reads an object now fails.
+    // Reading an object fails from here on.
     fs::rename(fixture.bare().join("objects"), fixture.state_dir.path().join("objects")).unwrap();
     fs::create_dir(fixture.bare().join("objects")).unwrap();
     let again = Repositories::load(fixture.state_dir.path()).unwrap();
