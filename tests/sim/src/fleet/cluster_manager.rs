@@ -58,7 +58,7 @@ pub(crate) fn boot(world: &World, seed: u64, now: Now) -> Boot {
     let shared = git.charts.iter().map(|charts| (HELM_CHARTS, charts.wanted_by));
     let left = PersistedRepositories { clusters: git.left(), shared: shared.collect() };
     let state = ClusterManager::new(settings, left, seed, now);
-    let mut program = Manager { state, with_git, taken: 0, turn_at: None };
+    let mut program = Manager { state, with_git, is_busy: seed.is_multiple_of(2), taken: 0, turn_at: None };
     let node = cluster_manager::adapters::sparkplug::own_descriptor(&organisation).expect("ACME is a name");
     let host = cluster_manager::adapters::sparkplug::host_config(&organisation).expect("ACME is a name");
     let config = EdgeNodeConfig { seed, ..cluster_manager::adapters::sparkplug::node_config(node) };
@@ -72,13 +72,15 @@ pub(crate) fn boot(world: &World, seed: u64, now: Now) -> Boot {
 struct Manager {
     state: ClusterManager,
     with_git: bool,
-    /// Events, so that some are taken together.
+    /// Events wait for each other; else each is followed by a turn at once, as where there is little to do.
+    is_busy: bool,
+    /// Events so far.
     taken: u64,
     /// `Now::mono` of the next turn, if events wait for it.
     turn_at: Option<Duration>,
 }
 
-/// Of so many events one is followed by a turn at once.
+/// Of so many events one is followed by a turn at once also if the manager is busy.
 const TURNS: u64 = 3;
 /// The others wait so long for more, as events that are there together are followed by one turn.
 const TOGETHER: Duration = Duration::from_millis(20);
@@ -151,7 +153,7 @@ impl Program for Manager {
         };
         self.state.on_event(event, now);
         self.taken += 1;
-        if !is_timer && !self.taken.is_multiple_of(TURNS) {
+        if self.is_busy && !is_timer && !self.taken.is_multiple_of(TURNS) {
             self.turn_at = Some(self.turn_at.unwrap_or(now.mono + TOGETHER));
             return Vec::new();
         }
