@@ -235,7 +235,7 @@ impl ClusterManager {
             Event::Git(result) => {
                 self.dirty.insert(result.cluster);
                 // A start compares thousands of repositories, and hardly one of them changes: the disk is not asked once more.
-                if !(result.is_as_before && self.copies.is_of(result.cluster, result.outcome.commit())) {
+                if !(result.is_as_before && self.copies.is_at(result.cluster, result.outcome.commit())) {
                     self.copies.set_closed(result.cluster, result.outcome == GitOutcome::Closed);
                 }
                 self.repositories.on_result(result, now);

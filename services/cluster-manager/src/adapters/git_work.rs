@@ -251,14 +251,14 @@ fn carry_out_shared(
 
 /// Also says whether all that copies have of the repository is as before.
 fn carry_out_observed(hosted: &Hosted, cluster: Uuid, action: GitAction) -> (GitOutcome, bool) {
-    let state = || {
-        let place = hosted.repositories.place(cluster)?;
-        let main = hosted.repositories.main(cluster).ok()?;
-        Some((place.path, place.kind, main, hosted.passwords.get(cluster).is_some()))
+    let place = || {
+        let RepositoryRecord { path, kind, .. } = hosted.repositories.place(cluster)?;
+        Some((path, kind, hosted.passwords.get(cluster).is_some()))
     };
-    let before = state();
+    let (place_before, main) = (place(), hosted.repositories.main(cluster).ok().flatten());
     let outcome = carry_out_git(hosted, cluster, action);
-    let is_as_before = outcome.commit().is_some() && before.is_some() && before == state();
+    let is_as_before =
+        outcome.commit().is_some_and(|commit| main.as_deref() == Some(commit)) && place_before == place();
     (outcome, is_as_before)
 }
 

@@ -137,9 +137,9 @@ impl Sending {
 
     /// Which part is due by what is reported of the copy. None: the pack is being judged.
     fn next_part(&mut self, file: &PackFile, reported: &RepositoryCopy, now: Now) -> Option<u64> {
+        self.note_arrival(reported);
         if reported.pack.as_ref() == Some(&file.digest) {
             self.judged_until = None;
-            self.has_arrived = reported.received >= file.bytes;
             return Some(reported.received).filter(|_| !self.has_arrived);
         }
         match self.judged_until {
@@ -151,6 +151,13 @@ impl Sending {
                 Some(0)
             }
             None => Some(0),
+        }
+    }
+
+    /// Notes whether all of it has arrived, if the report is about it.
+    fn note_arrival(&mut self, reported: &RepositoryCopy) {
+        if let Some(file) = self.file.as_ref().filter(|file| reported.pack.as_ref() == Some(&file.digest)) {
+            self.has_arrived = reported.received >= file.bytes;
         }
     }
 
@@ -336,7 +343,7 @@ impl GitCopiesController {
     }
 
     /// Branch `main` of an open repository is at that commit by what the disk has answered, or will be asked.
-    pub fn is_of(&self, repository: Uuid, commit: Option<&str>) -> bool {
+    pub fn is_at(&self, repository: Uuid, commit: Option<&str>) -> bool {
         let Some(copy) = self.known.get(&repository).filter(|copy| !copy.is_closed) else { return false };
         match copy.look {
             DiskCheck::Due => true,
@@ -382,9 +389,9 @@ impl GitCopiesController {
     /// That all of a pack has arrived shows for a moment, and the next turn may see only what came of it.
     fn note_arrival(&mut self, fleet: &FleetView, repository: Uuid) {
         let pack = self.known.get_mut(&repository).and_then(|copy| copy.pack.as_mut());
-        let Some((pack, reported)) = pack.zip(fleet.git().devices().repositories.get(&repository)) else { return };
-        let is_of = |file: &PackFile| reported.pack.as_ref() == Some(&file.digest) && reported.received >= file.bytes;
-        pack.has_arrived |= pack.file.as_ref().is_some_and(is_of);
+        if let Some((pack, reported)) = pack.zip(fleet.git().devices().repositories.get(&repository)) {
+            pack.note_arrival(reported);
+        }
     }
 
     /// What was sent may be lost: it is sent again when the git server is known again.
