@@ -17,7 +17,7 @@
 //!    ([`controllers::logins`]); what it has done is in the `EdgeClusterIdentity` entry ([`mod@identity`]).
 //! 3. The edge is bootstrapped: an operator with one of the cluster's tokens fetches its script ([`bootstrap`], [`adapters::bootstrap_http`]) and runs it. Its Flux clones the
 //!    repository from the git server, which has a copy ([`controllers::git_copies`]), its Sync is born. [`status`] turns what Sync reports into the `EdgeClusterStatus` entry.
-//! 4. An `EdgeDeployment` entry appears. [`mod@render`] makes manifests of it and its chart template ([`template`], [`merge`], [`names`]). [`reconcile`] compares what the cluster shall
+//! 4. An `EdgeDeployment` entry appears. [`mod@manifests::render`] makes manifests of it and its chart template ([`manifests::template`], [`manifests::merge`], [`manifests::names`]). [`reconcile`] compares what the cluster shall
 //!    have with what Sync reports. The index and the manifests are sent, with growing pauses, until Sync reports them applied or refused.
 //! 5. An `AttestationPolicy` entry is brought to the cluster's Join node in the same way; whether Join has taken it over, and why not, is reported in the cluster's Device.
 //! 6. A KerberosKey wants an account for its principal: [`accounts`] judges the wish, the account is written to ConfigDB, and sent to the cluster's Keys node until Keys reports it.

@@ -2,7 +2,7 @@
 //!
 //! Each is a bind mount of a directory below `FOLDER` of the state disk. Only the kernel's list of mounts counts (`/proc/self/mountinfo`, proc_pid_mountinfo(5)).
 //!
-//! What network plugins noted of the pods of an earlier boot is removed before it is mounted ([`OF_ONE_BOOT`]).
+//! What network plugins noted of the pods of an earlier boot is removed before it is mounted (`OF_ONE_BOOT`).
 
 use std::fs::{self, DirBuilder};
 use std::io;

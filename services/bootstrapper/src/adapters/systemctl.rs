@@ -1,6 +1,6 @@
 //! The program systemctl, which starts units and makes them read what has changed.
 //!
-//! systemd starts a unit of Kubernetes only on a host that is attested in this boot: a drop-in of each unit (`systemd/kubelet.service.d`) asserts that [`ATTESTED`] is there. A host with a unit
+//! systemd starts a unit of Kubernetes only on a host that is attested in this boot: a drop-in of each unit (`systemd/kubelet.service.d`) asserts that `ATTESTED` is there. A host with a unit
 //! that has no such drop-in is refused, because the unit could run before anything of this program does.
 
 use std::path::{Path, PathBuf};
