@@ -9,9 +9,8 @@
 //! YAML is written so that a reader of YAML 1.1 (Flux, kubectl) understands the same as we do. This module must not know git.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use configdb_schema::document::{EdgeCluster, GitRef, JsonObject, SealedSecret};
+use configdb_schema::document::{EdgeCluster, GitRef, JsonObject};
 use configdb_schema::known;
 use manifests::catalog::{Catalog, CatalogError};
 use manifests::git_address::{GitAddress, HELM_PATH};
@@ -117,15 +116,13 @@ pub enum ClusterRepoError {
     },
 }
 
-/// What a cluster's repository shall hold.
+/// What a cluster's repository shall hold, but for its secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterRepo {
     /// The files.
     pub files: RepositoryFiles,
     /// Content of `RIGHTS` and [`SELF_LINK`], for the bootstrap.
     pub self_link: String,
-    /// What ConfigDB has of its secrets.
-    pub secrets: Vec<Arc<SealedSecret>>,
 }
 
 /// URL of a cluster's repository.
@@ -186,7 +183,7 @@ pub fn render(
         owned,
         message: "Cluster flux update".to_owned(),
     };
-    Ok(ClusterRepo { files, self_link, secrets: Vec::new() })
+    Ok(ClusterRepo { files, self_link })
 }
 
 /// The HelmRelease of the chart with the cluster's own services.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster_manager_contract::SecretsReport;
-use configdb_schema::document::{EdgeCluster, WAVE_MAX};
-use git_hosting::repositories::cluster_path;
+use configdb_schema::document::{EdgeCluster, SealedSecret, WAVE_MAX};
+use git_hosting::repositories::{RepositoryFiles, cluster_path};
 use manifests::git_address::GitAddress;
 use sparkplug::Now;
 use sparkplug::replication::Hold;
@@ -52,9 +52,9 @@ struct ClusterRepository {
     /// As the disk answered last.
     state: Repository,
     /// Work under way; the inner value is what is being written.
-    under_way: Option<Option<Arc<ClusterRepo>>>,
+    under_way: Option<Option<Content>>,
     /// What was written last, or compared with what is there.
-    written: Option<Arc<ClusterRepo>>,
+    written: Option<Content>,
     /// Commit of branch `main`.
     commit: Option<String>,
     /// Another commit that the branch was looked at for, or was at before.
@@ -75,7 +75,26 @@ struct ClusterRepository {
 #[derive(Debug)]
 struct RenderedRepo {
     spec: EdgeCluster,
-    repo: Result<Arc<ClusterRepo>, String>,
+    repo: Result<WantedContent, String>,
+}
+
+/// What a repository shall hold.
+#[derive(Debug)]
+struct WantedContent {
+    content: Content,
+    /// For the bootstrap, see [`ClusterRepo`].
+    self_link: String,
+    /// Not kept after they are handed to the disk: of thousands of clusters they are more than all else. They are rendered again when they are needed again.
+    files: Option<RepositoryFiles>,
+}
+
+/// What a repository holds, as far as it has to be told apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Content {
+    /// Digest of the files.
+    files: String,
+    /// What ConfigDB has of the cluster's secrets.
+    secrets: Vec<Arc<SealedSecret>>,
 }
 
 /// A cluster's repository in staged rollouts.
@@ -275,7 +294,7 @@ impl ClusterRepositoriesController {
                 .repo
                 .as_ref()
                 .map_err(Clone::clone)
-                .map(|repo| WantedRepository { self_link: repo.self_link.clone() }),
+                .map(|wanted| WantedRepository { self_link: wanted.self_link.clone() }),
         )
     }
 
@@ -283,6 +302,7 @@ impl ClusterRepositoriesController {
     pub fn state(&self, fleet: &FleetView, uuid: Uuid, must_wait: bool, now: Now) -> Repository {
         let Some(repository) = self.known.get(&uuid) else { return Repository::Behind };
         let wanted = repository.rendered.as_ref().and_then(|rendered| rendered.repo.as_ref().ok());
+        let wanted = wanted.map(|wanted| &wanted.content);
         match &repository.state {
             Repository::Failed(_) if repository.wait.is_over(now) => Repository::Behind,
             Repository::Written | Repository::Held if repository.written.as_ref() != wanted => Repository::Behind,
@@ -300,8 +320,12 @@ impl ClusterRepositoriesController {
         }
         let (catalog, pins) = (fleet.catalog(), fleet.pins(uuid));
         let repo = cluster_repo::render(uuid, config, catalog, &self.settings.cluster, pins);
-        let repo = repo.map(|repo| Arc::new(ClusterRepo { secrets: fleet.secrets(uuid), ..repo }));
-        let repo = repo.map_err(|error| error.to_string());
+        let wanted = |ClusterRepo { files, self_link }| {
+            let content = Content { files: files.digest(), secrets: fleet.secrets(uuid) };
+            let files = (repository.written.as_ref() != Some(&content)).then_some(files);
+            WantedContent { content, self_link, files }
+        };
+        let repo = repo.map(wanted).map_err(|error| error.to_string());
         repository.rendered = Some(RenderedRepo { spec: config.clone(), repo });
         let chart = cluster_repo::chart(config, catalog);
         let source = catalog.chart(chart).ok().and_then(|template| template.source);
@@ -329,11 +353,20 @@ impl ClusterRepositoriesController {
     pub fn write(&mut self, fleet: &FleetView, uuid: Uuid, hold: bool, now: Now) -> Option<Effect> {
         let origin = fleet.origin(uuid)?;
         let renews = self.is_ageing(fleet, uuid);
-        let repository = self.known.get(&uuid).filter(|repository| repository.wait.is_over(now))?;
-        let RenderedRepo { spec, repo: Ok(repo) } = repository.rendered.as_ref()? else { return None };
-        let (path, repo) = (cluster_path(&spec.name), Arc::clone(repo));
-        let (files, secrets) = (repo.files.clone(), repo.secrets.clone());
-        self.work(uuid, Some(repo), GitAction::Write { path, origin, renews, files, hold, secrets })
+        let is_free = |repository: &&mut ClusterRepository| repository.under_way.is_none();
+        let repository = self.known.get_mut(&uuid).filter(|repository| repository.wait.is_over(now)).filter(is_free)?;
+        if let RenderedRepo { repo: Ok(WantedContent { files: None, .. }), .. } = repository.rendered.as_ref()? {
+            // What they are to be written for is not what was found to be there.
+            repository.written = None;
+            let RenderedRepo { spec, .. } = repository.rendered.take()?;
+            self.render(fleet, uuid, &spec);
+        }
+        let RenderedRepo { spec, repo: Ok(wanted) } = self.known.get_mut(&uuid)?.rendered.as_mut()? else {
+            return None;
+        };
+        let (path, files, content) = (cluster_path(&spec.name), wanted.files.take()?, wanted.content.clone());
+        let secrets = content.secrets.clone();
+        self.work(uuid, Some(content), GitAction::Write { path, origin, renews, files, hold, secrets })
     }
 
     /// Closes a repository.
@@ -341,9 +374,9 @@ impl ClusterRepositoriesController {
         self.work(uuid, None, GitAction::Close)
     }
 
-    fn work(&mut self, uuid: Uuid, repo: Option<Arc<ClusterRepo>>, action: GitAction) -> Option<Effect> {
+    fn work(&mut self, uuid: Uuid, content: Option<Content>, action: GitAction) -> Option<Effect> {
         let repository = self.known.get_mut(&uuid).filter(|repository| repository.under_way.is_none())?;
-        repository.under_way = Some(repo);
+        repository.under_way = Some(content);
         Some(Effect::Git(GitWork { cluster: uuid, action }))
     }
 
@@ -373,6 +406,11 @@ impl ClusterRepositoriesController {
         repository.wait.succeeded();
         repository.written = written;
         repository.state = state;
+        if let Some(RenderedRepo { repo: Ok(wanted), .. }) = &mut repository.rendered
+            && repository.written.as_ref() == Some(&wanted.content)
+        {
+            wanted.files = None;
+        }
         match commit {
             Some((commit, secrets)) => {
                 repository.set_commit(commit);

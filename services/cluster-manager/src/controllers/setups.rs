@@ -205,7 +205,9 @@ impl SetupsController {
             let name = replica.document::<Info>(uuid).ok().flatten().map(|info| info.name);
             Some(AccountObject { is_account: object.is_member_of(known::class::EDGE_SERVICE_ACCOUNT), name })
         };
-        let configured = entries.config.as_ref().and_then(|config| config.as_ref().ok());
+        // What is set up has its name.
+        let is_new = record.is_none_or(|record| record.spec.is_none());
+        let configured = entries.config.as_ref().filter(|_| is_new).and_then(|config| config.as_ref().ok());
         let Surroundings { account_removals, wanted, repository, is_served, principals, is_git_known } = surroundings;
         setup::decide(&SetupInputs {
             cluster: uuid,

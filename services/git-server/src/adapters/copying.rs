@@ -56,9 +56,11 @@ async fn change(store: &Store, work: CopyWork, result: &mut CopyResult) -> Resul
         if repositories.by_uuid(repository).is_some() {
             repositories.serve(repository, &moved)?;
         }
-        repositories.make(repository)
+        let directory = repositories.make(repository)?;
+        let connectivity = copies::connectivity(&directory).map_err(CopyError::from)?;
+        Ok::<_, CopyError>((directory, connectivity))
     });
-    let directory = made.await.map_err(text)?.map_err(text)?;
+    let (directory, connectivity) = made.await.map_err(text)?.map_err(text)?;
     for pack in packs {
         match copies::take_pack(&directory, builds_on, &store.scratches, Input::Bytes(pack.bytes())).await {
             Ok(()) => {}
@@ -69,7 +71,7 @@ async fn change(store: &Store, work: CopyWork, result: &mut CopyResult) -> Resul
             Err(error) => return Err(text(error)),
         }
     }
-    match copies::apply(&directory, &desired.refs).await.map_err(text)? {
+    match copies::apply(&directory, &desired.refs, connectivity).await.map_err(text)? {
         Applied::Missing => result.outcome = CopyOutcome::Missing,
         Applied::Done => {
             let repositories = store.repositories.clone();

@@ -51,7 +51,7 @@ impl World {
     }
 
     async fn apply(&self) -> Result<Applied, CopyError> {
-        apply(&self.copy, &refs(&self.original).unwrap()).await
+        apply(&self.copy, &refs(&self.original).unwrap(), Connectivity::Unknown).await
     }
 
     fn is_same(&self) -> bool {
@@ -128,6 +128,31 @@ async fn nothing_of_a_pack_is_taken_that_is_damaged_malformed_or_leaves_somethin
     assert!(error.to_string().contains("hasDotgit"), "{error}");
     assert_eq!(world.apply().await.unwrap(), Applied::Missing);
     assert!(world.scratch_is_empty());
+}
+
+#[tokio::test]
+async fn what_packs_have_brought_into_an_empty_copy_is_connected() {
+    let world = World::new();
+    let known = || connectivity(&world.copy).unwrap();
+    assert_eq!(known(), Connectivity::Known);
+    let first = world.commit(MAIN, "1");
+    let pack = world.pack();
+    let second = world.commit(MAIN, "2");
+    // A pack that leaves something out is not taken, so nothing of it is in the copy.
+    let revisions = format!("{second}\n^{first}\n");
+    let rest = git(&world.original, &["pack-objects", "--revs", "--stdout", "-q"], revisions.as_bytes());
+    assert!(world.take(&rest).await.is_err());
+    assert_eq!(known(), Connectivity::Known);
+    world.take(&pack).await.unwrap();
+    world.take(&rest).await.unwrap();
+    let applied = apply(&world.copy, &refs(&world.original).unwrap(), Connectivity::Known).await;
+    assert_eq!(applied.unwrap(), Applied::Done);
+    git(&world.copy, &["fsck", "--strict", "--full", "--connectivity-only"], b"");
+    assert_eq!(known(), Connectivity::Unknown, "there are objects that it may not have brought");
+    // One object that git was not asked about.
+    let other = World::new();
+    git(&other.copy, &["hash-object", "-w", "--stdin"], b"1");
+    assert_eq!(connectivity(&other.copy).unwrap(), Connectivity::Unknown);
 }
 
 #[tokio::test]

@@ -88,7 +88,8 @@ impl Repositories {
 
 impl RepositoryFiles {
     /// SHA-256 of all that a commit is compared with, hexadecimal: all but `initial` and `message`.
-    pub(super) fn digest(&self) -> String {
+    #[must_use]
+    pub fn digest(&self) -> String {
         let mut context = Context::new(&SHA256);
         let mut part = |bytes: &[u8]| {
             context.update(&(bytes.len() as u64).to_be_bytes());
