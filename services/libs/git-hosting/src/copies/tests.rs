@@ -200,11 +200,13 @@ async fn other_names_than_those_of_branches_and_tags_are_refused() {
     for name in
         ["HEAD", "refs/sparkfleet/x", "refs/heads/../../config", "refs/heads/a\0b", "refs/heads/a b", "refs/heads/", ""]
     {
-        let error = apply(&world.copy, &[(name.to_owned(), commit.clone())].into()).await.unwrap_err();
+        let error =
+            apply(&world.copy, &[(name.to_owned(), commit.clone())].into(), Connectivity::Unknown).await.unwrap_err();
         assert!(matches!(error, CopyError::Name(_)), "{name:?}: {error}");
     }
     for id in ["", "x", "0123", "HEAD"] {
-        let error = apply(&world.copy, &[(MAIN.to_owned(), id.to_owned())].into()).await.unwrap_err();
+        let error =
+            apply(&world.copy, &[(MAIN.to_owned(), id.to_owned())].into(), Connectivity::Unknown).await.unwrap_err();
         assert!(matches!(error, CopyError::Name(_)), "{id:?}: {error}");
     }
     assert!(refs(&world.copy).unwrap().is_empty());
