@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cluster_manager_contract::{ClusterDevice, names};
+use cluster_manager_contract::{ClusterDevice, SealedLogin, names};
 use sparkplug::edge_node::NodeUpdate;
 use sparkplug::{DeviceId, TypedMetrics};
 use uuid::Uuid;
@@ -66,6 +66,12 @@ impl ClusterDevices {
             }
         };
         Some(Effect::Node(NodeUpdate::DeviceBirth { device: id, metrics }))
+    }
+
+    /// Publishes the login of a cluster. None: it is published already, or the cluster has no Device yet.
+    pub fn publish_login(&mut self, cluster: Uuid, login: Option<&SealedLogin>) -> Option<Effect> {
+        let device = self.get(cluster).filter(|device| device.login.as_ref() != login)?;
+        self.publish(ClusterDevice { login: login.cloned(), ..device.clone() })
     }
 
     /// The cluster is gone. None: it had no Device.

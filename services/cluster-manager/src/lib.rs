@@ -80,7 +80,7 @@ use service_runtime::sessions::{self, Sessions};
 use service_runtime::shutdown::Shutdown;
 use sparkplug_mqtt::Clock;
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -226,6 +226,7 @@ pub async fn run_with_charts(
         copies,
         taker,
         calls: JoinSet::new(),
+        sealing: Arc::new(Semaphore::new(1)),
         work,
         waiting: VecDeque::new(),
         results,
@@ -290,8 +291,10 @@ struct Io {
     questions: mpsc::Receiver<GitRequest>,
     copies: GitCopies,
     taker: PushTaker,
-    /// Pulls, and what is asked of a KDC.
+    /// Pulls, what is asked of a KDC, and logins to be sealed.
     calls: JoinSet<Event>,
+    /// One login is sealed after the other: a start has thousands of them, and each would have a thread of its own.
+    sealing: Arc<Semaphore>,
     /// To the worker, which has few places.
     work: mpsc::Sender<git_work::Work>,
     /// What waits for it, so that the loop never waits for a disk; a cluster has at most one piece under way.
@@ -387,11 +390,12 @@ impl ServiceIo for Io {
             Effect::Copy(CopyWork { repository, action }) => self.work_on_copy(repository, action).await?,
             Effect::Push(work) => drop(self.calls.spawn(self.taker.clone().take(*work))),
             Effect::SealLogin { cluster, key } => {
-                let passwords = self.passwords.clone();
-                let sealed = tokio::task::spawn_blocking(move || seal_login(&passwords, cluster, key));
-                drop(
-                    self.calls.spawn(async move { Event::LoginSealed(sealed.await.expect("sealing does not panic")) }),
-                );
+                let (passwords, sealing) = (self.passwords.clone(), Arc::clone(&self.sealing));
+                drop(self.calls.spawn(async move {
+                    let _turn = sealing.acquire().await.expect("it is never closed");
+                    let sealed = tokio::task::spawn_blocking(move || seal_login(&passwords, cluster, key));
+                    Event::LoginSealed(sealed.await.expect("sealing does not panic"))
+                }));
             }
         }
         Ok(())

@@ -262,10 +262,10 @@ impl ClusterManager {
             }
             Event::Shared(result) => self.on_shared_result(result, now),
             Event::LoginSealed(result) => {
-                if result.sealed.is_ok() {
-                    self.dirty.insert(result.cluster);
-                }
+                let cluster = result.cluster;
                 self.logins.on_result(result);
+                // Nothing else depends on it.
+                self.effects.extend(self.devices.publish_login(cluster, self.logins.get(cluster)));
             }
             Event::DeadlineReached => {
                 self.requests.on_deadline(now);
