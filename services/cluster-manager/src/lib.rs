@@ -318,9 +318,6 @@ const PUSHES_MAX: usize = 256;
 /// What taking one push over may take.
 const PUSH_MAX: Duration = Duration::from_secs(600);
 
-/// Clusters that are evaluated before what they come to is carried out, and events are taken: some 20 ms. A start has thousands of them.
-const CLUSTERS_A_TURN: usize = 128;
-
 /// A cluster is looked at once for its birth, those of its devices and the answers of workers, if they are there together.
 const EVENTS_AT_ONCE: usize = 64;
 
@@ -495,7 +492,6 @@ fn settings(config: &Config, organisation: configdb_schema::Organisation, git_ur
         git_key: String::new(),
         is_git_fixed,
         awaits_git: true,
-        clusters_a_turn: CLUSTERS_A_TURN,
         charts_commit: None,
         charts: None,
         charts_written: config.git.charts_dir.is_some(),

@@ -92,8 +92,6 @@ pub struct Settings {
     pub charts: Option<BTreeSet<String>>,
     /// The manager brings that repository to a directory at each start: no other program writes it.
     pub charts_written: bool,
-    /// Most clusters that one turn evaluates. What they come to is carried out before the next ones are evaluated, and events are taken.
-    pub clusters_a_turn: usize,
 }
 
 /// An open repository that an earlier process of the manager left on the disk.
@@ -136,14 +134,8 @@ pub struct ClusterManager {
     clusters: BTreeMap<Uuid, Cluster>,
     repositories: ClusterRepositoriesController,
     requests: Requests,
-    /// Clusters to be evaluated.
+    /// Clusters to be evaluated in this turn.
     dirty: BTreeSet<Uuid>,
-    /// The cluster that was evaluated last. The next one is that which follows it, so that each gets its turn.
-    evaluated: Uuid,
-    /// `Now::mono` of the last turn, if it has left clusters to be evaluated.
-    left_over: Option<Duration>,
-    /// All clusters were evaluated since ConfigDB was learnt.
-    is_evaluated: bool,
     /// Deadlines of clusters, in order.
     deadlines: Deadlines,
     devices: ClusterDevices,
@@ -205,9 +197,6 @@ impl ClusterManager {
             ),
             requests: Requests::new(configdb, seed, now),
             dirty: BTreeSet::new(),
-            evaluated: Uuid::nil(),
-            left_over: None,
-            is_evaluated: false,
             deadlines: Deadlines::default(),
             devices: ClusterDevices::default(),
             left: left.clusters,
@@ -231,10 +220,10 @@ impl ClusterManager {
         &self.totals
     }
 
-    /// Everything about ConfigDB is known, and every cluster was evaluated; what the manager shows is true.
+    /// Everything about ConfigDB is known; what the manager shows is true.
     #[must_use]
     pub const fn is_ready(&self) -> bool {
-        self.fleet.is_ready() && self.is_evaluated
+        self.fleet.is_ready()
     }
 
     /// Takes one event. What follows from it is decided in the next turn, together with all that is known until then.
@@ -307,7 +296,7 @@ impl ClusterManager {
     pub fn next_deadline(&self) -> Option<Duration> {
         let cluster = self.deadlines.first();
         let shared = self.shared.next_deadline(&self.fleet);
-        let own = [self.requests.next_deadline(), shared, self.copies.next_deadline(), self.left_over];
+        let own = [self.requests.next_deadline(), shared, self.copies.next_deadline()];
         cluster.into_iter().chain(own.into_iter().flatten()).min()
     }
 

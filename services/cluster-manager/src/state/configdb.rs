@@ -58,7 +58,6 @@ impl ClusterManager {
 
     /// Learns everything from a replica that is complete for the first time.
     fn rebuild(&mut self) {
-        self.is_evaluated = false;
         let before = std::mem::take(&mut self.clusters);
         self.fleet.rebuild();
         self.git_users.forget_tokens();

@@ -2,8 +2,6 @@
 //!
 //! Set-up comes first, because the others go by what it decides; the cluster's Device comes last, because it shows what they have found.
 
-use std::ops::Bound;
-
 use cluster_manager_contract::{SetupState, names};
 use configdb_contract::WriteRequest;
 use configdb_schema::known;
@@ -21,23 +19,13 @@ use crate::rollout::Blocker;
 use crate::setup::{self, Account, Repository};
 
 impl ClusterManager {
-    /// Runs the controllers for clusters that something has changed for, as many as a turn may have. Without knowing ConfigDB completely nothing may be concluded.
+    /// Runs the controllers for each cluster that something has changed for. Without knowing ConfigDB completely nothing may be concluded.
     pub(super) fn run_controllers(&mut self, now: Now) {
-        self.left_over = None;
         if !self.fleet.is_known() {
             return self.dirty.clear();
         }
-        for _ in 0..self.settings.clusters_a_turn {
-            let after = (Bound::Excluded(self.evaluated), Bound::Unbounded);
-            let Some(uuid) = self.dirty.range(after).next().or_else(|| self.dirty.first()).copied() else { break };
-            self.dirty.remove(&uuid);
-            self.evaluated = uuid;
+        while let Some(uuid) = self.dirty.pop_first() {
             self.evaluate(uuid, now);
-        }
-        if self.dirty.is_empty() {
-            self.is_evaluated = true;
-        } else {
-            self.left_over = Some(now.mono);
         }
     }
 

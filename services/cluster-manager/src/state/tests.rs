@@ -69,7 +69,6 @@ fn settings() -> Settings {
         git_key: "KEY".to_owned(),
         is_git_fixed: true,
         awaits_git: false,
-        clusters_a_turn: 2,
         deployment: render::Settings { git, base_values: serde_json::Map::new(), manifests_bytes_max: 100_000 },
         away: Duration::from_secs(30),
         flux_away: Duration::from_secs(300),

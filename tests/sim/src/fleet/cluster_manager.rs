@@ -52,7 +52,6 @@ pub(crate) fn boot(world: &World, seed: u64, now: Now) -> Boot {
         scripts_url: "http://api.example:8483".to_owned(),
         git_key: if with_git { key_pair(seed).public().to_string() } else { String::new() },
         is_git_fixed: true,
-        clusters_a_turn: if seed % 3 == 0 { 1 } else { 100 },
         awaits_git: with_git && world.mutation != Some(Mutation::SendsBeforeItKnows),
         organisation: organisation.clone(),
     };

@@ -220,30 +220,3 @@ fn the_first_cluster_keeps_a_name_and_the_second_gets_it_when_it_is_free() {
     assert_eq!(world.state(), SetupState::Ready);
     assert_eq!(world.disk.open, [(CLUSTER, "cluster/A".to_owned())].into());
 }
-
-#[test]
-fn a_start_evaluates_clusters_in_portions_and_carries_out_what_the_first_ones_come_to() {
-    let mut world = World::new(Kill::Never);
-    for n in 1..=5 {
-        world.put_cluster(Uuid::from_u128(n), &format!("Cell_{n}"));
-    }
-    world.settle();
-    assert_eq!((world.node.clusters_ready, world.manager.is_ready()), (5, true));
-    world.start();
-    let mut known = Vec::new();
-    loop {
-        for effect in world.manager.poll_effects() {
-            world.execute(effect);
-        }
-        known.push(world.devices.len());
-        if world.manager.is_ready() {
-            break;
-        }
-        assert_eq!(world.manager.next_deadline(), Some(world.now.mono), "the next ones do not wait");
-        world.manager.on_event(Event::DeadlineReached, world.now);
-    }
-    // What the disk has answered meanwhile does not go before clusters that were not evaluated yet.
-    assert_eq!(known[..3], [2, 4, 5]);
-    world.settle();
-    assert_eq!((world.node.clusters_ready, world.manager.is_ready()), (5, true));
-}
