@@ -88,7 +88,7 @@ struct WantedContent {
     files: Option<RepositoryFiles>,
 }
 
-/// What a repository holds, as far as it has to be told apart.
+/// What distinguishes what one repository holds from what another one does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Content {
     /// Digest of the files.
