@@ -70,7 +70,7 @@ impl ClusterDevices {
 
     /// Publishes the login of a cluster. None: it is published already, or the cluster has no Device yet.
     pub fn publish_login(&mut self, cluster: Uuid, login: Option<&SealedLogin>) -> Option<Effect> {
-        let device = self.get(cluster).filter(|device| device.login.as_ref() != login)?;
+        let device = self.get(cluster)?;
         self.publish(ClusterDevice { login: login.cloned(), ..device.clone() })
     }
 

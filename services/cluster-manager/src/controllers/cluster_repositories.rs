@@ -353,18 +353,18 @@ impl ClusterRepositoriesController {
     pub fn write(&mut self, fleet: &FleetView, uuid: Uuid, hold: bool, now: Now) -> Option<Effect> {
         let origin = fleet.origin(uuid)?;
         let renews = self.is_ageing(fleet, uuid);
-        let is_free = |repository: &&mut ClusterRepository| repository.under_way.is_none();
-        let repository = self.known.get_mut(&uuid).filter(|repository| repository.wait.is_over(now)).filter(is_free)?;
-        if let RenderedRepo { repo: Ok(WantedContent { files: None, .. }), .. } = repository.rendered.as_ref()? {
-            // What they are to be written for is not what was found to be there.
-            repository.written = None;
-            let RenderedRepo { spec, .. } = repository.rendered.take()?;
-            self.render(fleet, uuid, &spec);
-        }
-        let RenderedRepo { spec, repo: Ok(wanted) } = self.known.get_mut(&uuid)?.rendered.as_mut()? else {
-            return None;
+        let may_write =
+            |repository: &&mut ClusterRepository| repository.under_way.is_none() && repository.wait.is_over(now);
+        let repository = self.known.get_mut(&uuid).filter(may_write)?;
+        let RenderedRepo { spec, repo: Ok(wanted) } = repository.rendered.as_mut()? else { return None };
+        let files = match wanted.files.take() {
+            Some(files) => files,
+            None => {
+                let (catalog, pins) = (fleet.catalog(), fleet.pins(uuid));
+                cluster_repo::render(uuid, spec, catalog, &self.settings.cluster, pins).ok()?.files
+            }
         };
-        let (path, files, content) = (cluster_path(&spec.name), wanted.files.take()?, wanted.content.clone());
+        let (path, content) = (cluster_path(&spec.name), wanted.content.clone());
         let secrets = content.secrets.clone();
         self.work(uuid, Some(content), GitAction::Write { path, origin, renews, files, hold, secrets })
     }

@@ -1,7 +1,6 @@
 //! The login of each cluster's repository, sealed to Identity, which gives it to the cluster when that enrols or renews.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use cluster_manager_contract::SealedLogin;
 use uuid::Uuid;
@@ -9,21 +8,13 @@ use uuid::Uuid;
 use crate::event::{Effect, LoginResult};
 use crate::fleet::FleetView;
 
-/// The login of one cluster.
-#[derive(Debug)]
-struct Login {
-    /// Enrolment key that it is or shall be sealed to; all have the same one, once.
-    key: Arc<str>,
-    /// None: it is being sealed.
-    sealed: Option<SealedLogin>,
-}
-
 /// The logins of all clusters.
 #[derive(Debug, Default)]
 pub struct LoginsController {
-    /// The key that logins were sealed to last.
-    key: Option<Arc<str>>,
-    known: BTreeMap<Uuid, Login>,
+    /// Enrolment key that all of them are or shall be sealed to.
+    key: Option<String>,
+    /// None: it is being sealed.
+    known: BTreeMap<Uuid, Option<SealedLogin>>,
 }
 
 impl LoginsController {
@@ -35,21 +26,23 @@ impl LoginsController {
             self.known.remove(&uuid);
             return None;
         };
-        if self.known.get(&uuid).is_some_and(|login| &*login.key == key) {
+        if self.key.as_deref() != Some(key) {
+            self.known.clear();
+            self.key = Some(key.to_owned());
+        }
+        if self.known.contains_key(&uuid) {
             return None;
         }
-        let shared = self.key.take().filter(|shared| &**shared == key).unwrap_or_else(|| key.into());
-        self.known.insert(uuid, Login { key: Arc::clone(&shared), sealed: None });
-        self.key = Some(shared);
+        self.known.insert(uuid, None);
         Some(Effect::SealLogin { cluster: uuid, key: key.to_owned() })
     }
 
     /// Takes what was sealed.
     pub fn on_result(&mut self, result: LoginResult) {
         let LoginResult { cluster, key, sealed } = result;
-        let Some(login) = self.known.get_mut(&cluster).filter(|login| *login.key == *key) else { return };
+        let Some(login) = self.known.get_mut(&cluster).filter(|_| self.key == Some(key)) else { return };
         match sealed {
-            Ok(sealed) => login.sealed = Some(sealed),
+            Ok(sealed) => *login = Some(sealed),
             Err(error) => {
                 tracing::warn!(cluster_id = %cluster, error, "the login of a cluster's repository cannot be sealed");
                 self.known.remove(&cluster);
@@ -59,7 +52,7 @@ impl LoginsController {
 
     /// The login of a cluster's repository, for Identity.
     pub fn get(&self, uuid: Uuid) -> Option<&SealedLogin> {
-        self.known.get(&uuid)?.sealed.as_ref()
+        self.known.get(&uuid)?.as_ref()
     }
 
     /// The cluster is gone.
