@@ -64,6 +64,13 @@ impl Deadlines {
         }
     }
 
+    /// One that is later, or none, becomes this one.
+    pub fn set_at_latest(&mut self, uuid: Uuid, at: Duration) {
+        if self.of.get(&uuid).is_none_or(|before| *before > at) {
+            self.set(uuid, Some(at));
+        }
+    }
+
     /// Takes one that has passed, the earliest first.
     pub fn pop_due(&mut self, now: Now) -> Option<Uuid> {
         let (_, uuid) = self.in_order.first().copied().filter(|(at, _)| *at <= now.mono)?;

@@ -108,6 +108,8 @@ impl Sync {
 pub struct Affected {
     /// Clusters that have something to do.
     pub clusters: BTreeSet<Uuid>,
+    /// Clusters whose Sync is being born: what is to be done for them shows when the births of its Devices are there.
+    pub incomplete: BTreeSet<Uuid>,
     /// Of them those whose Keys node wants other accounts than before.
     pub accounts: BTreeSet<Uuid>,
 }
@@ -337,9 +339,14 @@ impl FleetView {
         };
         let fresh = || Sync::new(node.clone());
         let Some(sync) = admitted(&mut self.syncs, &name, event, fresh) else { return Affected::default() };
-        let clusters = if sync.on_event(event, now) { self.claimants(&name) } else { BTreeSet::new() };
+        let has_changed = sync.on_event(event, now);
+        let is_incomplete = sync.is_current() && !sync.replica.is_complete();
+        let claimants = if has_changed { self.claimants(&name) } else { BTreeSet::new() };
         self.look_for_unknown(&name);
-        Affected { clusters, accounts: BTreeSet::new() }
+        if is_incomplete {
+            return Affected { incomplete: claimants, ..Affected::default() };
+        }
+        Affected { clusters: claimants, ..Affected::default() }
     }
 
     /// Clusters whose Sync is alive, and which ConfigDB does not have, by name. After a loss of ConfigDB these are the ones that can be adopted.
@@ -371,7 +378,7 @@ impl FleetView {
         let fresh = || JoinReplica::new(node.clone());
         let Some(join) = admitted(&mut self.joins, &name, event, fresh) else { return Affected::default() };
         let clusters = if join.on_event(event).is_some() { self.claimants(&name) } else { BTreeSet::new() };
-        Affected { clusters, accounts: BTreeSet::new() }
+        Affected { clusters, ..Affected::default() }
     }
 
     /// Takes an event of a cluster's Keys node over.
@@ -391,7 +398,7 @@ impl FleetView {
         };
         let clusters = self.claimants(&name);
         let accounts = if wants_other { clusters.clone() } else { BTreeSet::new() };
-        Affected { clusters, accounts }
+        Affected { clusters, accounts, ..Affected::default() }
     }
 
     /// On which cluster a deployment is, as far as its entry says.

@@ -114,6 +114,9 @@ pub struct PersistedRepositories {
     pub shared: Vec<(Uuid, WantedBy)>,
 }
 
+/// How long the births of a Sync's Devices are waited for before its cluster is evaluated without them. They follow its own birth at once, and each of them would be evaluated alone.
+const BIRTHS_PAUSE: Duration = Duration::from_secs(1);
+
 /// The state.
 #[derive(Debug)]
 pub struct ClusterManager {
@@ -264,8 +267,10 @@ impl ClusterManager {
             Event::LoginSealed(result) => {
                 let cluster = result.cluster;
                 self.logins.on_result(result);
-                // Nothing else depends on it.
-                self.effects.extend(self.devices.publish_login(cluster, self.logins.get(cluster)));
+                // Nothing else depends on it. A start seals the logins of thousands while it compares their repositories, and one message says both.
+                if !self.repositories.is_under_way(cluster) {
+                    self.effects.extend(self.devices.publish_login(cluster, self.logins.get(cluster)));
+                }
             }
             Event::DeadlineReached => {
                 self.requests.on_deadline(now);
@@ -333,15 +338,15 @@ impl ClusterManager {
             match node.edge_node.as_str() {
                 edge_sync_contract::names::EDGE_NODE_ID => {
                     let affected = self.fleet.on_sync_event(node, event, now);
-                    self.on_affected(affected);
+                    self.on_affected(affected, now);
                 }
                 join_service_contract::names::EDGE_NODE_ID => {
                     let affected = self.fleet.on_join_event(node, event);
-                    self.on_affected(affected);
+                    self.on_affected(affected, now);
                 }
                 krb_keys_contract::names::EDGE_NODE_ID => {
                     let affected = self.fleet.on_keys_event(node, event);
-                    self.on_affected(affected);
+                    self.on_affected(affected, now);
                 }
                 _ => {}
             }
@@ -403,8 +408,11 @@ impl ClusterManager {
         }
     }
 
-    fn on_affected(&mut self, affected: Affected) {
+    fn on_affected(&mut self, affected: Affected, now: Now) {
         affected.accounts.iter().for_each(|cluster| self.accounts.mark(*cluster));
+        for cluster in affected.incomplete {
+            self.deadlines.set_at_latest(cluster, now.mono + BIRTHS_PAUSE);
+        }
         self.dirty.extend(affected.clusters);
     }
 

@@ -165,6 +165,7 @@ impl<M: Machine> Driver<M> {
         }
         let now = self.clock.now().mono;
         let congested = self.session.as_ref().is_some_and(Session::is_congested);
+        let machine_deadline = self.machine_deadline(now);
         let paused_until = match (self.backlog.reading(now), &self.session) {
             // What is to be sent is sent, and what comes in meanwhile is taken. Otherwise an application that waits for its update to be
             // taken would wait for itself to take events.
@@ -175,7 +176,6 @@ impl<M: Machine> Driver<M> {
         }
         // What comes in while the session is being closed is dropped anyway.
         .filter(|_| self.closing_until.is_none());
-        let machine_deadline = if congested { None } else { self.machine.next_deadline() };
         let look = self.next_look();
         let deadline =
             [machine_deadline, paused_until, self.closing_until, self.stopping_until, look].into_iter().flatten().min();
@@ -192,6 +192,13 @@ impl<M: Machine> Driver<M> {
             }
             () = clock.sleep_until(deadline) => Turn::Deadline,
         }
+    }
+
+    /// When the machine's next deadline is to be handled. None: it has none, or it has to wait.
+    fn machine_deadline(&mut self, mono: Duration) -> Option<Duration> {
+        let is_behind = M::CONCLUDES_FROM_SILENCE && matches!(self.backlog.reading(mono), ReadState::PausedUntil(_));
+        let must_wait = |session: &Session| session.is_congested() || is_behind && session.is_connected();
+        if self.session.as_ref().is_some_and(must_wait) { None } else { self.machine.next_deadline() }
     }
 
     fn on_submission(&mut self, submission: Option<Submission<M>>) {
@@ -317,7 +324,7 @@ impl<M: Machine> Driver<M> {
             self.end_session(reason.to_owned(), true);
         }
         self.ended |= is_last;
-        if passed(self.machine.next_deadline()) && !self.session.as_ref().is_some_and(Session::is_congested) {
+        if passed(self.machine_deadline(now.mono)) {
             self.machine.handle_timeout(now);
         }
     }

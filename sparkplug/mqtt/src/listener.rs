@@ -119,6 +119,7 @@ impl Machine for Listener {
     type Input = ListenerRequest;
     type Refusal = Infallible;
     type Event = ListenerEvent;
+    const CONCLUDES_FROM_SILENCE: bool = false;
 
     fn input(&mut self, input: ListenerRequest, _: Now) -> Result<(), Infallible> {
         match input {

@@ -29,6 +29,8 @@ pub(crate) trait Machine: Send + 'static {
     type Refusal: Send + fmt::Display;
     /// What it says to the application.
     type Event: Send + fmt::Debug;
+    /// Its deadlines are about what has not been received. They wait while the socket is not read, because the answer may be there already.
+    const CONCLUDES_FROM_SILENCE: bool;
 
     fn input(&mut self, input: Self::Input, now: Now) -> Result<(), Self::Refusal>;
     fn on_transport(&mut self, event: TransportEvent, now: Now);
@@ -52,6 +54,7 @@ impl Machine for EdgeNode {
     type Input = NodeUpdate;
     type Refusal = UpdateError;
     type Event = NodeEvent;
+    const CONCLUDES_FROM_SILENCE: bool = false;
 
     fn input(&mut self, input: NodeUpdate, now: Now) -> Result<(), UpdateError> {
         self.update(input, now)
@@ -119,6 +122,7 @@ impl Machine for HostApplication {
     type Input = HostInput;
     type Refusal = Infallible;
     type Event = HostEvent;
+    const CONCLUDES_FROM_SILENCE: bool = true;
 
     fn input(&mut self, input: HostInput, now: Now) -> Result<(), Infallible> {
         match input {

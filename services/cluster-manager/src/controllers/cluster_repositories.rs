@@ -201,6 +201,11 @@ impl ClusterRepositoriesController {
         self.waves.remove(uuid)
     }
 
+    /// The disk has still to answer, and the cluster is evaluated then.
+    pub fn is_under_way(&self, uuid: Uuid) -> bool {
+        self.known.get(&uuid).is_some_and(|repository| repository.under_way.is_some())
+    }
+
     /// Commit of branch `main`.
     pub fn commit(&self, uuid: Uuid) -> Option<&str> {
         self.known.get(&uuid)?.commit.as_deref()

@@ -57,6 +57,9 @@ struct Deployment {
     rendered_from: BTreeSet<Uuid>,
 }
 
+/// Boxed, because most clusters have few, and a map makes room for eleven at once.
+type DeploymentsOfCluster = BTreeMap<Uuid, Box<Deployment>>;
+
 /// What of a cluster waits, and what of it has not settled.
 #[derive(Debug, Default)]
 struct Waiting {
@@ -189,7 +192,7 @@ pub struct DeploymentsController {
     /// Of clusters that exist.
     clusters: BTreeMap<Uuid, EdgeState>,
     /// By cluster, also of clusters that do not exist.
-    deployments: BTreeMap<Uuid, BTreeMap<Uuid, Deployment>>,
+    deployments: BTreeMap<Uuid, DeploymentsOfCluster>,
     /// Deployments whose entry does not say on which cluster they are, and why.
     invalid: BTreeMap<Uuid, String>,
     /// Deployments that are rendered from an object, with their cluster.
@@ -308,12 +311,14 @@ impl DeploymentsController {
             self.remove(before, uuid);
         }
         if let (Some(cluster), Some(entry)) = (placement.now, parsed) {
-            let fresh = || Deployment {
-                entry: Err(String::new()),
-                k8s_name: String::new(),
-                conflict: None,
-                intent: DeploymentIntent::Unrenderable(String::new()),
-                rendered_from: BTreeSet::new(),
+            let fresh = || {
+                Box::new(Deployment {
+                    entry: Err(String::new()),
+                    k8s_name: String::new(),
+                    conflict: None,
+                    intent: DeploymentIntent::Unrenderable(String::new()),
+                    rendered_from: BTreeSet::new(),
+                })
             };
             self.deployments.entry(cluster).or_default().entry(uuid).or_insert_with(fresh).entry = entry;
             self.mark(cluster, uuid);
@@ -690,12 +695,12 @@ fn hold_reason(fleet: &FleetView, chart: Uuid) -> String {
 
 /// Names of those in the index that Sync does not report yet: their Devices have them from the first birth on. What finds no room is named by its manifests.
 fn names_of_new(
-    deployments: Option<&BTreeMap<Uuid, Deployment>>,
+    deployments: Option<&DeploymentsOfCluster>,
     index: &DesiredIndex,
     reported: &BTreeMap<Uuid, DeploymentDevice>,
 ) -> BTreeMap<Uuid, String> {
     let mut room = NAMES_BYTES_MAX;
-    let named = |(uuid, deployment): (&Uuid, &Deployment)| {
+    let named = |(uuid, deployment): (&Uuid, &Box<Deployment>)| {
         let name = deployment.entry.as_ref().ok()?.name.clone();
         (index.deployments.contains_key(uuid) && !reported.contains_key(uuid)).then_some((*uuid, name))
     };

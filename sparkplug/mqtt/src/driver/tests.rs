@@ -23,18 +23,23 @@ const SOON: Duration = Duration::from_secs(10);
 #[derive(Default)]
 struct Script {
     outputs: VecDeque<Output<Received>>,
+    /// It is due at once.
+    deadline: Option<Duration>,
     stopping: bool,
 }
 
 #[derive(Debug)]
 enum Say {
     Actions(Vec<TransportAction>),
+    /// So many events, and a deadline.
+    Flood(usize),
     Stop,
 }
 
 #[derive(Debug, PartialEq)]
 enum Received {
     Transport(TransportEvent),
+    Flooded,
     Stopped,
 }
 
@@ -42,10 +47,16 @@ impl Machine for Script {
     type Input = Say;
     type Refusal = Infallible;
     type Event = Received;
+    const CONCLUDES_FROM_SILENCE: bool = true;
 
     fn input(&mut self, input: Say, _: Now) -> Result<(), Infallible> {
         let actions = match input {
             Say::Actions(actions) => actions,
+            Say::Flood(events) => {
+                self.outputs.extend((0..events).map(|_| Output::Event(Received::Flooded)));
+                self.deadline = Some(Duration::ZERO);
+                Vec::new()
+            }
             Say::Stop => {
                 self.stopping = true;
                 vec![TransportAction::Publish(publish("bye", QoS::AtLeastOnce)), TransportAction::Disconnect]
@@ -63,10 +74,14 @@ impl Machine for Script {
         }
     }
 
-    fn handle_timeout(&mut self, _: Now) {}
+    fn handle_timeout(&mut self, _: Now) {
+        if self.deadline.take().is_some() {
+            self.outputs.push_back(Output::Transport(TransportAction::Publish(publish("late", QoS::AtMostOnce))));
+        }
+    }
 
     fn next_deadline(&self) -> Option<Duration> {
-        None
+        self.deadline
     }
 
     fn poll_output(&mut self) -> Option<Output<Received>> {
@@ -470,6 +485,24 @@ async fn an_application_that_sleeps_keeps_its_link_and_learns_whose_messages_wer
     link.message("spBv1.0/G/NDATA/3").await;
     let Received::Transport(TransportEvent::Message { topic, .. }) = rig.received().await else { panic!("no message") };
     assert_eq!(topic, "spBv1.0/G/NDATA/3");
+}
+
+/// What a host waits for may have arrived long ago. A host that asks again makes it worse for itself.
+#[tokio::test]
+async fn while_the_socket_is_not_read_nothing_is_concluded_from_silence() {
+    let mut rig = rig(BdSeqStore::Memory, |config| config.waiting_events_max = 10).await;
+    rig.say(vec![connect(None)]).await;
+    let mut link = rig.link().await;
+    let events = 3 * BATCH_MAX;
+    rig.submissions.send(Submission { input: Say::Flood(events), answer: None }).await.unwrap();
+    for n in 0..3 {
+        rig.say(vec![TransportAction::Publish(publish(&format!("said {n}"), QoS::AtMostOnce))]).await;
+        assert_eq!(link.topic().await, format!("said {n}"));
+    }
+    for _ in 0..events {
+        assert_eq!(rig.received().await, Received::Flooded);
+    }
+    assert_eq!(link.topic().await, "late");
 }
 
 #[tokio::test]
