@@ -184,10 +184,6 @@ impl Entity {
                 samples.push(Sample { metric: slot.metric.clone(), alias: slot.alias, properties });
             }
         }
-        if self.slots.is_empty() {
-            // Most devices have the metrics of their first birth for good, and there are thousands of devices.
-            self.slots.reserve_exact(change.added.len());
-        }
         for (metric, bytes) in change.added {
             let name = metric.name.clone();
             self.bytes += bytes;

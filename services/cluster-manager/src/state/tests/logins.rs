@@ -38,6 +38,50 @@ fn a_login_is_sealed_once_for_each_key_and_is_gone_with_the_cluster() {
     assert_eq!(world.sealed.len(), 3, "its repository has another password");
 }
 
+/// A start does both for each of thousands of clusters.
+#[test]
+fn a_login_that_is_sealed_while_the_repository_is_compared_is_published_with_its_commit() {
+    let mut world = running();
+    world.feed(vec![identity_birth("one")]);
+    world.settle();
+    let (before, births) = (world.device().clone(), world.db.birth());
+    world.manager = ClusterManager::new(settings(), PersistedRepositories::default(), 5, world.now);
+    world.feed(births);
+    world.feed(vec![identity_birth("one")]);
+    let mut work = None;
+    let mut published = Vec::new();
+    let device = names::device(CLUSTER, "Paint_Shop");
+    let shown = |device: &ClusterDevice| (device.git_commit.clone(), device.login.clone());
+    for _ in 0..2 {
+        for effect in world.manager.poll_effects() {
+            match effect {
+                Effect::Git(git) => work = Some(git),
+                Effect::SealLogin { cluster, key } => {
+                    let sealed = Ok(SealedLogin(key.as_bytes().into()));
+                    let sealed = Event::LoginSealed(LoginResult { cluster, key, sealed });
+                    world.manager.on_event(sealed, world.now);
+                }
+                Effect::Node(NodeUpdate::DeviceBirth { device: born, metrics }) if born == device => {
+                    published.push(shown(&ClusterDevice::from_metrics(&metrics).unwrap()));
+                }
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(published, [(None, None)], "the repository is compared still");
+    let result = world.disk.carry_out(work.expect("the repository is compared"));
+    world.manager.on_event(Event::Git(result), world.now);
+    for effect in world.manager.poll_effects() {
+        if let Effect::Node(NodeUpdate::DeviceBirth { device: born, metrics }) = effect
+            && born == device
+        {
+            published.push(shown(&ClusterDevice::from_metrics(&metrics).unwrap()));
+        }
+    }
+    assert!(before.login.is_some());
+    assert_eq!(published, [(None, None), shown(&before)]);
+}
+
 #[test]
 fn without_identity_deployments_go_on_and_a_tear_down_waits_at_its_end() {
     let mut world = running();

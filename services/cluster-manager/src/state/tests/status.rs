@@ -42,6 +42,34 @@ fn the_status_stays_when_sync_goes_away() {
     assert_eq!(hosts, 1);
 }
 
+/// Its Devices are born at once after it. A cluster is evaluated when they are all there, or after a while without them.
+#[test]
+fn the_births_of_a_sync_are_one_message_and_births_that_do_not_come_are_not_waited_for_long() {
+    let mut world = running();
+    let node = world.edges["Paint_Shop"].address();
+    for is_complete in [true, false] {
+        world.feed(vec![HostEvent::NodeDeath { node: node.clone(), timestamp: 0 }]);
+        world.settle();
+        assert!(!world.device().sync_alive);
+        let mut births = world.edges.get_mut("Paint_Shop").unwrap().birth();
+        let last = births.pop().expect("a deployment");
+        for birth in births {
+            world.feed(vec![birth]);
+            assert_eq!(world.manager.poll_effects(), []);
+        }
+        if is_complete {
+            world.feed(vec![last]);
+            world.run(Duration::ZERO);
+            assert!(world.device().sync_alive && world.device().desired.agreed);
+        } else {
+            world.run(Duration::from_millis(900));
+            assert!(!world.device().sync_alive);
+            world.run(Duration::from_millis(200));
+            assert!(world.device().sync_alive && !world.device().desired.agreed);
+        }
+    }
+}
+
 /// The n-th of some certificates.
 fn certificate(n: usize) -> String {
     rcgen::generate_simple_self_signed(vec![format!("sealing-{n}")]).unwrap().cert.pem()
