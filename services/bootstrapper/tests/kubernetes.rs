@@ -1,9 +1,10 @@
 //! kubeadm and k3s as recording programs: what is rendered is what their documentation says, secrets are removed, a failed join is reset before the next.
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
+use crate::programs;
+
 use std::fs;
 use std::net::IpAddr;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -54,8 +55,7 @@ impl Bench {
     fn write_program(&self, name: &str, text: &str) {
         let (path, root) = (self.at(name), self.root.path().display());
         let script = format!("#!/bin/sh\nROOT={root}\necho \"{name} $*\" >> \"$ROOT/commands\"\n{text}\n");
-        fs::write(&path, script).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        programs::write_program(&path, &script);
     }
 
     fn at(&self, path: &str) -> PathBuf {

@@ -1,10 +1,9 @@
 //! A control plane joins by a kubeadm that fails, and prints all it knows, before it succeeds. The test keeps all that can be seen of it: no secret is in it.
 #![allow(clippy::unwrap_used, reason = "the lint exempts test functions, not their helpers")]
 
-use crate::support;
+use crate::{programs, support};
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
@@ -38,8 +37,7 @@ async fn no_secret_is_in_a_log_a_metric_a_status_or_a_file_for_others() {
     let root = directory.path();
     let script = |name: &str, text: &str| {
         let path = outside.path().join(name);
-        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        programs::write_program(&path, &format!("#!/bin/sh\n{text}\n"));
         path
     };
     let tries = outside.path().join("tries").display().to_string();

@@ -2,16 +2,25 @@
 //! real `cryptsetup`.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::io::Write as _;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// The real one.
 pub const CRYPTSETUP: &str = "/usr/sbin/cryptsetup";
 
-/// Writes a program.
+/// Writes a program that ends with the first command of it that fails.
 pub fn script(path: &Path, text: &str) {
-    fs::write(path, format!("#!/bin/sh\nset -eu\n{text}\n")).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(path, &format!("#!/bin/sh\nset -eu\n{text}\n"));
+}
+
+/// Writes a program. Another process does: what a test has open for writing is open in each process that another test has just forked, and then Linux does not start it.
+pub fn write_program(path: &Path, text: &str) {
+    let mut install = Command::new("install");
+    install.args(["-m", "755", "/dev/stdin"]).arg(path).stdin(Stdio::piped());
+    let mut install = install.spawn().expect("install is one of coreutils");
+    install.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    assert!(install.wait().unwrap().success(), "{}", path.display());
 }
 
 /// Makes the folders, and `bin/{cryptsetup,mkfs,mount,umount}`. They write down how they were called in `commands`; what lies on the disk lies in `content`.

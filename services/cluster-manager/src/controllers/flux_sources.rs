@@ -69,8 +69,8 @@ impl FluxSourcesController {
         };
         let charts = commits.charts.and_then(|commit| commit.parse().ok());
         let sources = Sources { repository, charts, others: commits.others };
-        // Sync has them, and has not yet passed them to Flux.
-        if sender.has_assigned(report.version, &sources) {
+        // Sync has them, and has not yet passed them to Flux. Or ConfigDB is being born again: it cannot be said of which state they are, and Sync would refuse them.
+        if sender.has_assigned(report.version, &sources) || !fleet.config().is_one_state() {
             sender.pause();
             return None;
         }

@@ -313,8 +313,10 @@ fn what_a_second_configdb_sends_between_the_births_of_the_first_one_is_not_sent_
     assert!(world.manager.fleet.config().is_complete(), "nothing happened in between");
     world.feed(others[1..].to_vec());
     assert!(!world.manager.fleet.config().is_one_state(), "who sent what is not known");
+    world.follow_sources(CLUSTER, "Paint_Shop");
     world.run(Duration::from_secs(300));
     assert!(world.manager.fleet.config().is_complete(), "its births were asked for");
     let edge = &world.edges["Paint_Shop"];
+    assert!(edge.node.source_commit.is_some(), "commits are sent once the state is known that they are of");
     assert_eq!((&edge.deployments, &edge.index), (&before.deployments, &before.index));
 }
