@@ -700,10 +700,10 @@ fn names_of_new(
     reported: &BTreeMap<Uuid, DeploymentDevice>,
 ) -> BTreeMap<Uuid, String> {
     let mut room = NAMES_BYTES_MAX;
-    let named = |(uuid, deployment): (&Uuid, &Box<Deployment>)| {
+    let named = deployments.into_iter().flatten().filter_map(|(uuid, deployment)| {
         let name = deployment.entry.as_ref().ok()?.name.clone();
         (index.deployments.contains_key(uuid) && !reported.contains_key(uuid)).then_some((*uuid, name))
-    };
+    });
     let fits = |(_, name): &(Uuid, String)| {
         // Quotes, the member's name, and each character as an escape.
         let bytes = 16 + 6 * name.len();
@@ -711,7 +711,7 @@ fn names_of_new(
         room -= if fits { bytes } else { 0 };
         fits
     };
-    deployments.into_iter().flatten().filter_map(named).filter(fits).collect()
+    named.filter(fits).collect()
 }
 
 /// Why a Sync holds what it is sent; None: it does not.

@@ -436,7 +436,10 @@ impl Edge {
             }
             SyncCommand::GiveEntries(_) => panic!("the manager does not ask for entries"),
             SyncCommand::Source(desired) => {
-                assert!(desired.origin.is_some(), "Sync refuses what comes from nowhere, and says so for good: {desired:?}");
+                assert!(
+                    desired.origin.is_some(),
+                    "Sync refuses what comes from nowhere, and says so for good: {desired:?}"
+                );
                 assert!(self.node.source_version.is_some_and(|version| version < desired.version), "{desired:?}");
                 self.node.source_version = Some(desired.version);
                 self.node.source_commit = Some(desired.sources.repository);
