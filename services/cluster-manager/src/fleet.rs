@@ -344,9 +344,10 @@ impl FleetView {
         let claimants = if has_changed { self.claimants(&name) } else { BTreeSet::new() };
         self.look_for_unknown(&name);
         if is_incomplete {
-            return Affected { incomplete: claimants, ..Affected::default() };
+            Affected { incomplete: claimants, ..Affected::default() }
+        } else {
+            Affected { clusters: claimants, ..Affected::default() }
         }
-        Affected { clusters: claimants, ..Affected::default() }
     }
 
     /// Clusters whose Sync is alive, and which ConfigDB does not have, by name. After a loss of ConfigDB these are the ones that can be adopted.
