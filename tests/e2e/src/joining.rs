@@ -12,7 +12,7 @@ use simulator::flux::chart::Charts;
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use crate::central_services::{CentralServices, free_port, service_process};
+use crate::central_services::{CentralServices, free_port, service_process_with};
 use crate::cli::Cli;
 use crate::mosquitto::Mosquitto;
 use crate::process::Process;
@@ -79,7 +79,7 @@ impl Site {
         succeed("openssl", &[&request[..], &["-addext", "keyUsage=critical,keyCertSign"]].concat());
         succeed("chmod", &["600", &key, &certificate]);
         let keys = format!("directory = \"{}\"", own.display());
-        let join = join_service(distribution, uuid, &cluster, &keys, broker.address(), directory.path());
+        let join = Joining::simulated(distribution, &cluster).start(uuid, &keys, broker.address(), directory.path());
         Self { cluster, uuid, join, recorder, cli, _central: central, directory, broker }
     }
 
@@ -94,10 +94,25 @@ impl Site {
         self.start_join(distribution, &format!("directory = \"{}\"", directory.display()));
     }
 
+    /// Starts the join service again, for the cluster of kubeadm of that kubeconfig; it takes its keys from the Secret that `trust secret` has written there. Hosts join by the API server at that
+    /// address, and may have addresses of that network.
+    pub fn start_join_by_kubeconfig(&mut self, kubeconfig: &Path, server: &str, network: &str) {
+        self.join.kill();
+        let joining = Joining {
+            distribution: "kubeadm",
+            kubernetes: String::new(),
+            kubeconfig: Some(kubeconfig),
+            server: &format!("https://{server}"),
+            network,
+        };
+        let keys = "secret = \"sparkfleet-join\"";
+        self.join = joining.start(self.uuid, keys, self.broker.address(), self.directory.path());
+    }
+
     fn start_join(&mut self, distribution: &str, keys: &str) {
         self.join.kill();
-        let broker = self.broker.address();
-        self.join = join_service(distribution, self.uuid, &self.cluster, keys, broker, self.directory.path());
+        let joining = Joining::simulated(distribution, &self.cluster);
+        self.join = joining.start(self.uuid, keys, self.broker.address(), self.directory.path());
     }
 
     /// The directory of trust, as `sparkfleet trust` makes it.
@@ -147,22 +162,34 @@ impl Site {
     }
 }
 
-fn join_service(
-    distribution: &str,
-    uuid: Uuid,
-    cluster: &SimulatedCluster,
-    keys: &str,
-    broker: SocketAddr,
-    directory: &Path,
-) -> Process {
-    let tables = format!(
-        "[cluster]\nname = \"{CLUSTER}\"\nuuid = \"{uuid}\"\n[kubernetes]\nnamespace = \"{}\"\nurl = \"{}\"\n\
-         [trust]\n{keys}\n[join]\ndistribution = \"{distribution}\"\n\
-         servers = [\"https://10.1.0.1:6443\"]\nnetworks = [\"10.1.0.0/16\"]\n",
-        cluster.namespace(),
-        cluster.url()
-    );
-    service_process("join-service", "", &tables, broker, directory)
+/// What a join service is started for.
+struct Joining<'a> {
+    distribution: &'a str,
+    /// Keys of its table `kubernetes`.
+    kubernetes: String,
+    /// Where it finds the API, if the table does not say so.
+    kubeconfig: Option<&'a Path>,
+    server: &'a str,
+    network: &'a str,
+}
+
+impl<'a> Joining<'a> {
+    fn simulated(distribution: &'a str, cluster: &SimulatedCluster) -> Self {
+        let kubernetes = format!("namespace = \"{}\"\nurl = \"{}\"\n", cluster.namespace(), cluster.url());
+        let (server, network) = ("https://10.1.0.1:6443", "10.1.0.0/16");
+        Self { distribution, kubernetes, kubeconfig: None, server, network }
+    }
+
+    fn start(&self, uuid: Uuid, keys: &str, broker: SocketAddr, directory: &Path) -> Process {
+        let Self { distribution, kubernetes, server, network, .. } = self;
+        let tables = format!(
+            "[cluster]\nname = \"{CLUSTER}\"\nuuid = \"{uuid}\"\n[kubernetes]\n{kubernetes}[trust]\n{keys}\n\
+             [join]\ndistribution = \"{distribution}\"\nservers = [\"{server}\"]\nnetworks = [\"{network}\"]\n"
+        );
+        let kubeconfig = self.kubeconfig.map(|path| path.display().to_string());
+        let environment: Vec<(&str, &str)> = kubeconfig.iter().map(|path| ("KUBECONFIG", path.as_str())).collect();
+        service_process_with("join-service", "", &tables, broker, directory, &environment)
+    }
 }
 
 /// The row of a host in `host list`, as soon as `found` accepts it. The failure shows the log of `process`.

@@ -106,9 +106,11 @@ with kube-proxy
 mkdir -p "$work/root/usr/sbin"
 cp "$tree/usr/sbin/xtables-nft-multi" "$work/root/usr/sbin/"
 for name in {ip,ip6}tables{,-save,-restore}; do ln -s xtables-nft-multi "$work/root/usr/sbin/$name"; done
+modules=$(cd "$tree" && find usr/lib/*/xtables -name '*.so' -printf '/%p\n')
 {
-    chroot "$tree" ldd /usr/sbin/xtables-nft-multi | grep -o '/[^ ]*'
-    (cd "$tree" && find usr/lib/*/xtables -name '*.so' -printf '/%p\n')
+    echo "$modules"
+    # shellcheck disable=SC2086 # one word a module
+    chroot "$tree" ldd /usr/sbin/xtables-nft-multi $modules | sed -nE 's/^\t(.* )?(\/[^ ]+) \(.*/\2/p' | sort -u
 } | while read -r library; do
     mkdir -p "$work/root$(dirname "$library")"
     cp -L "$tree$library" "$work/root$library"

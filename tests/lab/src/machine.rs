@@ -66,11 +66,42 @@ impl Hardware {
     }
 }
 
+/// A network of several machines: each has an address of [`Lan::ADDRESSES`] on it, besides its own way out.
+#[derive(Debug, Clone, Copy)]
+pub struct Lan {
+    /// QEMU sends frames as datagrams to a multicast group. They do not leave the machine on which the lab runs.
+    port: u16,
+}
+
+impl Lan {
+    /// Addresses of the machines, in order. An image gives a machine the one that belongs to its network card.
+    pub const ADDRESSES: [&str; 3] = ["10.77.0.1", "10.77.0.2", "10.77.0.3"];
+    /// The network of these addresses.
+    pub const NETWORK: &str = "10.77.0.0/24";
+
+    /// A network of its own.
+    ///
+    /// # Panics
+    /// There is no free port.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { port: crate::port::free().port() }
+    }
+}
+
+impl Default for Lan {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// A machine, on or off.
 #[derive(Debug)]
 pub struct Machine {
     name: String,
     hardware: Hardware,
+    /// Which address it has there, counted from 1.
+    lan: Option<(Lan, usize)>,
     tpm: Tpm,
     ssh_port: u16,
     api_port: u16,
@@ -115,7 +146,15 @@ impl Machine {
         let tpm = manufacturer.make(directory.path());
         let (ssh_key, root) = (image.ssh_key().to_owned(), image.root());
         let (ssh_port, api_port) = (crate::port::free().port(), crate::port::free().port());
-        Self { name: name.to_owned(), hardware, tpm, ssh_port, api_port, ssh_key, root, power: None, directory }
+        let name = name.to_owned();
+        Self { name, hardware, lan: None, tpm, ssh_port, api_port, ssh_key, root, power: None, directory }
+    }
+
+    /// The same with a second network card, which belongs to that address of [`Lan::ADDRESSES`].
+    #[must_use]
+    pub fn on(self, lan: Lan, address: &str) -> Self {
+        let index = Lan::ADDRESSES.iter().position(|known| *known == address);
+        Self { lan: index.map(|index| (lan, index + 1)), ..self }
     }
 
     /// Its name, which the board passes to the system.
@@ -180,6 +219,10 @@ impl Machine {
         let ports = ports.map(|(outside, inside)| format!(",hostfwd=tcp:127.0.0.1:{outside}-:{inside}"));
         command.args(["-netdev", &format!("user,id=net{}", ports.concat())]);
         command.args(["-device", "virtio-net-pci,netdev=net,romfile=", "-device", "virtio-rng-pci"]);
+        if let Some((Lan { port }, number)) = self.lan {
+            command.args(["-netdev", &format!("socket,id=lan,mcast=230.0.0.1:{port},localaddr=127.0.0.1")]);
+            command.args(["-device", &format!("virtio-net-pci,netdev=lan,romfile=,mac=52:54:00:77:00:0{number}")]);
+        }
         command.args(["-smbios", &format!("type=1,serial={}", self.name)]);
         command.args(["-serial", &format!("file:{}", at("console.log")), "-monitor", "none"]);
         if let Some(clock) = clock {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use bootstrapper::adapters::kubeadm::Kubeadm;
 use bootstrapper::platform::{Activity, Installer as _, JoinPlan};
 use bootstrapper_contract::{InitParameters, Manifests};
+use jiff::Timestamp;
 use join_protocol::message::grant::Membership;
 use join_protocol::secret::SecretBytes;
 use join_protocol::terms::Role;
@@ -23,6 +24,7 @@ use crate::host::installer;
 
 const PATIENCE: Duration = Duration::from_secs(180);
 const LOOK: Duration = Duration::from_millis(200);
+const MINUTE: Duration = Duration::from_secs(60);
 /// Files of a control plane that a ticket brings.
 const SHARED: [&str; 8] =
     ["ca.crt", "ca.key", "sa.key", "sa.pub", "front-proxy-ca.crt", "front-proxy-ca.key", "etcd/ca.crt", "etcd/ca.key"];
@@ -223,6 +225,12 @@ async fn a_control_plane_of_real_kubeadm_runs_as_it_is_configured_and_others_fin
     };
     kubeadm(&["init", "phase", "upload-config", "all"]);
     kubeadm(&["init", "phase", "bootstrap-token"]);
+    let tokens = ["get", "secrets", "--namespace", "kube-system", "--field-selector"];
+    let expiration = "go-template={{range .items}}{{.data.expiration | base64decode}}{{end}}";
+    let of_kubeadm = ["type=bootstrap.kubernetes.io/token", "--output", expiration];
+    let expires = site.kubectl(&first.root, &[&tokens[..], &of_kubeadm].concat()).unwrap();
+    let expires: Timestamp = expires.parse().unwrap();
+    assert!(expires <= Timestamp::now() + MINUTE, "the token that kubeadm makes by itself ends: {expires}");
     let token = kubeadm(&["token", "create"]);
 
     let pki = first.root.join("etc/kubernetes/pki");

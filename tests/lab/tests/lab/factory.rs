@@ -97,6 +97,12 @@ impl Factory {
         self.image.uki("servers", &words, self.hardware.firmware == Firmware::SecureBoot)
     }
 
+    /// What boots with the same image as a machine that has that role and that address.
+    pub fn image_of(&self, role: &str, address: &str) -> Uki {
+        let own = format!("systemd.setenv=SPARKFLEET__ROLE={role} systemd.setenv=SPARKFLEET__ADDRESSES={address}");
+        self.image.uki(address, &format!("{} {own}", self.hardware.words), false)
+    }
+
     /// What boots with another command line, and is not signed.
     pub fn another_image(&self) -> Uki {
         self.image.uki("other", &format!("{} another.word=1", self.hardware.words), false)

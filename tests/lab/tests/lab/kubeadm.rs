@@ -1,6 +1,6 @@
 //! Real Kubernetes in a machine: kubeadm, kubelet, containerd, the programs of a control plane in containers, and a network of pods.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use lab::image::{self, Distribution};
@@ -13,27 +13,36 @@ use e2e::joining::CLUSTER;
 /// Address that QEMU gives to a machine.
 const ADDRESS: &str = "10.0.2.15";
 /// dm-integrity would write the whole disk first, which takes minutes. Without hardware virtualisation kubeadm takes longer than the bootstrapper waits by default.
-const SLOW: &str = "integrity = false\n[timeouts]\nmember_ms = 3600000\nreboot_ms = 3600000\n";
-/// A pod that the network of pods gives an address. It is placed as the chart places the join service: on a control plane, whatever the label's value is.
-const POD: &str = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "press"}, "spec": {
+pub const SLOW: &str = "integrity = false\n[timeouts]\nmember_ms = 3600000\nreboot_ms = 3600000\n";
+/// Where a pod is placed as the chart places the join service: on a control plane, whatever the label's value is.
+const ON_A_CONTROL_PLANE: &str = r#"{
     "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
         {"matchExpressions": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}]}]}}},
-    "tolerations": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}],
-    "terminationGracePeriodSeconds": 0,
-    "containers": [{"name": "press", "image": "lab.invalid/network:1", "command": ["sleep", "infinity"]}]}}"#;
+    "tolerations": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}]}"#;
 
-/// kubectl of an operator, outside of the machine. Inside, each start of it would take seconds from the API server that it asks.
-struct Kubectl {
+/// kubectl of an operator, outside of the machines. Inside, each start of it would take seconds from the API server that it asks.
+pub struct Kubectl {
     program: PathBuf,
-    kubeconfig: PathBuf,
+    /// The administrator's, which names a port that leads to the API server in a machine.
+    pub kubeconfig: PathBuf,
 }
 
 impl Kubectl {
-    /// What it prints, also if the API server does not answer.
-    fn run(&self, machine: &Machine, arguments: &[&str]) -> String {
+    /// By the kubeconfig that `host init` has written.
+    fn of(kubeconfig: &str, machine: &Machine, address: &str) -> Self {
+        let kubectl = Self { program: image::kubectl(), kubeconfig: kubeconfig.into() };
+        assert!(std::fs::read_to_string(kubeconfig).unwrap().contains(&format!("https://{address}:6443")));
+        let name = kubectl.run(&["config", "view", "--output", "jsonpath={.clusters[0].name}"]);
         let server = format!("https://127.0.0.1:{}", machine.api_port());
+        let set = kubectl.run(&["config", "set-cluster", &name, "--server", &server, "--tls-server-name", address]);
+        assert!(set.ends_with(" set."), "{set}");
+        kubectl
+    }
+
+    /// What it prints, also if the API server does not answer.
+    pub fn run(&self, arguments: &[&str]) -> String {
         let mut command = Command::new(&self.program);
-        command.arg("--kubeconfig").arg(&self.kubeconfig).args(["--server", &server, "--tls-server-name", ADDRESS]);
+        command.arg("--kubeconfig").arg(&self.kubeconfig);
         command.arg("--cache-dir").arg(self.kubeconfig.with_extension("cache"));
         let output = command.args(["--request-timeout", "60s"]).args(arguments).stdin(Stdio::null()).output().unwrap();
         [output.stdout, output.stderr]
@@ -44,21 +53,96 @@ impl Kubectl {
     }
 
     /// Waits until it prints what `found` likes. The API server may not answer yet.
-    fn until(&self, machine: &Machine, what: &str, arguments: &[&str], found: impl Fn(&str) -> bool) -> String {
-        machine.until_answered(what, || self.run(machine, arguments), found)
+    pub fn until(&self, machine: &Machine, what: &str, arguments: &[&str], found: impl Fn(&str) -> bool) -> String {
+        machine.until_answered(what, || self.run(arguments), found)
+    }
+
+    /// Waits until the node of a machine is ready.
+    pub fn until_ready(&self, factory: &Factory, machine: &Machine) {
+        let ready = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
+        self.until(machine, "be ready", &["get", "node", machine.name(), "--output", ready], |text| text == "True");
+        factory.say(&format!(
+            "the node {} is ready, {:.1} s after power-on",
+            machine.name(),
+            machine.on_for().as_secs_f64()
+        ));
+    }
+
+    /// Starts a pod that the network of pods gives an address, and in which a shell answers: the API server reaches the kubelet by its certificate. `place`: fields of its specification.
+    pub fn run_pod(&self, factory: &Factory, machine: &Machine, name: &str, place: &str) {
+        let account = ["get", "serviceaccount", "default", "--output", "name"];
+        self.until(machine, "have an account for pods", &account, |text| text == "serviceaccount/default");
+        let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+            "spec": serde_json::from_str::<Value>(place).unwrap()});
+        pod["spec"]["terminationGracePeriodSeconds"] = json!(0);
+        pod["spec"]["containers"] =
+            json!([{"name": "press", "image": "lab.invalid/network:1", "command": ["sleep", "infinity"]}]);
+        let file = self.kubeconfig.with_extension(format!("{name}.json"));
+        std::fs::write(&file, pod.to_string()).unwrap();
+        let applied = format!("pod/{name} ");
+        let file = file.display().to_string();
+        self.until(machine, "take a pod", &["apply", "--filename", &file], |text| text.starts_with(&applied));
+        let address = ["get", "pod", name, "--output", "jsonpath={.status.phase} {.status.podIP}"];
+        let address = self.until(machine, "run a pod", &address, |text| text.starts_with("Running 10.42."));
+        factory.say(&format!("a pod of {}: {address}", machine.name()));
+        self.until_answers(machine, name);
+    }
+
+    /// Waits until something can be said in a pod.
+    pub fn until_answers(&self, machine: &Machine, pod: &str) {
+        let echo = ["exec", pod, "--", "echo", "said in the pod"];
+        self.until(machine, "say something in the pod", &echo, |text| text == "said in the pod");
+    }
+
+    /// Waits until a pod runs that was started before this boot.
+    pub fn until_runs_again(&self, factory: &Factory, machine: &Machine, pod: &str) {
+        let restarts = "jsonpath={.status.containerStatuses[0].restartCount} {.status.phase}";
+        self.until(machine, "start its pod again", &["get", "pod", pod, "--output", restarts], |text| {
+            text.ends_with(" Running") && !text.starts_with("0 ")
+        });
+        factory.say(&format!("its pod runs again, {:.1} s after power-on", machine.on_for().as_secs_f64()));
     }
 }
 
+/// Makes a machine that waits for an issuer the first member, as its administrator. `directory`: for what an operator has in files.
+pub async fn init(factory: &Factory, machine: &Machine, address: &str, directory: &Path) -> Kubectl {
+    machine.until_journal("wait for an issuer", |text| text.contains("awaits-challenge"));
+    assert_outside(machine);
+    let at = |name: &str| directory.join(name).display().to_string();
+    let parameters = json!({
+        "podSubnet": "10.42.0.0/16", "labels": ["factory=paint"],
+        "manifests": ["/usr/share/sparkfleet/network/bridge.yaml"],
+    });
+    let (kubeconfig, file, name) = (at("kubeconfig"), at("parameters.json"), machine.name());
+    std::fs::write(&file, parameters.to_string()).unwrap();
+    let own = factory.site.trust().join(factory.site.uuid.to_string()).display().to_string();
+    let init = ["host", "init", name, "--cluster", CLUSTER, "--name", name, "--trust", &own];
+    let more = ["--kubeconfig", &kubeconfig, "--parameters", &file, "--timeout", "60m"];
+    let made = factory.site.cli.run(&[&init[..], &more].concat()).await;
+    assert_eq!(made.code, 0, "{made:#?}\n{}", machine.diagnosis());
+    let seconds = machine.on_for().as_secs_f64();
+    factory.say(&format!("a member, {seconds:.1} s after power-on, QEMU has {} MiB", machine.memory()));
+    Kubectl::of(&kubeconfig, machine, address)
+}
+
+/// An administrator's key, and a policy that admits these machines with these images. Nothing of a cluster answers yet.
+pub async fn prepare(factory: &mut Factory, policy: &Value) {
+    factory.site.join.kill();
+    let trust = factory.site.trust().display().to_string();
+    let cluster = factory.site.uuid.to_string();
+    factory.site.cli.json(&["trust", "issue", &cluster, "--purpose", "cluster-admin", "--dir", &trust]).await;
+    factory.site.cli.json_with(&["policy", "set", CLUSTER, "-"], &policy.to_string()).await;
+}
+
 /// The node is ready, all pods of the control plane and the network run, and what they keep lies on the encrypted disk.
-fn assert_is_a_control_plane(factory: &Factory, machine: &Machine, kubectl: &Kubectl) {
-    let ready = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
-    kubectl.until(machine, "be ready", &["get", "node", "cell-2", "--output", ready], |text| text == "True");
-    factory.say(&format!("the node is ready, {:.1} s after power-on", machine.on_for().as_secs_f64()));
+pub fn assert_is_a_control_plane(factory: &Factory, machine: &Machine, kubectl: &Kubectl) {
+    kubectl.until_ready(factory, machine);
     let running = ["get", "pods", "--namespace", "kube-system", "--field-selector", "status.phase=Running"];
     kubectl.until(machine, "run its pods", &[&running[..], &["--output", "name"]].concat(), |text| {
-        ["etcd-cell-2", "kube-apiserver-cell-2", "kube-controller-manager-cell-2", "kube-scheduler-cell-2"]
-            .iter()
-            .chain(&["kube-proxy-", "network-"])
+        ["etcd-", "kube-apiserver-", "kube-controller-manager-", "kube-scheduler-"]
+            .map(|program| format!("{program}{}", machine.name()))
+            .into_iter()
+            .chain(["kube-proxy-", "network-"].map(ToOwned::to_owned))
             .all(|name| text.contains(&format!("pod/{name}")))
     });
     let table = machine.ssh("dmsetup table");
@@ -77,7 +161,7 @@ fn assert_is_a_control_plane(factory: &Factory, machine: &Machine, kubectl: &Kub
 }
 
 /// The bootstrapper has made systemd start the runtime and the kubelet, after the lock.
-fn assert_was_started_after_the_lock(machine: &Machine) {
+pub fn assert_was_started_after_the_lock(machine: &Machine) {
     let at = |unit: &str| {
         let show = format!("systemctl show --property ActiveEnterTimestampMonotonic --value {unit}");
         machine.ssh(&show).parse::<u64>().unwrap()
@@ -99,54 +183,17 @@ async fn a_control_plane_of_kubeadm_is_made_by_host_init_and_comes_back_by_its_t
     let hardware = Hardware::large(Firmware::Plain);
     let mut factory = Factory::with("kubeadm", Distribution::Kubeadm, hardware, [&first, SLOW]).await;
     factory.has_local_unlock = true;
-    // The cluster is not there, so nothing of it answers.
-    factory.site.join.kill();
     let directory = tempfile::tempdir().unwrap();
-    let at = |name: &str| directory.path().join(name).display().to_string();
-    let (trust, own) = (factory.site.trust(), factory.site.trust().join(factory.site.uuid.to_string()));
-    let (trust, own, kubeconfig) = (trust.display().to_string(), own.display().to_string(), at("kubeconfig"));
-    let cluster = factory.site.uuid.to_string();
-    factory.site.cli.json(&["trust", "issue", &cluster, "--purpose", "cluster-admin", "--dir", &trust]).await;
     let mut machine = factory.machine("cell-2");
-    let policy = factory.policy(&[&machine]).to_string();
-    factory.site.cli.json_with(&["policy", "set", CLUSTER, "-"], &policy).await;
+    let policy = factory.policy(&[&machine]);
+    prepare(&mut factory, &policy).await;
 
     machine.power_on(&factory.uki, None);
-    machine.until_journal("wait for an issuer", |text| text.contains("awaits-challenge"));
-    assert_outside(&machine);
-    let parameters = json!({
-        "podSubnet": "10.42.0.0/16", "labels": ["factory=paint"],
-        "manifests": ["/usr/share/sparkfleet/network/bridge.yaml"],
-    });
-    std::fs::write(at("parameters.json"), parameters.to_string()).unwrap();
-    let parameters = at("parameters.json");
-    let init = ["host", "init", "cell-2", "--cluster", CLUSTER, "--name", "cell-2", "--trust", &own];
-    let more = ["--kubeconfig", &kubeconfig, "--parameters", &parameters, "--timeout", "60m"];
-    let made = factory.site.cli.run(&[&init[..], &more].concat()).await;
-    assert_eq!(made.code, 0, "{made:#?}\n{}", machine.diagnosis());
-    factory.say(&format!(
-        "a member, {:.1} s after power-on, QEMU has {} MiB",
-        machine.on_for().as_secs_f64(),
-        machine.memory()
-    ));
-    assert!(std::fs::read_to_string(&kubeconfig).unwrap().contains(&format!("https://{ADDRESS}:6443")));
-    let kubectl = Kubectl { program: image::kubectl(), kubeconfig: kubeconfig.into() };
+    let kubectl = init(&factory, &machine, ADDRESS, directory.path()).await;
     assert_is_a_control_plane(&factory, &machine, &kubectl);
     assert_was_started_after_the_lock(&machine);
     assert_eq!(machine.ssh("systemctl is-active containerd kubelet"), "active\nactive");
-
-    // A pod gets its address by the plugins, and the API server reaches the kubelet by the certificate that the bootstrapper has issued.
-    let account = ["get", "serviceaccount", "default", "--output", "name"];
-    kubectl.until(&machine, "have an account for pods", &account, |text| text == "serviceaccount/default");
-    std::fs::write(at("pod.json"), POD).unwrap();
-    let pod = at("pod.json");
-    kubectl.until(&machine, "take a pod", &["apply", "--filename", &pod], |text| text.starts_with("pod/press "));
-    let address = "jsonpath={.status.phase} {.status.podIP}";
-    let address = ["get", "pod", "press", "--output", address];
-    let address = kubectl.until(&machine, "run a pod", &address, |text| text.starts_with("Running 10.42."));
-    factory.say(&format!("a pod: {address}"));
-    let echo = ["exec", "press", "--", "echo", "said in the pod"];
-    kubectl.until(&machine, "say something in the pod", &echo, |text| text == "said in the pod");
+    kubectl.run_pod(&factory, &machine, "press", ON_A_CONTROL_PLANE);
     let label = ["get", "node", "cell-2", "--output", "jsonpath={.metadata.labels.factory}"];
     let label = kubectl.until(&machine, "say its label", &label, |text| !text.contains(' '));
     assert_eq!(label, "paint");
@@ -158,14 +205,9 @@ async fn a_control_plane_of_kubeadm_is_made_by_host_init_and_comes_back_by_its_t
     // What the API server knew before is an answer of this boot's.
     machine.until("run the kubelet", "systemctl is-active kubelet || true", |state| state == "active");
     assert_was_started_after_the_lock(&machine);
-    let restarts = "jsonpath={.status.containerStatuses[0].restartCount} {.status.phase}";
-    let restarts = ["get", "pod", "press", "--output", restarts];
-    kubectl.until(&machine, "start its pod again", &restarts, |text| {
-        text.ends_with(" Running") && !text.starts_with("0 ")
-    });
-    factory.say(&format!("its pod runs again, {:.1} s after power-on", machine.on_for().as_secs_f64()));
+    kubectl.until_runs_again(&factory, &machine, "press");
     assert_is_a_control_plane(&factory, &machine, &kubectl);
-    kubectl.until(&machine, "say something in the pod", &echo, |text| text == "said in the pod");
+    kubectl.until_answers(&machine, "press");
 
     // Another image gets no key: nothing of the control plane runs or can be read.
     machine.power_cut();

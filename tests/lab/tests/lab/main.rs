@@ -8,5 +8,6 @@ mod cluster;
 mod factory;
 mod joining;
 mod kubeadm;
+mod kubeadm_nodes;
 mod outages;
 mod refusals;
