@@ -90,7 +90,7 @@ pub fn init(parameters: &InitParameters, host: &Host) -> Outcome<Zeroizing<Vec<u
         "kind": "InitConfiguration",
         "nodeRegistration": registration(&parameters.node_name, host, arguments, &parameters.taints)?,
         "localAPIEndpoint": local_endpoint(host),
-        // kubeadm makes one whatever it is told, by itself for a day. Hosts get theirs from the join service.
+        // kubeadm always makes one, by itself for a day. Hosts get theirs from the join service.
         "bootstrapTokens": [{"ttl": "1m0s"}],
         "timeouts": timeouts(host),
     });
