@@ -2,6 +2,12 @@
 
 use std::process::ExitCode;
 
+use tikv_jemallocator::Jemalloc;
+
+/// What a service keeps for long lies between buffers of births and of git that it needs for a moment. glibc's allocator does not use their room again.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
+
 fn main() -> ExitCode {
     let arguments = match sparkfleet::arguments::Arguments::read() {
         Ok(arguments) => arguments,
