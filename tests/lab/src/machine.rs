@@ -151,10 +151,13 @@ impl Machine {
     }
 
     /// The same with a second network card, which belongs to that address of [`Lan::ADDRESSES`].
+    ///
+    /// # Panics
+    /// The address is not one of them.
     #[must_use]
     pub fn on(self, lan: Lan, address: &str) -> Self {
-        let index = Lan::ADDRESSES.iter().position(|known| *known == address);
-        Self { lan: index.map(|index| (lan, index + 1)), ..self }
+        let index = Lan::ADDRESSES.iter().position(|known| *known == address).expect("an address of the network");
+        Self { lan: Some((lan, index + 1)), ..self }
     }
 
     /// Its name, which the board passes to the system.
