@@ -9,6 +9,12 @@ programs=${1:?the programs}/bin tree=${2:?the tree} out=${3:?the directory of th
 rm -rf "$out"
 mkdir -p "$out"/opt/{bin,cni/bin} "$out"/usr/bin "$out"/usr/share/images "$out"/etc/containerd
 cp -r "$here/files/." "$out/"
+# The network card with this address of hardware is the one to the other machines of a story (`Lan`, tests/lab/src/machine.rs).
+mkdir -p "$out/etc/systemd/network"
+for number in 1 2 3; do
+    printf '[Match]\nMACAddress=52:54:00:77:00:0%s\n\n[Network]\nAddress=10.77.0.%s/24\n' "$number" "$number" \
+        >"$out/etc/systemd/network/05-lan-$number.network"
+done
 install -m 755 "$programs"/{kubeadm,kubectl} "$out/opt/bin/"
 install -m 755 "$programs/kubelet" "$out/usr/bin/"
 install -m 755 "$programs"/{bridge,host-local,loopback,portmap} "$out/opt/cni/bin/"

@@ -1,10 +1,9 @@
 //! Several machines of one cluster: the first by an administrator, then a further server and a worker by the join service.
 
-use e2e::joining::CLUSTER;
 use lab::machine::{Firmware, Machine};
 use serde_json::json;
 
-use crate::factory::{Factory, assert_outside, assert_runs_on_its_disk, assert_runs_on_its_disk_as};
+use crate::factory::{Factory, assert_runs_on_its_disk, assert_runs_on_its_disk_as};
 
 /// What a further server of k3s joins with.
 const SERVER_TOKEN: &str = "K10abcd::server:of-the-lab";
@@ -20,37 +19,21 @@ fn token(machine: &Machine) -> (String, String) {
 #[ignore = "minutes; make lab"]
 async fn a_cluster_begins_with_host_init_and_a_further_server_and_a_worker_follow_and_all_come_back() {
     let mut factory = Factory::start("a cluster", Firmware::Plain).await;
-    let servers = factory.image_of_servers();
+    let servers = factory.image_with("servers", &["ROLE=control-plane"]);
     let machines = ["cell-1", "cell-2", "cell-3"].map(|name| factory.machine(name));
     let [mut first, mut second, mut worker] = machines;
-    // There is no cluster, so no join service.
-    factory.site.join.kill();
-    let trust = factory.site.trust();
-    let own = trust.join(factory.site.uuid.to_string());
-    let (cluster, trust) = (factory.site.uuid.to_string(), trust.display().to_string());
-    factory.site.cli.json(&["trust", "issue", &cluster, "--purpose", "cluster-admin", "--dir", &trust]).await;
-    let mut policy = factory.policy(&[&first, &second, &worker]);
-    policy["pcrs"]["11"]["expected"] = json!([factory.uki.register_11, servers.register_11]);
-    for host in policy["endorsement"]["enrolled"].as_array_mut().unwrap() {
-        // Without the disk of the first member, which no one knows before it was switched on.
-        host["controlPlane"] = json!(host["host"] == "cell-1" || host["host"] == "cell-2");
-    }
-    factory.site.cli.json_with(&["policy", "set", CLUSTER, "-"], &policy.to_string()).await;
+    // Without the disk of the first member, which no one knows before it was switched on.
+    let enrolled = [(&first, true), (&second, true), (&worker, false)];
+    let policy = factory.policy_of(&enrolled, &[&factory.uki, &servers]);
+    factory.prepare_init(&policy).await;
 
     first.power_on(&servers, None);
-    first.until_journal("wait for an issuer", |text| text.contains("awaits-challenge"));
-    assert_outside(&first);
     let directory = tempfile::tempdir().unwrap();
-    let kubeconfig = directory.path().join("kubeconfig").display().to_string();
-    let own_text = own.display().to_string();
-    let init = ["host", "init", "cell-1", "--cluster", CLUSTER, "--name", "cell-1", "--trust", &own_text];
-    let made = factory.site.cli.run(&[&init[..], &["--kubeconfig", &kubeconfig, "--timeout", "30m"]].concat()).await;
-    assert_eq!(made.code, 0, "{made:#?}\n{}", first.diagnosis());
+    factory.init(&first, &directory.path().join("kubeconfig"), &["--timeout", "30m"]).await;
     assert_runs_on_its_disk_as(&first, "server");
-    factory.say(&format!("the first member, {:.1} s after power-on", first.on_for().as_secs_f64()));
 
     // Its cluster has a join service from here on, with the token of that cluster's servers.
-    let file = own.join("k3s-server-token");
+    let file = factory.site.trust().join(factory.site.uuid.to_string()).join("k3s-server-token");
     std::fs::write(&file, SERVER_TOKEN).unwrap();
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     factory.site.start_join_with_directory("k3s");

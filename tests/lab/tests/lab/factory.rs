@@ -1,5 +1,6 @@
 //! A factory whose hosts are machines of the lab, and what all stories look at.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use e2e::joining::{CLUSTER, Site, listed_within};
@@ -91,16 +92,11 @@ impl Factory {
         Machine::new(name, self.hardware, &self.manufacturer, &self.image)
     }
 
-    /// What boots with the same image as a machine that wants to be a control plane.
-    pub fn image_of_servers(&self) -> Uki {
-        let words = format!("{} systemd.setenv=SPARKFLEET__ROLE=control-plane", self.hardware.words);
-        self.image.uki("servers", &words, self.hardware.firmware == Firmware::SecureBoot)
-    }
-
-    /// What boots with the same image as a machine that has that role and that address.
-    pub fn image_of(&self, role: &str, address: &str) -> Uki {
-        let own = format!("systemd.setenv=SPARKFLEET__ROLE={role} systemd.setenv=SPARKFLEET__ADDRESSES={address}");
-        self.image.uki(address, &format!("{} {own}", self.hardware.words), false)
+    /// What boots with the same image as a machine whose bootstrapper has these settings, as `ROLE=control-plane`.
+    pub fn image_with(&self, name: &str, settings: &[&str]) -> Uki {
+        let own: Vec<String> = settings.iter().map(|text| format!(" systemd.setenv=SPARKFLEET__{text}")).collect();
+        let words = self.hardware.words.to_owned() + &own.concat();
+        self.image.uki(name, &words, self.hardware.firmware == Firmware::SecureBoot)
     }
 
     /// What boots with another command line, and is not signed.
@@ -116,10 +112,17 @@ impl Factory {
     /// The policy. Hosts of kubeadm may be control planes.
     pub fn policy(&self, enrolled: &[&Machine]) -> Value {
         let is_control_plane = self.distribution == Distribution::Kubeadm;
+        let enrolled: Vec<_> = enrolled.iter().map(|machine| (*machine, is_control_plane)).collect();
+        self.policy_of(&enrolled, &[&self.uki])
+    }
+
+    /// The policy that admits these machines, and whether they may be control planes, with any of these images.
+    pub fn policy_of(&self, enrolled: &[(&Machine, bool)], images: &[&Uki]) -> Value {
         let mut registers: Map<String, Value> =
             SEEN.iter().map(|register| (register.to_string(), json!({"warnOnly": true}))).collect();
-        registers.insert(IMAGE.to_string(), json!({"expected": [self.uki.register_11]}));
-        let of = |machine: &&Machine| json!({ "ek": machine.tpm().endorsement, "host": machine.name(), "controlPlane": is_control_plane });
+        let expected: Vec<&str> = images.iter().map(|image| image.register_11.as_str()).collect();
+        registers.insert(IMAGE.to_string(), json!({ "expected": expected }));
+        let of = |(machine, is_control_plane): &(&Machine, bool)| json!({ "ek": machine.tpm().endorsement, "host": machine.name(), "controlPlane": is_control_plane });
         // A host that is elsewhere changes nothing for those that are here.
         let mut list = vec![json!({ "ek": "5e".repeat(31) + "01", "host": "elsewhere" })];
         list.extend(enrolled.iter().map(of));
@@ -129,6 +132,27 @@ impl Factory {
             policy["localUnlock"] = json!({});
         }
         policy
+    }
+
+    /// Takes the join service away, as there is no cluster yet. Its administrator has a key, and the policy is written.
+    pub async fn prepare_init(&mut self, policy: &Value) {
+        self.site.join.kill();
+        let (cluster, trust) = (self.site.uuid.to_string(), self.site.trust().display().to_string());
+        self.site.cli.json(&["trust", "issue", &cluster, "--purpose", "cluster-admin", "--dir", &trust]).await;
+        self.site.cli.json_with(&["policy", "set", CLUSTER, "-"], &policy.to_string()).await;
+    }
+
+    /// Makes a machine that was switched on the first member, as its administrator, who gets the kubeconfig. `more`: further arguments of `host init`.
+    pub async fn init(&self, machine: &Machine, kubeconfig: &Path, more: &[&str]) {
+        machine.until_journal("wait for an issuer", |text| text.contains("awaits-challenge"));
+        assert_outside(machine);
+        let own = self.site.trust().join(self.site.uuid.to_string()).display().to_string();
+        let (name, kubeconfig) = (machine.name(), kubeconfig.display().to_string());
+        let init = ["host", "init", name, "--cluster", CLUSTER, "--name", name, "--trust", &own];
+        let made = self.site.cli.run(&[&init[..], &["--kubeconfig", &kubeconfig], more].concat()).await;
+        assert_eq!(made.code, 0, "{made:#?}\n{}", machine.diagnosis());
+        let seconds = machine.on_for().as_secs_f64();
+        self.say(&format!("the first member, {seconds:.1} s after power-on, QEMU has {} MiB", machine.memory()));
     }
 
     /// From here on what this host has shown is wanted in all registers.
@@ -167,11 +191,16 @@ impl Factory {
     /// The same of one whose k3s is an `agent` or a `server`.
     pub async fn back_as(&self, machine: &Machine, k3s: &str) {
         // A member's row may say so before it is true again; the lock register is extended when the disk is opened.
-        machine
-            .until("be locked to its cluster", "tpm2_pcrread sha256:15", |text| !text.contains(&format!("0x{ZERO}")));
+        until_locked(machine);
         self.host(machine, "a member again", |row| row["state"] == "member" && row["kind"] == "rejoin").await;
         assert_runs_on_its_disk_as(machine, k3s);
     }
+}
+
+/// Waits until a machine that was switched on belongs to its cluster in this boot.
+pub fn until_locked(machine: &Machine) {
+    let read = format!("tpm2_pcrread sha256:{LOCK}");
+    machine.until("be locked to its cluster", &read, |text| !text.contains(&format!("0x{ZERO}")));
 }
 
 /// Kubernetes runs, was started by the bootstrapper, and everything that it keeps is on a disk with encrypted and authenticated sectors.

@@ -7,8 +7,7 @@ use lab::image::{self, Distribution};
 use lab::machine::{Firmware, Hardware, Machine};
 use serde_json::{Value, json};
 
-use crate::factory::{Factory, LOCK, ZERO, assert_locked, assert_outside, assert_state_lies_on_its_disk, crypt};
-use e2e::joining::CLUSTER;
+use crate::factory::{Factory, LOCK, ZERO, assert_locked, assert_state_lies_on_its_disk, crypt, until_locked};
 
 /// Address that QEMU gives to a machine.
 const ADDRESS: &str = "10.0.2.15";
@@ -29,9 +28,9 @@ pub struct Kubectl {
 
 impl Kubectl {
     /// By the kubeconfig that `host init` has written.
-    fn of(kubeconfig: &str, machine: &Machine, address: &str) -> Self {
-        let kubectl = Self { program: image::kubectl(), kubeconfig: kubeconfig.into() };
-        assert!(std::fs::read_to_string(kubeconfig).unwrap().contains(&format!("https://{address}:6443")));
+    fn of(kubeconfig: PathBuf, machine: &Machine, address: &str) -> Self {
+        let kubectl = Self { program: image::kubectl(), kubeconfig };
+        assert!(std::fs::read_to_string(&kubectl.kubeconfig).unwrap().contains(&format!("https://{address}:6443")));
         let name = kubectl.run(&["config", "view", "--output", "jsonpath={.clusters[0].name}"]);
         let server = format!("https://127.0.0.1:{}", machine.api_port());
         let set = kubectl.run(&["config", "set-cluster", &name, "--server", &server, "--tls-server-name", address]);
@@ -104,34 +103,16 @@ impl Kubectl {
     }
 }
 
-/// Makes a machine that waits for an issuer the first member, as its administrator. `directory`: for what an operator has in files.
+/// Makes a machine that was switched on the first member. `directory`: for what an operator has in files.
 pub async fn init(factory: &Factory, machine: &Machine, address: &str, directory: &Path) -> Kubectl {
-    machine.until_journal("wait for an issuer", |text| text.contains("awaits-challenge"));
-    assert_outside(machine);
-    let at = |name: &str| directory.join(name).display().to_string();
     let parameters = json!({
         "podSubnet": "10.42.0.0/16", "labels": ["factory=paint"],
         "manifests": ["/usr/share/sparkfleet/network/bridge.yaml"],
     });
-    let (kubeconfig, file, name) = (at("kubeconfig"), at("parameters.json"), machine.name());
+    let (kubeconfig, file) = (directory.join("kubeconfig"), directory.join("parameters.json"));
     std::fs::write(&file, parameters.to_string()).unwrap();
-    let own = factory.site.trust().join(factory.site.uuid.to_string()).display().to_string();
-    let init = ["host", "init", name, "--cluster", CLUSTER, "--name", name, "--trust", &own];
-    let more = ["--kubeconfig", &kubeconfig, "--parameters", &file, "--timeout", "60m"];
-    let made = factory.site.cli.run(&[&init[..], &more].concat()).await;
-    assert_eq!(made.code, 0, "{made:#?}\n{}", machine.diagnosis());
-    let seconds = machine.on_for().as_secs_f64();
-    factory.say(&format!("a member, {seconds:.1} s after power-on, QEMU has {} MiB", machine.memory()));
-    Kubectl::of(&kubeconfig, machine, address)
-}
-
-/// An administrator's key, and a policy that admits these machines with these images. Nothing of a cluster answers yet.
-pub async fn prepare(factory: &mut Factory, policy: &Value) {
-    factory.site.join.kill();
-    let trust = factory.site.trust().display().to_string();
-    let cluster = factory.site.uuid.to_string();
-    factory.site.cli.json(&["trust", "issue", &cluster, "--purpose", "cluster-admin", "--dir", &trust]).await;
-    factory.site.cli.json_with(&["policy", "set", CLUSTER, "-"], &policy.to_string()).await;
+    factory.init(machine, &kubeconfig, &["--parameters", &file.display().to_string(), "--timeout", "60m"]).await;
+    Kubectl::of(kubeconfig, machine, address)
 }
 
 /// The node is ready, all pods of the control plane and the network run, and what they keep lies on the encrypted disk.
@@ -186,7 +167,7 @@ async fn a_control_plane_of_kubeadm_is_made_by_host_init_and_comes_back_by_its_t
     let directory = tempfile::tempdir().unwrap();
     let mut machine = factory.machine("cell-2");
     let policy = factory.policy(&[&machine]);
-    prepare(&mut factory, &policy).await;
+    factory.prepare_init(&policy).await;
 
     machine.power_on(&factory.uki, None);
     let kubectl = init(&factory, &machine, ADDRESS, directory.path()).await;
@@ -200,7 +181,7 @@ async fn a_control_plane_of_kubeadm_is_made_by_host_init_and_comes_back_by_its_t
 
     machine.power_cut();
     machine.power_on(&factory.uki, None);
-    machine.until("be locked to its cluster", "tpm2_pcrread sha256:15", |text| !text.contains(&format!("0x{ZERO}")));
+    until_locked(&machine);
     factory.say(&format!("the disk is open, {:.1} s after power-on", machine.on_for().as_secs_f64()));
     // What the API server knew before is an answer of this boot's.
     machine.until("run the kubelet", "systemctl is-active kubelet || true", |state| state == "active");

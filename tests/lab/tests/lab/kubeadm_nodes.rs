@@ -9,8 +9,8 @@ use lab::image::{Distribution, Uki};
 use lab::machine::{Firmware, Hardware, Lan, Machine};
 use serde_json::json;
 
-use crate::factory::{Factory, ZERO, assert_locked, assert_state_lies_on_its_disk};
-use crate::kubeadm::{Kubectl, SLOW, assert_is_a_control_plane, assert_was_started_after_the_lock, init, prepare};
+use crate::factory::{Factory, assert_locked, assert_state_lies_on_its_disk, until_locked};
+use crate::kubeadm::{Kubectl, SLOW, assert_is_a_control_plane, assert_was_started_after_the_lock, init};
 
 /// Where the services of an edge are.
 const NAMESPACE: &str = "fplus-edge";
@@ -36,16 +36,15 @@ impl Cluster {
         let mut factory = Factory::with(story, Distribution::Kubeadm, hardware, configuration).await;
         factory.has_local_unlock = role == "control-plane";
         let [address, of_further, _] = Lan::ADDRESSES;
-        let (image, uki) = (factory.image_of("control-plane", address), factory.image_of(role, of_further));
+        let [image, uki] = [("control-plane", address), (role, of_further)].map(|(role, address)| {
+            factory.image_with(address, &[&format!("ROLE={role}"), &format!("ADDRESSES={address}")])
+        });
         let lan = Lan::new();
         let mut first = factory.machine("cell-1").on(lan, address);
         let further = factory.machine("cell-2").on(lan, of_further);
-        let mut policy = factory.policy(&[&first, &further]);
-        policy["pcrs"]["11"]["expected"] = json!([image.register_11, uki.register_11]);
-        for host in policy["endorsement"]["enrolled"].as_array_mut().unwrap() {
-            host["controlPlane"] = json!(host["host"] == "cell-1" || role == "control-plane");
-        }
-        prepare(&mut factory, &policy).await;
+        let enrolled = [(&first, true), (&further, role == "control-plane")];
+        let policy = factory.policy_of(&enrolled, &[&image, &uki]);
+        factory.prepare_init(&policy).await;
         let directory = tempfile::tempdir().unwrap();
         first.power_on(&image, None);
         let kubectl = init(&factory, &first, address, directory.path()).await;
@@ -112,11 +111,6 @@ impl Cluster {
             assert_was_started_after_the_lock(machine);
         }
     }
-}
-
-/// Waits until a machine that was switched on belongs to its cluster.
-fn until_locked(machine: &Machine) {
-    machine.until("be locked to its cluster", "tpm2_pcrread sha256:15", |text| !text.contains(&format!("0x{ZERO}")));
 }
 
 /// A copy of the files of a control plane, for its owner alone.

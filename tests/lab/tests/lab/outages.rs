@@ -2,7 +2,7 @@
 
 use lab::machine::Firmware;
 
-use crate::factory::{Factory, ZERO, assert_locked, assert_runs_on_its_disk};
+use crate::factory::{Factory, assert_locked, assert_runs_on_its_disk, until_locked};
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "minutes; make lab"]
@@ -61,7 +61,7 @@ async fn a_member_without_a_join_service_comes_back_by_its_tpm_and_with_another_
     machine.power_cut();
     factory.site.broker.kill();
     machine.power_on(&factory.uki, None);
-    machine.until("be locked to its cluster", "tpm2_pcrread sha256:15", |text| !text.contains(&format!("0x{ZERO}")));
+    until_locked(&machine);
     assert_runs_on_its_disk(&machine);
     factory.say("the machine is back, and no service answered it");
     factory.site.broker.restart();
