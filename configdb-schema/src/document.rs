@@ -22,8 +22,8 @@ pub use account::EdgeAccount;
 pub use agent::AgentConfig;
 pub use alert::{AlertAcknowledgement, AlertAcknowledgements};
 pub use attestation::{
-    AttestationPolicy, BootRules, EndorsementProof, EndorsementRules, EnrolledHost, EvidenceVariant, LocalUnlock,
-    PcrBank, PcrLock, PcrRule, PolicySignature,
+    AttestationPolicy, BootRelease, BootRules, EndorsementProof, EndorsementRules, EnrolledHost, EvidenceVariant,
+    LocalUnlock, PcrBank, PcrLock, PcrRule, PolicySignature,
 };
 pub use cluster::{
     AccountStep, EdgeCluster, EdgeClusterRecovery, EdgeClusterRollout, EdgeClusterSetup, EdgeClusterStatus, GitRef,

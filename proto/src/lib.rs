@@ -39,6 +39,8 @@ pub mod join {
         Renewal,
         Grant,
         LocalUnlock,
+        UnlockRegister,
+        UnlockValue,
         Membership,
         Component,
         File,

@@ -111,6 +111,23 @@ pub struct BootRules {
     /// Digests of what is measured into register 2: drivers that devices bring.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drivers: Vec<String>,
+    /// Which of the listed digests belong together, so that members may open their disk by their TPM with another release than their last one. Judges nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub releases: Vec<BootRelease>,
+}
+
+/// What one unified kernel image measures. Every digest stands in the list of its kind, too.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct BootRelease {
+    /// That of the image, and of what it loads, in this order.
+    pub images: Vec<String>,
+    /// Of the kernel's command line, in each form that a stub may make of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command_lines: Vec<String>,
+    /// Of its initrds, in the order in which the kernel measures them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub initrds: Vec<String>,
 }
 
 /// The lock register.

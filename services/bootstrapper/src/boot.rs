@@ -58,7 +58,7 @@ mod tests {
     use uuid::Uuid;
 
     fn ours(mark: Mark, open: bool) -> DiskFound {
-        DiskFound::Ours { uuid: Uuid::from_u128(1), mark, open, generation: None, is_sealed: false }
+        DiskFound::Ours { uuid: Uuid::from_u128(1), mark, open, generation: None, second_key: None }
     }
 
     fn record(progress: Progress) -> NodeRecord {

@@ -1,7 +1,9 @@
 //! Everything that happens to a bootstrapper and everything that it does. Begin here.
 
 use bootstrapper_contract::InitParameters;
+use join_protocol::limits::ID_BYTES;
 use join_protocol::message::grant::{Component, Membership};
+use join_protocol::message::local_unlock::LocalUnlock;
 use join_protocol::message::renewal::Renewal;
 use join_protocol::secret::{Secret, SecretBytes};
 use join_protocol::selection::Selection;
@@ -82,8 +84,10 @@ pub enum Task {
     Seal {
         /// Key of the disk.
         key: Secret,
-        /// Registers that the second is sealed to.
-        selection: Selection,
+        /// Names the second.
+        id: [u8; ID_BYTES],
+        /// What the second is sealed to.
+        unlock: Box<LocalUnlock>,
         /// What the lock register is extended with when no issuer answers.
         cluster_id: Hash,
     },

@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use join_protocol::selection::{Bank, Selection};
+use join_protocol::limits::{ID_BYTES, UNLOCK_VALUES_MAX};
+use join_protocol::message::local_unlock::{LocalUnlock, UNLOCK_KEY_BYTES, UnlockValue};
+use join_protocol::selection::{Bank, REGISTERS_MAX};
 use serde::Deserialize;
 use uuid::Uuid;
 
@@ -14,8 +16,10 @@ use crate::platform::{Mark, SealedKey};
 pub const TOKEN_TYPE: &str = "sparkfleet";
 /// Its slot.
 pub const TOKEN_SLOT: &str = "0";
-/// Type of the token with a second key.
-pub const SEALED_TYPE: &str = "sparkfleet-tpm2";
+/// Type of the token with a second key, which is sealed to values that are signed.
+pub const SEALED_TYPE: &str = "sparkfleet-tpm2-signed";
+/// Type of the token with a second key that is sealed to values themselves. It is not used, and the next ticket replaces it.
+const UNSIGNED_TYPE: &str = "sparkfleet-tpm2";
 /// Its slot.
 pub const SEALED_SLOT: &str = "1";
 /// The key slot that only the cluster opens.
@@ -159,8 +163,11 @@ struct SealedToken {
     #[serde(rename = "type")]
     kind: String,
     keyslots: Vec<String>,
+    id: String,
     bank: String,
-    registers: Vec<u8>,
+    key: String,
+    /// By index in decimal: value and signature, `value:signature`.
+    registers: BTreeMap<String, Vec<String>>,
     public: String,
     private: String,
 }
@@ -174,6 +181,8 @@ pub struct StateHeader {
     pub generation: Option<Uuid>,
     /// The second key.
     pub sealed: Option<SealedKey>,
+    /// There is a token for one, of either type.
+    pub has_second_token: bool,
     /// There is a key slot for one.
     pub has_second_slot: bool,
 }
@@ -205,9 +214,12 @@ pub fn check_header(json: &[u8]) -> Result<StateHeader, HeaderFault> {
         check(&format!("digests.{at}"), &rules)?;
     }
     let (mark, generation) = state_token(&header.tokens)?;
-    let sealed = header.tokens.get(SEALED_SLOT).map(sealed_token).transpose()?;
+    let second = header.tokens.get(SEALED_SLOT);
+    let is_signed = |token: &&serde_json::Value| token["type"] != UNSIGNED_TYPE;
+    let sealed = second.filter(is_signed).map(sealed_token).transpose()?;
+    let has_second_token = second.is_some();
     let has_second_slot = header.keyslots.contains_key(SEALED_KEY_SLOT);
-    Ok(StateHeader { mark, generation, sealed, has_second_slot })
+    Ok(StateHeader { mark, generation, sealed, has_second_token, has_second_slot })
 }
 
 fn check(place: &str, rules: &[(bool, &str)]) -> Result<(), HeaderFault> {
@@ -276,16 +288,42 @@ fn sealed_token(token: &serde_json::Value) -> Result<SealedKey, HeaderFault> {
     if token.kind != SEALED_TYPE || token.keyslots != [SEALED_KEY_SLOT] {
         return fault(format!("{at}: is not the token {SEALED_TYPE} of key slot {SEALED_KEY_SLOT}"));
     }
-    let selection = Bank::from_name(&token.bank).and_then(|bank| Selection::new(bank, token.registers));
+    let bank = Bank::from_name(&token.bank).ok_or_else(|| HeaderFault(format!("{at}: bank is not known")))?;
     let part = |name: &str, text: &str| match hex::decode(text) {
         Ok(bytes) if (1..=SEALED_BYTES_MAX).contains(&bytes.len()) => Ok(bytes),
         _ => fault(format!("{at}: {name} must be hexadecimal, 1 to {SEALED_BYTES_MAX} bytes")),
     };
+    let fixed = |name: &str, rule| HeaderFault(format!("{at}: {name} must be hexadecimal, {rule} bytes"));
+    let value = |text: &String| {
+        let (value, signature) = text.split_once(':')?;
+        let value = hex::decode(value).ok().filter(|value| value.len() == bank.digest_bytes())?;
+        Some(UnlockValue { value, signature: array(signature)? })
+    };
+    let mut registers = BTreeMap::new();
+    for (index, values) in &token.registers {
+        let number = index.parse::<u8>().ok().filter(|number| number.to_string() == *index);
+        let number = number.filter(|number| usize::from(*number) < REGISTERS_MAX);
+        let values: Option<Vec<UnlockValue>> = values.iter().map(value).collect();
+        let register = number.zip(values.filter(|values| !values.is_empty()));
+        let (number, values) = register.ok_or_else(|| {
+            HeaderFault(format!("{at}: registers.{index}: is not a register with its values and signatures"))
+        })?;
+        registers.insert(number, values);
+    }
+    if registers.is_empty() || registers.values().map(Vec::len).sum::<usize>() > UNLOCK_VALUES_MAX {
+        return fault(format!("{at}: registers must have 1 to {UNLOCK_VALUES_MAX} values"));
+    }
+    let key = array(&token.key).ok_or_else(|| fixed("key", UNLOCK_KEY_BYTES))?;
     Ok(SealedKey {
-        selection: selection.ok_or_else(|| HeaderFault(format!("{at}: bank or registers are not known")))?,
+        id: array(&token.id).ok_or_else(|| fixed("id", ID_BYTES))?,
+        unlock: LocalUnlock { bank, key, registers },
         public: part("public", &token.public)?,
         private: part("private", &token.private)?,
     })
+}
+
+fn array<const N: usize>(text: &str) -> Option<[u8; N]> {
+    hex::decode(text).ok()?.try_into().ok()
 }
 
 const fn state_of(mark: Mark) -> &'static str {
@@ -309,11 +347,17 @@ pub fn token(mark: Mark, generation: Option<Uuid>) -> String {
 /// The token of a second key, as it is imported.
 #[must_use]
 pub fn token_of_sealed(sealed: &SealedKey) -> String {
+    let SealedKey { id, unlock: LocalUnlock { bank, key, registers }, .. } = sealed;
+    let value = |one: &UnlockValue| format!("{}:{}", hex::encode(&one.value), hex::encode(one.signature));
+    let values = |values: &Vec<UnlockValue>| values.iter().map(value).collect::<Vec<_>>();
+    let registers: BTreeMap<_, _> = registers.iter().map(|(index, all)| (index.to_string(), values(all))).collect();
     serde_json::json!({
         "type": SEALED_TYPE,
         "keyslots": [SEALED_KEY_SLOT],
-        "bank": sealed.selection.bank().name(),
-        "registers": sealed.selection.registers(),
+        "id": hex::encode(id),
+        "bank": bank.name(),
+        "key": hex::encode(key),
+        "registers": registers,
         "public": hex::encode(&sealed.public),
         "private": hex::encode(&sealed.private),
     })
@@ -346,8 +390,10 @@ mod tests {
     }
 
     fn sealed() -> SealedKey {
-        let selection = Selection::new(Bank::Sha256, [4, 15]).unwrap();
-        SealedKey { selection, public: vec![1, 2], private: vec![3] }
+        let value = |byte| UnlockValue { value: vec![byte; 32], signature: [byte; 64] };
+        let registers = BTreeMap::from([(4, vec![value(1), value(2)]), (15, vec![value(0)])]);
+        let unlock = LocalUnlock { bank: Bank::Sha256, key: [7; 64], registers };
+        SealedKey { id: [9; 16], unlock, public: vec![1, 2], private: vec![3] }
     }
 
     /// A header with a second key.
@@ -365,7 +411,8 @@ mod tests {
                 let mut header = header();
                 header["tokens"]["0"] = serde_json::from_str(&token(mark, generation)).unwrap();
                 assert_eq!(header["tokens"]["0"]["state"], state);
-                let wanted = StateHeader { mark, generation, sealed: None, has_second_slot: false };
+                let (has_second_token, has_second_slot) = (false, false);
+                let wanted = StateHeader { mark, generation, sealed: None, has_second_token, has_second_slot };
                 assert_eq!(checked(&header), Ok(wanted));
             }
         }
@@ -377,12 +424,20 @@ mod tests {
     #[test]
     fn a_second_key_is_read_as_it_was_written_and_no_other_is_believed() {
         let read = checked(&with_second_key()).unwrap();
-        assert_eq!((read.sealed, read.has_second_slot), (Some(sealed()), true));
+        assert_eq!((read.sealed, read.has_second_token, read.has_second_slot), (Some(sealed()), true, true));
+        let value = format!("{}:{}", "01".repeat(32), "01".repeat(64));
         for (place, value, message) in [
-            ("type", json!("systemd-tpm2"), "is not the token sparkfleet-tpm2 of key slot 1"),
-            ("keyslots", json!(["0"]), "is not the token sparkfleet-tpm2 of key slot 1"),
-            ("bank", json!("sha1"), "bank or registers are not known"),
-            ("registers", json!([]), "bank or registers are not known"),
+            ("type", json!("systemd-tpm2"), "is not the token sparkfleet-tpm2-signed of key slot 1"),
+            ("keyslots", json!(["0"]), "is not the token sparkfleet-tpm2-signed of key slot 1"),
+            ("id", json!("09"), "id must be hexadecimal, 16 bytes"),
+            ("bank", json!("sha1"), "bank is not known"),
+            ("key", json!("zz"), "key must be hexadecimal, 64 bytes"),
+            ("registers", json!({}), "registers must have 1 to 32 values"),
+            ("registers", json!({"04": ["00"]}), "registers.04: is not a register with its values and signatures"),
+            ("registers", json!({"24": [&value]}), "registers.24: is not a register"),
+            ("registers", json!({"4": []}), "registers.4: is not a register"),
+            ("registers", json!({"4": [&value[1..]]}), "registers.4: is not a register"),
+            ("registers", json!({"4": vec![&value; 33]}), "registers must have 1 to 32 values"),
             ("public", json!(""), "public must be hexadecimal, 1 to 2048 bytes"),
             ("private", json!("00".repeat(2049)), "private must be hexadecimal, 1 to 2048 bytes"),
             ("pin", json!(false), "unknown field `pin`"),
@@ -395,7 +450,12 @@ mod tests {
         let mut interrupted = with_second_key();
         interrupted["tokens"].as_object_mut().unwrap().remove("1");
         let read = checked(&interrupted).unwrap();
-        assert_eq!((read.sealed, read.has_second_slot), (None, true), "a slot without its token is of no use");
+        let found = (read.sealed, read.has_second_token, read.has_second_slot);
+        assert_eq!(found, (None, false, true), "a slot without its token is of no use");
+        let mut unsigned = with_second_key();
+        unsigned["tokens"]["1"] = json!({"type": "sparkfleet-tpm2", "keyslots": ["1"], "bank": "sha256"});
+        let read = checked(&unsigned).unwrap();
+        assert_eq!((read.sealed, read.has_second_token), (None, true), "it is not used, and can be taken away");
     }
 
     #[test]

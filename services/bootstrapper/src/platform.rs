@@ -7,7 +7,9 @@ use std::path::PathBuf;
 
 use bootstrapper_contract::InitParameters;
 use futures::future::BoxFuture;
+use join_protocol::limits::ID_BYTES;
 use join_protocol::message::grant::{Component, Membership};
+use join_protocol::message::local_unlock::LocalUnlock;
 use join_protocol::secret::{Secret, SecretBytes};
 use join_protocol::selection::Selection;
 use join_protocol::terms::{Role, Variant};
@@ -67,9 +69,11 @@ pub struct AttesterKeys {
 /// A second key of a state disk as only the TPM that sealed it can give it out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SealedKey {
-    /// Registers that must be as they were, the lock register among them.
-    pub selection: Selection,
-    /// Public part, `TPMT_PUBLIC`; its policy is the digest of the registers.
+    /// Names it, among the second keys that the disk has had.
+    pub id: [u8; ID_BYTES],
+    /// Values that registers must have, and their signatures.
+    pub unlock: LocalUnlock,
+    /// Public part, `TPMT_PUBLIC`; its policy is that of the key which signs the values.
     pub public: Vec<u8>,
     /// Private part, encrypted by the TPM.
     pub private: Vec<u8>,
@@ -106,26 +110,18 @@ pub trait Attester: Send + fmt::Debug {
         Vec::new()
     }
 
-    /// Seals a secret: the TPM gives it out while these registers are as they are now and the lock register is as before a lock.
+    /// Seals a secret under that id: the TPM gives it out while each of these registers has a value that is signed.
     ///
     /// # Errors
-    /// The TPM refuses, or cannot seal.
-    fn seal(&mut self, _secret: &Secret, _selection: &Selection) -> Outcome<SealedKey> {
+    /// The TPM refuses, or cannot seal; or the lock register is not among them with its value before a lock.
+    fn seal(&mut self, _secret: &Secret, _id: [u8; ID_BYTES], _unlock: &LocalUnlock) -> Outcome<SealedKey> {
         Err(PlatformError("the TPM seals nothing".to_owned()))
-    }
-
-    /// True if sealing to these registers now would make a key that is given out in the same boots as this one.
-    ///
-    /// # Errors
-    /// The registers cannot be read.
-    fn is_sealed_to(&mut self, _sealed: &SealedKey, _selection: &Selection) -> Outcome<bool> {
-        Ok(false)
     }
 
     /// The secret of a sealed key.
     ///
     /// # Errors
-    /// Another TPM sealed it, a register is not as it was, or the host is locked.
+    /// Another TPM sealed it, a register has no value that is signed, or the host is locked.
     fn unseal(&mut self, _sealed: &SealedKey) -> Outcome<Secret> {
         Err(PlatformError("the TPM seals nothing".to_owned()))
     }
@@ -163,8 +159,8 @@ pub enum DiskFound {
         open: bool,
         /// Drawn when it was made, so that its key is another one than before; None: it was made without.
         generation: Option<Uuid>,
-        /// It has a second key, sealed to a TPM.
-        is_sealed: bool,
+        /// Id of its second key, which is sealed to a TPM.
+        second_key: Option<[u8; ID_BYTES]>,
     },
 }
 
@@ -237,6 +233,14 @@ pub trait StateDisk: Send + fmt::Debug {
         _second: &'a Secret,
         _sealed: &'a SealedKey,
     ) -> BoxFuture<'a, Outcome<()>> {
+        Box::pin(std::future::ready(Err(PlatformError("the disk takes no second key".to_owned()))))
+    }
+
+    /// Writes what changed about the second key that the disk has: values of registers.
+    ///
+    /// # Errors
+    /// It did not come about; what was there before is there.
+    fn update_sealed_key<'a>(&'a mut self, _sealed: &'a SealedKey) -> BoxFuture<'a, Outcome<()>> {
         Box::pin(std::future::ready(Err(PlatformError("the disk takes no second key".to_owned()))))
     }
 

@@ -247,13 +247,14 @@ impl State {
 
     fn on_inspected(&mut self, inspection: Inspection, turn: &mut Turn) {
         let decision = decide(inspection.locked, inspection.disk, inspection.record.as_ref());
-        let DiskFound::Ours { uuid, is_sealed, .. } = inspection.disk else {
+        let DiskFound::Ours { uuid, second_key, .. } = inspection.disk else {
             return match decision {
                 Decision::Blocked(reason) => self.end(Ending::Blocked(reason.to_owned())),
                 _ if self.prepared => self.end(Ending::Blocked("the state disk is blank again".to_owned())),
                 _ => self.prepare(inspection.disk),
             };
         };
+        let is_sealed = second_key.is_some();
         self.is_sealed = is_sealed;
         match decision {
             Decision::Blocked(reason) => self.end(Ending::Blocked(reason.to_owned())),
@@ -297,10 +298,12 @@ impl State {
         let Inspection { keys, identity, disk: found, record, .. } = inspection;
         // The first member is a control plane, whatever its bootstrapper is configured for.
         let recorded = record.filter(|_| kind == Kind::Renew).and_then(|record| record.known_role());
-        let disk_generation = match found {
-            DiskFound::Ours { generation, .. } => generation.map(Uuid::into_bytes),
-            DiskFound::Blank => None,
+        let (disk_generation, second_key) = match found {
+            DiskFound::Ours { generation, second_key, .. } => (generation.map(Uuid::into_bytes), second_key),
+            DiskFound::Blank => (None, None),
         };
+        // A ticket makes a new one, at most once in a boot; a renewal is about the one that is there.
+        let id = if kind == Kind::Renew { second_key } else { Some(identity.boot) };
         let settings = HostSettings {
             address: Address::of_disk(&*self.settings.group, disk),
             disk,
@@ -320,7 +323,7 @@ impl State {
                 principals: identity.principals,
                 node_password_hash: None,
                 disk_generation,
-                local_unlock: keys.seals && self.settings.local_unlock_after.is_some(),
+                local_unlock: id.filter(|_| keys.seals && self.settings.local_unlock_after.is_some()),
             },
             anchor: self.settings.anchor.clone(),
         };

@@ -13,8 +13,9 @@ use bootstrapper::adapters::directories::StateDirectories;
 use bootstrapper::adapters::files::mode_of;
 use bootstrapper::config::{Config, DiskConfig, PathsConfig};
 use bootstrapper::platform::{DiskFound, Mark, SealedKey, StateDisk as _, UnlockError};
+use join_protocol::message::local_unlock::{LocalUnlock, UnlockValue};
 use join_protocol::secret::Secret;
-use join_protocol::selection::{Bank, Selection};
+use join_protocol::selection::Bank;
 use programs::CRYPTSETUP;
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -84,8 +85,8 @@ impl Bench {
     async fn found(&self) -> Result<DiskFound, String> {
         let found = self.disk().inspect().await.map_err(|error| error.0)?;
         Ok(match found {
-            DiskFound::Ours { uuid, mark, open, is_sealed, .. } => {
-                DiskFound::Ours { uuid, mark, open, generation: None, is_sealed }
+            DiskFound::Ours { uuid, mark, open, second_key, .. } => {
+                DiskFound::Ours { uuid, mark, open, generation: None, second_key }
             }
             DiskFound::Blank => DiskFound::Blank,
         })
@@ -125,7 +126,7 @@ pub fn key(byte: u8) -> Secret {
 }
 
 fn ours(uuid: Uuid, mark: Mark, open: bool) -> Result<DiskFound, String> {
-    Ok(DiskFound::Ours { uuid, mark, open, generation: None, is_sealed: false })
+    Ok(DiskFound::Ours { uuid, mark, open, generation: None, second_key: None })
 }
 
 #[tokio::test]
@@ -289,12 +290,17 @@ async fn no_disk_is_formatted_again_unless_the_configuration_says_so_and_a_membe
     assert!(error.ends_with("changed while it was looked at"), "{error}");
 }
 
+fn sealed(byte: u8) -> SealedKey {
+    let value = UnlockValue { value: vec![byte; 32], signature: [byte; 64] };
+    let registers = [(4, vec![value.clone()]), (15, vec![value])].into();
+    let unlock = LocalUnlock { bank: Bank::Sha256, key: [byte; 64], registers };
+    SealedKey { id: [byte; 16], unlock, public: vec![byte; 80], private: vec![byte; 160] }
+}
+
 #[tokio::test]
 async fn a_second_key_opens_the_disk_until_it_is_taken_away_and_a_slot_without_its_token_is_cleared() {
     let bench = Bench::new();
     bench.make_member(&key(7)).await;
-    let selection = Selection::new(Bank::Sha256, [4, 15]).unwrap();
-    let sealed = |byte| SealedKey { selection: selection.clone(), public: vec![byte; 80], private: vec![byte; 160] };
     bench.disk().set_sealed_key(&key(9), &key(1), &sealed(1)).await.unwrap_err();
     assert_eq!(bench.disk().sealed_key().await, Ok(None), "only who opens the disk gives it another key");
     // Again with another, in place of the first.
@@ -302,8 +308,16 @@ async fn a_second_key_opens_the_disk_until_it_is_taken_away_and_a_slot_without_i
         bench.disk().set_sealed_key(&key(7), &key(byte), &sealed(byte)).await.unwrap();
         assert_eq!(bench.disk().sealed_key().await, Ok(Some(sealed(byte))));
     }
+    // As many values as there may be fit into the header, those of the longer bank.
+    let mut full = sealed(2);
+    let value = |byte| UnlockValue { value: vec![byte; 48], signature: [byte; 64] };
+    full.unlock.bank = Bank::Sha384;
+    full.unlock.registers = [(4, (0..31).map(value).collect()), (15, vec![value(0)])].into();
+    full.public = vec![2; 300];
+    bench.disk().update_sealed_key(&full).await.unwrap();
+    assert_eq!(bench.disk().sealed_key().await, Ok(Some(full)));
     bench.reboot();
-    assert!(matches!(bench.found().await, Ok(DiskFound::Ours { is_sealed: true, open: false, .. })));
+    assert!(matches!(bench.found().await, Ok(DiskFound::Ours { second_key: Some(_), open: false, .. })));
     for wrong in [1, 7] {
         assert_eq!(bench.disk().unlock_sealed(&key(wrong)).await, Err(UnlockError::WrongKey), "of another slot");
     }
@@ -311,7 +325,7 @@ async fn a_second_key_opens_the_disk_until_it_is_taken_away_and_a_slot_without_i
     bench.disk().unlock_sealed(&key(2)).await.unwrap();
     // Killed between the removal of the token and that of the key slot.
     bench.cryptsetup(&["token", "remove", "--token-id", "1"]);
-    assert!(matches!(bench.found().await, Ok(DiskFound::Ours { is_sealed: false, open: true, .. })));
+    assert!(matches!(bench.found().await, Ok(DiskFound::Ours { second_key: None, open: true, .. })));
     bench.disk().remove_sealed_key().await.unwrap();
     bench.reboot();
     bench.disk().unlock_sealed(&key(2)).await.unwrap_err();
@@ -324,9 +338,7 @@ async fn a_second_key_opens_the_disk_until_it_is_taken_away_and_a_slot_without_i
 async fn a_disk_that_is_open_is_not_taken_for_the_one_that_a_ticket_opens() {
     let bench = Bench::new();
     bench.make_member(&key(9)).await;
-    let selection = Selection::new(Bank::Sha256, [4, 15]).unwrap();
-    let sealed = SealedKey { selection, public: vec![1; 80], private: vec![1; 160] };
-    bench.disk().set_sealed_key(&key(9), &key(1), &sealed).await.unwrap();
+    bench.disk().set_sealed_key(&key(9), &key(1), &sealed(1)).await.unwrap();
     bench.reboot();
     bench.disk().unlock_sealed(&key(1)).await.unwrap();
     assert!(bench.at("dev/mapper/state").exists());

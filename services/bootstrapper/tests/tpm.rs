@@ -14,14 +14,17 @@ use bootstrapper::Ending;
 use bootstrapper::adapters::simulated::SimulatedHost;
 use bootstrapper::adapters::tpm::TpmAttester;
 use bootstrapper::config::{AttestationConfig, RenewalConfig};
-use bootstrapper::platform::{Attester as _, Platform, StateDisk as _};
+use bootstrapper::platform::{Attester as _, Platform, SealedKey, StateDisk as _};
 use join_attestation::event_log::Event;
-use join_attestation::{EventLog, Hash, Policy, TpmVerifier};
-use join_protocol::attestation::{HostKeys, Verifier as _};
+use join_attestation::{EventLog, Hash, Policy, TpmVerifier, pcr};
+use join_protocol::attestation::{Admitted, HostKeys, Verifier as _};
 use join_protocol::message::acknowledgement::Stage;
+use join_protocol::message::local_unlock::LocalUnlock;
 use join_protocol::secret::Secret;
-use join_protocol::selection::{Bank, Selection};
+use join_protocol::selection::Bank;
 use join_protocol::terms::Variant;
+use join_tickets::unlock::UnlockKey;
+use join_trust::unlock;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
@@ -505,6 +508,7 @@ fn a_secret_that_the_tpm_gives_out_cannot_be_read_on_its_wires() {
     let machine = Machine::new(1);
     // Its tools flush what the attester has loaded, so that comes after.
     let verifier = verifier(&[&machine]);
+    let signed = unlock::signed(&unlock_key(1), &admitted(&machine, &[4])).unwrap();
     let tap = Tap::on(&machine.tpm);
     let config = AttestationConfig {
         tcti: format!("swtpm:host=127.0.0.1,port={}", tap.port),
@@ -524,33 +528,41 @@ fn a_secret_that_the_tpm_gives_out_cannot_be_read_on_its_wires() {
     let credential = verifier.make_credential(&host, &secret, &Secret::new([7; 32])).unwrap();
     assert_eq!(attester.activate_credential(&credential).unwrap().expose(), secret.expose());
     assert!(tap.has(&keys.endorsement), "the tap sees what is not secret");
-    let sealed = attester.seal(&key(0xC6), &Selection::new(Bank::Sha256, [4]).unwrap()).unwrap();
+    let sealed = attester.seal(&key(0xC6), [3; 16], &signed).unwrap();
     assert_eq!(attester.unseal(&sealed).unwrap().expose(), key(0xC6).expose());
     assert!(tap.has(&sealed.public), "it sees what is sealed");
     let is_seen = [secret.expose(), key(0xC6).expose()].map(|secret| tap.has(secret));
     assert_eq!(is_seen, [false, false], "what answers hold is encrypted");
 }
 
+/// The values that registers have now, by which a host that is not locked is admitted.
+fn admitted(machine: &Machine, registers: &[u8]) -> Admitted {
+    let values = join_attestation::pcr::parse_digests(&machine.tpm.registers("sha256", registers)).unwrap();
+    let of = registers.iter().copied().zip(values.into_iter().map(|value| vec![value]));
+    Admitted { bank: Bank::Sha256, registers: of.chain([(15, vec![vec![0; 32]])]).collect() }
+}
+
+fn unlock_key(seed: u8) -> UnlockKey {
+    UnlockKey::from_seed(&join_tickets::keys::Secret::new([seed; 32])).unwrap()
+}
+
 #[tokio::test]
-async fn the_tpm_gives_out_the_second_key_of_a_disk_after_the_same_boot_before_the_lock_and_never_else() {
+async fn the_tpm_gives_out_the_second_key_of_a_disk_under_signed_values_before_the_lock_and_never_else() {
     let (mut machine, other, bench) = (Machine::new(1), Machine::new(2), Bench::new());
     bench.make_member(&key(7)).await;
-    let selection = Selection::new(Bank::Sha256, [4, 11]).unwrap();
+    // Its tools flush what the attester has loaded, so that comes after.
+    let now = admitted(&machine, &[4, 11]);
+    let signed = unlock::signed(&unlock_key(1), &now).unwrap();
     // A member seals when it is locked.
     let mut attester = machine.attester();
-    attester.quote(&[0; 32], &Selection::new(Bank::Sha256, [4, 11, 15]).unwrap()).unwrap();
     attester.lock(&[9; 32]).unwrap();
-    // What is measured later was not judged, and is not there when the key is asked for.
-    machine.tpm.write("event.bin", b"a later phase");
-    machine.tpm.tool("tpm2_pcrevent", &["11", "event.bin"]);
-    let sealed = attester.seal(&key(2), &selection).unwrap();
-    assert_eq!(sealed.selection.registers(), [4, 11, 15], "and to the lock register");
+    let sealed = attester.seal(&key(2), [3; 16], &signed).unwrap();
+    assert_eq!((sealed.id, &sealed.unlock), ([3; 16], &signed));
     bench.disk().set_sealed_key(&key(7), &key(2), &sealed).await.unwrap();
-    attester.unseal(&sealed).unwrap_err();
-    let fewer = Selection::new(Bank::Sha256, [4]).unwrap();
-    assert_eq!(
-        (attester.is_sealed_to(&sealed, &selection), attester.is_sealed_to(&sealed, &fewer)),
-        (Ok(true), Ok(false))
+    let error = attester.unseal(&sealed).unwrap_err().0;
+    assert!(
+        error.contains("not given out: register 15 holds") && error.ends_with("1 other values are signed"),
+        "{error}"
     );
     let keys = attester.keys().unwrap();
     drop(attester);
@@ -562,20 +574,67 @@ async fn the_tpm_gives_out_the_second_key_of_a_disk_after_the_same_boot_before_t
     let second = attester.unseal(&sealed).unwrap();
     assert_eq!(attester.keys().unwrap(), keys);
     bench.disk().unlock_sealed(&second).await.unwrap();
-    attester.lock(&[9; 32]).unwrap();
-    let error = attester.unseal(&sealed).unwrap_err().0;
-    assert!(error.contains("registers are not as they were"), "{error}");
+    // Signatures of another second key's signer, of the value of another register, and a link that is left out.
+    let foreign = unlock::signed(&unlock_key(2), &now).unwrap();
+    let mut fewer = now.clone();
+    fewer.registers.remove(&4);
+    let mut moved = signed.clone();
+    moved.registers.get_mut(&11).unwrap()[0].signature = signed.registers[&4][0].signature;
+    let forged = [
+        LocalUnlock { key: signed.key, ..foreign.clone() },
+        foreign,
+        unlock::signed(&unlock_key(1), &fewer).unwrap(),
+        LocalUnlock {
+            registers: signed.registers.clone().into_iter().filter(|(at, _)| *at != 4).collect(),
+            ..signed.clone()
+        },
+        moved,
+    ];
+    for (at, unlock) in forged.into_iter().enumerate() {
+        let error = attester.unseal(&SealedKey { unlock, ..sealed.clone() }).unwrap_err().0;
+        assert!(error.contains("what is signed is not for it"), "{at}: {error}");
+    }
+    assert_eq!(attester.unseal(&sealed).unwrap().expose(), key(2).expose(), "nothing of that is left in the TPM");
     other.attester().unseal(&sealed).unwrap_err();
+    attester.lock(&[9; 32]).unwrap();
+    attester.unseal(&sealed).unwrap_err();
     drop(attester);
 
-    // Another image.
+    // Another image: refused, until a renewal brings its value.
     machine.reboot();
+    bench.reboot();
     machine.tpm.write("event.bin", b"another image");
     machine.tpm.tool("tpm2_pcrevent", &["11", "event.bin"]);
     let mut attester = machine.attester();
-    attester.unseal(&sealed).unwrap_err();
-    assert_eq!(attester.is_sealed_to(&sealed, &selection), Ok(false));
+    let error = attester.unseal(&sealed).unwrap_err().0;
+    assert!(error.contains("not given out: register 11 holds"), "{error}");
+    let mut renewed = now.clone();
+    let of_image = |value: &mut Vec<Vec<u8>>| value.push(pcr::after_event(Hash::Sha256, &value[0], b"another image"));
+    renewed.registers.entry(11).and_modify(of_image);
+    let mut sealed = sealed;
+    assert!(sealed.unlock.add(unlock::signed(&unlock_key(1), &renewed).unwrap()));
+    bench.disk().update_sealed_key(&sealed).await.unwrap();
+    let sealed = bench.disk().sealed_key().await.unwrap().unwrap();
+    let second = attester.unseal(&sealed).unwrap();
+    bench.disk().unlock_sealed(&second).await.unwrap();
     attester.keys().unwrap();
+}
+
+#[test]
+fn what_is_not_tied_to_the_lock_register_is_not_sealed() {
+    let machine = Machine::new(1);
+    let now = admitted(&machine, &[4]);
+    let mut attester = machine.attester();
+    let mut error = |change: fn(&mut Admitted)| {
+        let mut wanted = now.clone();
+        change(&mut wanted);
+        attester.seal(&key(2), [3; 16], &unlock::signed(&unlock_key(1), &wanted).unwrap()).unwrap_err().0
+    };
+    let lock = "TPM: register 15 is not sealed to with its value before a lock, and nothing else";
+    assert_eq!(error(|wanted| drop(wanted.registers.remove(&15))), lock);
+    assert_eq!(error(|wanted| drop(wanted.registers.insert(15, vec![vec![1; 32]]))), lock);
+    assert_eq!(error(|wanted| wanted.registers.get_mut(&15).unwrap().push(vec![1; 32])), lock);
+    assert!(error(|wanted| wanted.bank = Bank::Sha384).contains("is not attestation.bank"));
 }
 
 #[tokio::test]
@@ -583,7 +642,7 @@ async fn a_member_with_a_second_key_comes_back_without_an_answer_and_is_renewed_
     let (broker, mut machine) = (Mosquitto::start(), Machine::new(1));
     let (disk, bench) = (machine.disk, Bench::with_uuid(machine.disk));
     let mut service = TestIssuer::join_service(Variant::Tpm2, Box::new(verifier(&[&machine])));
-    service.local_unlock = Selection::new(Bank::Sha256, [4, 11]);
+    service.local_unlock = Some(admitted(&machine, &[4, 11]));
     let mut site = Site::start(&broker, vec![service]);
     let start = |machine: &Machine, within_ms| {
         let platform = machine.rest.platform();

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use join_protocol::issuer::Verified;
 use join_protocol::message::grant::{Grant, Membership};
+use join_protocol::message::local_unlock::LocalUnlock;
 use join_protocol::message::renewal::Renewal;
 use join_protocol::message::ticket::TicketPayload;
 use join_protocol::secret::{Secret, SecretBytes};
-use join_protocol::selection::Selection;
 use join_protocol::terms::{Kind, Role};
 use join_tickets::certificate::Purpose;
 use join_tickets::kubeadm::BootstrapToken;
@@ -19,6 +19,7 @@ use crate::identity::Admission;
 use crate::settings::{Distribution, Settings};
 use join_trust::keys::KeyProvider;
 use join_trust::replica::KubernetesTrust;
+use join_trust::unlock;
 
 /// Group of hosts that join with a token of kubeadm.
 const KUBEADM_GROUP: &str = "system:bootstrappers:kubeadm:default-node-token";
@@ -34,8 +35,6 @@ pub struct Issuing<'a> {
     pub kubernetes: &'a KubernetesTrust,
     /// The configuration.
     pub settings: &'a Settings,
-    /// What the second key of a disk is sealed to, if the policy wants one.
-    pub local_unlock: Option<Selection>,
     /// UTC ms.
     pub wall_ms: u64,
 }
@@ -77,7 +76,7 @@ impl Issuing<'_> {
             _ => None,
         };
         let disk_key = self.keys.state_disk_key(admission.disk, verified.body().disk_generation.as_ref());
-        let local_unlock = self.local_unlock.clone().filter(|_| verified.body().local_unlock);
+        let local_unlock = self.local_unlock(verified)?;
         let grant = Grant { disk_key, measurement_secret, measurement_salt, membership, setup: None, local_unlock };
         Ok(TicketPayload::Grant(Box::new(grant)))
     }
@@ -91,8 +90,13 @@ impl Issuing<'_> {
             kubelet_certificate,
             ssh_authority,
             ssh_host_certificate,
-            local_unlock: verified.body().local_unlock && self.local_unlock.is_some(),
+            local_unlock: self.local_unlock(verified)?,
         })
+    }
+
+    /// What the second key of the host's disk is sealed to, if the policy allows one.
+    fn local_unlock(&self, verified: &Verified) -> Result<Option<LocalUnlock>, String> {
+        unlock::local_unlock(self.keys, verified).map_err(|error| error.to_string())
     }
 
     fn membership(

@@ -4,16 +4,17 @@
 
 use crate::support;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use join_attestation::signed::Claims;
 use join_protocol::certificate::SigningKey;
 use join_protocol::message::acknowledgement::{Authenticated, Progress, Stage};
 use join_protocol::message::evidence::Evidence;
+use join_protocol::message::local_unlock::LocalUnlock;
 use join_protocol::metrics::HostMessage;
 use join_protocol::refusal::RefusalCode;
 use join_protocol::secret::cluster_id;
-use join_protocol::selection::{Bank, Selection};
 use join_protocol::terms::{Kind, RequestId, Role};
 use join_service::document::{ControlPlaneLease, Key, from_text};
 use join_service_contract::names::keyed_host;
@@ -91,7 +92,7 @@ fn a_member_that_reboots_gets_its_keys_again_and_no_token() {
 #[test]
 fn a_second_key_is_for_who_asks_where_the_policy_has_it_and_a_disk_that_is_formatted_again_has_another_key() {
     let mut world = world(vec![worker(1), worker(2)]);
-    world.hosts[0].settings.body.local_unlock = true;
+    world.hosts[0].settings.body.local_unlock = Some([5; 16]);
     world.hosts[0].reboot(Kind::Join);
     for host in [0, 1] {
         joins(&mut world, host);
@@ -102,11 +103,15 @@ fn a_second_key_is_for_who_asks_where_the_policy_has_it_and_a_disk_that_is_forma
     rules["localUnlock"] = json!({});
     world.send_policy(&policy(2, &rules));
     world.run_for(SECOND);
-    for (host, wanted) in [(0, Selection::new(Bank::Sha256, [4])), (1, None)] {
+    // What the policy admits, and the lock register as it is before a lock.
+    let measured = hex::decode(rules["pcrs"]["4"]["expected"][0].as_str().unwrap()).unwrap();
+    let admitted = BTreeMap::from([(4, vec![measured.as_slice()]), (15, vec![&[0; 32][..]])]);
+    for (host, wanted) in [(0, Some(admitted)), (1, None)] {
         world.hosts[host].reboot(Kind::Rejoin);
         world.begin(host);
         assert!(world.run_until_so(3 * MINUTE, |world| world.hosts[host].second_keys.len() == 2));
-        assert_eq!(world.hosts[host].second_keys[1], wanted);
+        let given = world.hosts[host].second_keys[1].as_ref();
+        assert_eq!(given.map(LocalUnlock::values), wanted);
     }
     world.hosts[1].settings.body.disk_generation = Some([7; 16]);
     world.hosts[1].reboot(Kind::Rejoin);

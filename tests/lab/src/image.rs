@@ -187,7 +187,7 @@ impl Image {
         }
         succeed(&mut command);
         let register = fs::read_to_string(out.join("pcr11")).expect("the script writes it");
-        Uki { disk: out.join("esp.img"), register_11: register.trim().to_owned() }
+        Uki { disk: out.join("esp.img"), file: out.join("uki.efi"), register_11: register.trim().to_owned() }
     }
 }
 
@@ -196,6 +196,8 @@ impl Image {
 pub struct Uki {
     /// The disk.
     pub disk: PathBuf,
+    /// The unified kernel image alone.
+    pub file: PathBuf,
     /// What PCR 11 is after it has booted, hexadecimal: predicted.
     pub register_11: String,
 }

@@ -148,7 +148,8 @@ impl CryptsetupDisk {
             return Err(PlatformError(format!("state disk {name} has the UUID {uuid}, and disk.uuid is {wanted}")));
         }
         let StateHeader { mark, generation, sealed, .. } = header;
-        Ok(DiskFound::Ours { uuid, mark, open: self.is_open(), generation, is_sealed: sealed.is_some() })
+        let second_key = sealed.map(|sealed| sealed.id);
+        Ok(DiskFound::Ours { uuid, mark, open: self.is_open(), generation, second_key })
     }
 
     /// Whether this key opens the disk. Needs no device mapper.
@@ -317,7 +318,7 @@ impl CryptsetupDisk {
     /// The token goes first and comes last: one that is there has its key slot.
     async fn remove_second(&self) -> Outcome<()> {
         let (_, _, header) = self.checked_header().await?;
-        if header.sealed.is_some() {
+        if header.has_second_token {
             let remove = self.cryptsetup().arguments(["token", "remove", "--token-id", SEALED_SLOT]);
             remove.arguments([&self.device]).succeed().await?;
         }
@@ -328,6 +329,16 @@ impl CryptsetupDisk {
         Ok(())
     }
 
+    async fn write_sealed(&self, sealed: &SealedKey, replaces: bool) -> Outcome<()> {
+        self.import_token(SEALED_SLOT, &token_of_sealed(sealed), replaces).await?;
+        let (_, _, header) = self.checked_header().await?;
+        if header.sealed.as_ref() == Some(sealed) {
+            Ok(())
+        } else {
+            Err(PlatformError("the token of the second key was not written".to_owned()))
+        }
+    }
+
     async fn add_second(&self, key: &Secret, second: &Secret, sealed: &SealedKey) -> Outcome<()> {
         self.remove_second().await?;
         let next = Removed(self.run.join(format!("second-{}.key", Uuid::new_v4().simple())));
@@ -335,9 +346,8 @@ impl CryptsetupDisk {
         let add = self.cryptsetup().arguments(["luksAddKey", "--key-slot", SEALED_KEY_SLOT]).arguments(PBKDF);
         let add = add.arguments(["--key-file", "-", "--keyfile-size", "32"]).arguments([&self.device, &next.0]);
         add.input(key.expose()).succeed().await?;
-        self.import_token(SEALED_SLOT, &token_of_sealed(sealed), false).await?;
-        let (_, _, header) = self.checked_header().await?;
-        if header.sealed.as_ref() == Some(sealed) && self.opens(None, SEALED_KEY_SLOT, second).await? {
+        self.write_sealed(sealed, false).await?;
+        if self.opens(None, SEALED_KEY_SLOT, second).await? {
             Ok(())
         } else {
             Err(PlatformError("the state disk does not open with its second key".to_owned()))
@@ -385,6 +395,10 @@ impl StateDisk for CryptsetupDisk {
         sealed: &'a SealedKey,
     ) -> BoxFuture<'a, Outcome<()>> {
         self.add_second(key, second, sealed).boxed()
+    }
+
+    fn update_sealed_key<'a>(&'a mut self, sealed: &'a SealedKey) -> BoxFuture<'a, Outcome<()>> {
+        self.write_sealed(sealed, true).boxed()
     }
 
     fn remove_sealed_key(&mut self) -> BoxFuture<'_, Outcome<()>> {

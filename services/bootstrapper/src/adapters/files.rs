@@ -329,7 +329,7 @@ mod tests {
             kubelet_certificate: der_of(CERTIFICATE).unwrap().to_vec(),
             ssh_authority: "ssh-ed25519 CCCC".to_owned(),
             ssh_host_certificate: String::new(),
-            local_unlock: false,
+            local_unlock: None,
         };
         let inode = |name: &str| {
             std::os::unix::fs::MetadataExt::ino(&fs::metadata(root.path().join("run/state").join(name)).unwrap())

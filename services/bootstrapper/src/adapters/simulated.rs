@@ -225,7 +225,7 @@ impl StateDisk for SimulatedHost {
                 [Mark::New, Mark::Initialised, Mark::Reset].into_iter().find(|mark| mark_text(*mark) == header.mark);
             let mark = mark.ok_or_else(|| PlatformError(format!("disk.json: unknown mark {:?}", header.mark)))?;
             let Header { uuid, generation, .. } = header;
-            Ok(DiskFound::Ours { uuid, mark, open: self.inside().disk_open, generation, is_sealed: false })
+            Ok(DiskFound::Ours { uuid, mark, open: self.inside().disk_open, generation, second_key: None })
         };
         std::future::ready(found()).boxed()
     }

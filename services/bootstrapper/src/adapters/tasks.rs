@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aws_lc_rs::rand::{SecureRandom as _, SystemRandom};
+use join_protocol::limits::ID_BYTES;
+use join_protocol::message::local_unlock::LocalUnlock;
 use join_protocol::secret::Secret;
 use join_protocol::selection::Selection;
 use join_protocol::terms::{Kind, RequestId, Variant};
@@ -15,7 +17,9 @@ use super::files::Files;
 use super::identity;
 use crate::config::{Checked, Config};
 use crate::event::{Done, Event, Inspection, Task, TaskError, TpmAnswer, TpmWork};
-use crate::platform::{Activity, Attester, DiskFound, Installer, Mark, Outcome, PlatformError, Reboot, StateDisk};
+use crate::platform::{
+    Activity, Attester, DiskFound, Installer, Mark, Outcome, PlatformError, Reboot, SealedKey, StateDisk,
+};
 use crate::record::Progress;
 
 /// Work for the TPM that waits behind work that does not end: an attempt asks once a minute.
@@ -167,7 +171,7 @@ impl Host {
                     self.files.cluster_id()?.ok_or_else(|| TaskError("the disk holds no cluster id".to_owned()))?;
                 self.with_attester(move |attester| attester.lock(&id)).await?;
             }
-            Task::Seal { key, selection, cluster_id } => self.seal(&key, selection, &cluster_id).await?,
+            Task::Seal { key, id, unlock, cluster_id } => self.seal(&key, id, *unlock, &cluster_id).await?,
             Task::RemoveSealedKey => self.remove_sealed_key().await?,
             Task::Close { removes_sealed_key } => {
                 self.disk.lock().await.close().await?;
@@ -192,8 +196,9 @@ impl Host {
             Task::Renew(renewal) => {
                 let key = self.kubelet_key.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 self.files.write_renewal(&renewal, key.as_ref())?;
-                if !renewal.local_unlock {
-                    self.remove_sealed_key().await?;
+                match renewal.local_unlock {
+                    Some(unlock) => self.add_values(unlock).await?,
+                    None => self.remove_sealed_key().await?,
                 }
                 self.installer.lock().await.renewed(activity).await;
             }
@@ -223,14 +228,18 @@ impl Host {
         Ok(Done::Unlocked(self.files.record()?))
     }
 
-    async fn seal(&self, key: &Secret, selection: Selection, cluster_id: &Hash) -> Result<(), TaskError> {
+    async fn seal(
+        &self,
+        key: &Secret,
+        id: [u8; ID_BYTES],
+        unlock: LocalUnlock,
+        cluster_id: &Hash,
+    ) -> Result<(), TaskError> {
         let mut disk = self.disk.lock().await;
-        let has = disk.sealed_key().await?;
-        let wanted = selection.clone();
-        let is_current = match has {
-            Some(sealed) => self.with_attester(move |attester| attester.is_sealed_to(&sealed, &wanted)).await?,
-            None => false,
-        };
+        // A value that is not admitted any more ends with the key that it was signed for.
+        let is_same =
+            |sealed: &SealedKey| (sealed.unlock.bank, sealed.unlock.values()) == (unlock.bank, unlock.values());
+        let is_current = disk.sealed_key().await?.as_ref().is_some_and(is_same);
         if is_current && self.files.cluster_id()?.as_ref() == Some(cluster_id) {
             return Ok(());
         }
@@ -238,9 +247,25 @@ impl Host {
         SystemRandom::new().fill(&mut bytes).map_err(|_| TaskError("the system has no randomness".to_owned()))?;
         let second = Secret::new(bytes);
         let secret = second.clone();
-        let sealed = self.with_attester(move |attester| attester.seal(&secret, &selection)).await?;
+        let sealed = self.with_attester(move |attester| attester.seal(&secret, id, &unlock)).await?;
         self.files.save_cluster_id(cluster_id)?;
         Ok(disk.set_sealed_key(key, &second, &sealed).await?)
+    }
+
+    /// Takes over the values of a renewal, so that the host comes back with an image that the policy has got since its last ticket.
+    async fn add_values(&self, unlock: LocalUnlock) -> Result<(), TaskError> {
+        let mut disk = self.disk.lock().await;
+        let Some(mut sealed) = disk.sealed_key().await? else { return Ok(()) };
+        let before = sealed.clone();
+        if !sealed.unlock.add(unlock) {
+            tracing::info!(
+                "the second key is sealed to other registers than the policy has now; the next ticket makes another one"
+            );
+        }
+        if sealed != before {
+            disk.update_sealed_key(&sealed).await?;
+        }
+        Ok(())
     }
 
     async fn remove_sealed_key(&self) -> Result<(), TaskError> {

@@ -10,7 +10,6 @@
 mod device;
 mod sealed;
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -18,8 +17,10 @@ use std::str::FromStr as _;
 
 use aws_lc_rs::digest;
 use join_protocol::limits::{
-    ENDORSEMENT_CERTIFICATE_BYTES_MAX, ENDORSEMENT_CERTIFICATES_MAX, EVENT_LOG_BYTES_MAX, PUBLIC_KEY_BYTES_MAX,
+    ENDORSEMENT_CERTIFICATE_BYTES_MAX, ENDORSEMENT_CERTIFICATES_MAX, EVENT_LOG_BYTES_MAX, ID_BYTES,
+    PUBLIC_KEY_BYTES_MAX,
 };
+use join_protocol::message::local_unlock::LocalUnlock;
 use join_protocol::secret::Secret;
 use join_protocol::selection::{Bank, Selection};
 use join_protocol::terms::Variant;
@@ -88,8 +89,6 @@ pub struct TpmAttester {
     /// The key of the machine's maker is looked for.
     has_iak: bool,
     event_log: PathBuf,
-    /// Registers of the last quote, which is what an issuer judges.
-    quoted: Option<(HashingAlgorithm, BTreeMap<u8, Vec<u8>>)>,
     open: Option<Open>,
 }
 
@@ -122,7 +121,6 @@ impl TpmAttester {
             intermediates: config.intermediates.clone(),
             has_iak: config.iak,
             event_log: config.event_log.clone(),
-            quoted: None,
             open: None,
         }
     }
@@ -467,23 +465,16 @@ impl Attester for TpmAttester {
             .map_err(failed("quote"))?;
         let mut quote = sized(&attest.marshall().map_err(failed("quote"))?);
         quote.extend(signature.marshall().map_err(failed("quote"))?);
-        let mut quoted = BTreeMap::new();
         for some in wanted.registers().chunks(REGISTERS_AT_ONCE) {
             let values = self.values(bank, some)?;
-            quoted.extend(some.iter().copied().zip(values.iter().cloned()));
             quote.extend(u32::try_from(values.len()).unwrap_or(u32::MAX).to_be_bytes());
             values.iter().for_each(|value| quote.extend(sized(value)));
         }
-        self.quoted = Some((bank, quoted));
         Ok(quote)
     }
 
-    fn seal(&mut self, secret: &Secret, selection: &Selection) -> Outcome<SealedKey> {
-        self.sealed(secret, selection)
-    }
-
-    fn is_sealed_to(&mut self, sealed: &SealedKey, selection: &Selection) -> Outcome<bool> {
-        self.is_sealed_as_now(sealed, selection)
+    fn seal(&mut self, secret: &Secret, id: [u8; ID_BYTES], unlock: &LocalUnlock) -> Outcome<SealedKey> {
+        self.sealed(secret, id, unlock)
     }
 
     fn unseal(&mut self, sealed: &SealedKey) -> Outcome<Secret> {

@@ -258,13 +258,15 @@ impl State {
                 Some(Task::Join(Box::new(JoinPlan { role, membership })))
             }
             Step::Init => Some(Task::Init(Box::new(parameters(grant)?))),
-            Step::Seal => match grant.local_unlock.clone().filter(|_| self.settings.local_unlock_after.is_some()) {
-                Some(selection) => {
-                    let (key, cluster_id) = (grant.disk_key.clone(), work.cluster_id);
-                    Some(Task::Seal { key, selection, cluster_id })
+            Step::Seal => {
+                match grant.local_unlock.clone().zip(self.host.as_ref().and_then(|host| host.body.local_unlock)) {
+                    Some((unlock, id)) => {
+                        let (key, cluster_id) = (grant.disk_key.clone(), work.cluster_id);
+                        Some(Task::Seal { key, id, unlock: Box::new(unlock), cluster_id })
+                    }
+                    None => self.is_sealed.then_some(Task::RemoveSealedKey),
                 }
-                None => self.is_sealed.then_some(Task::RemoveSealedKey),
-            },
+            }
             Step::Lock
             | Step::LockAgain
             | Step::UnlockSealed

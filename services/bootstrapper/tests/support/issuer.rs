@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bootstrapper_contract::{InitParameters, Manifests};
-use join_protocol::attestation::Verifier;
+use join_protocol::attestation::{Admitted, Verifier};
 use join_protocol::certificate::{IssuerCertificate, SigningKey, TrustAnchor};
 use join_protocol::issuer::{
     Acknowledged, EvidenceAnswer, HelloAnswer, Issuer, IssuerKeys, IssuerPolicy, Record, Verified,
@@ -12,15 +12,17 @@ use join_protocol::issuer::{
 use join_protocol::message::acknowledgement::Stage;
 use join_protocol::message::evidence::Evidence;
 use join_protocol::message::grant::{Grant, Membership, Setup};
+use join_protocol::message::local_unlock::LocalUnlock;
 use join_protocol::message::renewal::Renewal;
 use join_protocol::metrics::{HostMessage, IssuerMessage};
 use join_protocol::refusal::Refusal;
 use join_protocol::result::ResultKey;
 use join_protocol::secret::{Entropy, Secret, SecretBytes, cluster_id};
-use join_protocol::selection::Selection;
 use join_protocol::terms::{Address, Kind, Purpose, RequestId, Role, Suite, Variant};
 use join_tickets::keys::MasterSecret;
 use join_tickets::ssh::{HostRequest, SshAuthority};
+use join_trust::keys::{DerivedKeys, KeyProvider as _};
+use join_trust::unlock;
 use sparkplug::Metric;
 use uuid::Uuid;
 
@@ -63,7 +65,7 @@ pub struct TestIssuer {
     pub renews_for: Option<String>,
     pub refuse: Option<Refusal>,
     /// What second keys of disks are sealed to, if there are to be any.
-    pub local_unlock: Option<Selection>,
+    pub local_unlock: Option<Admitted>,
     pub tickets: usize,
     pub stages: Vec<(String, Stage, String)>,
     pub acknowledged: Vec<(Address, Acknowledged)>,
@@ -223,10 +225,17 @@ impl TestIssuer {
         (authority.line(), certificate.map(|certificate| certificate.line).unwrap_or_default())
     }
 
+    fn local_unlock(&self, verified: &Verified) -> Option<LocalUnlock> {
+        let (disk, body) = (verified.recipient().hello().disk, verified.body());
+        let admitted = self.local_unlock.as_ref().or(verified.claims().local_unlock.as_ref())?;
+        let key = DerivedKeys::new(master()).unlock_key(disk, body.disk_generation.as_ref(), &body.local_unlock?);
+        Some(unlock::signed(&key.unwrap(), admitted).unwrap())
+    }
+
     fn renewal(&self, verified: &Verified, now_ms: u64) -> Renewal {
         let (ssh_authority, ssh_host_certificate) = self.ssh(verified, now_ms);
         let node_name = self.renews_for.clone().unwrap_or_else(|| verified.body().node_name.clone());
-        let local_unlock = verified.body().local_unlock && self.local_unlock.is_some();
+        let local_unlock = self.local_unlock(verified);
         Renewal { node_name, ssh_authority, ssh_host_certificate, local_unlock, ..Renewal::default() }
     }
 
@@ -260,7 +269,7 @@ impl TestIssuer {
             measurement_salt: Secret::new(master.measurement_salt()),
             membership: (hello.kind == Kind::Join).then_some(membership),
             setup: (hello.kind == Kind::Init).then_some(setup),
-            local_unlock: self.local_unlock.clone().filter(|_| verified.body().local_unlock),
+            local_unlock: self.local_unlock(verified),
         };
         if let Some(change) = &self.change {
             change(&mut grant);

@@ -20,6 +20,7 @@ use join_protocol::secret::{Entropy, SecretBytes, cluster_id};
 use join_protocol::terms::{Address, HostClock, Kind, Suite};
 use join_trust::files as trust;
 use join_trust::keys::{DerivedKeys, KeyProvider as _};
+use join_trust::unlock;
 use serde_json::json;
 use service_runtime::atomic_file::{self, OWNER_ONLY};
 use service_runtime::exit;
@@ -359,7 +360,7 @@ impl Administrator {
         let (measurement_secret, measurement_salt) = self.keys.measurement();
         let body = verified.body();
         let disk_key = self.keys.state_disk_key(verified.recipient().hello().disk, body.disk_generation.as_ref());
-        let local_unlock = self.verifier.policy().local_unlock().filter(|_| body.local_unlock);
+        let local_unlock = unlock::local_unlock(&self.keys, &verified)?;
         let grant = Grant { disk_key, measurement_secret, measurement_salt, membership: None, setup, local_unlock };
         let answer = self.issuer.grant(&verified, grant, entropy()?)?;
         self.record = Some(verified.record().granted(&answer));

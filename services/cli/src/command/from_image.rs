@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
-use configdb_schema::document::{AttestationPolicy, BootRules, PcrBank, PcrRule};
-use join_attestation::image::command_line_digest;
+use configdb_schema::document::{AttestationPolicy, BootRelease, BootRules, PcrBank, PcrRule};
+use join_attestation::image::{ReferenceValues, command_line_digest};
 use join_attestation::{Hash, Image};
 use serde_json::{Value, json};
 use service_runtime::exit;
@@ -32,9 +32,11 @@ struct Listed {
     signers: Vec<String>,
     /// Values of register 11.
     register_11: Vec<String>,
+    /// What belongs together of it.
+    releases: Vec<BootRelease>,
 }
 
-/// What of it the arguments say, and how it is taken.
+/// What of it the arguments say, in hexadecimal digests, and how it is taken.
 #[derive(Debug, Clone, Copy)]
 struct Choice<'a> {
     command_lines: &'a [String],
@@ -71,7 +73,6 @@ fn fingerprints(file: &Path) -> anyhow::Result<Vec<String>> {
 fn measure(bytes: &[u8], bank: Hash, choice: Choice<'_>, listed: &mut Listed) -> anyhow::Result<()> {
     let image = Image::parse(bytes)?;
     let values = image.reference_values(bank)?;
-    listed.images.extend(values.images.iter().map(hex::encode));
     if values.command_lines.is_empty() && choice.command_lines.is_empty() {
         return Err(anyhow!("it holds no command line; give it with --command-line"));
     }
@@ -83,10 +84,24 @@ fn measure(bytes: &[u8], bank: Hash, choice: Choice<'_>, listed: &mut Listed) ->
         ));
     }
     listed.initrds.extend(values.initrd.iter().map(hex::encode));
+    listed.releases.push(release(&values, choice));
     if choice.pcr_11 {
         listed.register_11.extend(image.image_register(bank)?.iter().map(hex::encode));
     }
     Ok(())
+}
+
+/// What the image measures, and what the arguments say of it.
+fn release(values: &ReferenceValues, choice: Choice<'_>) -> BootRelease {
+    let own = values.command_lines.iter().map(hex::encode);
+    let initrd = values.initrd.as_ref().map(hex::encode);
+    // Of several digests for one image it is not known which of them it will be.
+    let given = || Some(choice.initrds).filter(|given| given.len() == 1).and_then(|given| given.first().cloned());
+    BootRelease {
+        images: values.images.iter().map(hex::encode).collect(),
+        command_lines: own.chain(choice.command_lines.iter().cloned()).collect(),
+        initrds: initrd.or_else(given).into_iter().collect(),
+    }
 }
 
 /// Puts values behind those that are there, each once; or in their place.
@@ -108,6 +123,13 @@ fn merge(policy: &mut AttestationPolicy, listed: &Listed, replace: bool, unpin: 
     put(&mut boot.command_lines, &listed.command_lines, replace);
     put(&mut boot.initrds, &listed.initrds, replace);
     put(&mut boot.signers, &listed.signers, replace);
+    if replace && !listed.releases.is_empty() {
+        boot.releases.clear();
+    }
+    for release in &listed.releases {
+        boot.releases.retain(|known| known.images != release.images);
+        boot.releases.push(release.clone());
+    }
     boot.secure_boot |= !listed.signers.is_empty();
     if !listed.register_11.is_empty() {
         let none = || PcrRule { expected: Vec::new(), warn_only: false };
@@ -175,10 +197,14 @@ pub async fn run(arguments: FromImageArguments) -> anyhow::Result<()> {
         PcrBank::Sha256 => Hash::Sha256,
         PcrBank::Sha384 => Hash::Sha384,
     };
-    let given = command_line.iter().map(|text| hex::encode(command_line_digest(text, bank))).collect();
-    let mut listed =
-        Listed { command_lines: given, initrds: initrd.clone(), signers: signers.concat(), ..Listed::default() };
-    let choice = Choice { command_lines: command_line, initrds: initrd, pcr_11: arguments.pcr_11 };
+    let given: Vec<String> = command_line.iter().map(|text| hex::encode(command_line_digest(text, bank))).collect();
+    let mut listed = Listed {
+        command_lines: given.clone(),
+        initrds: initrd.clone(),
+        signers: signers.concat(),
+        ..Listed::default()
+    };
+    let choice = Choice { command_lines: &given, initrds: initrd, pcr_11: arguments.pcr_11 };
     for (file, bytes) in images.iter().zip(&files) {
         let measured = measure(bytes, bank, choice, &mut listed);
         measured.with_context(|| file.display().to_string()).map_err(wrong)?;
@@ -226,7 +252,9 @@ mod tests {
 
     fn listed(image: &str) -> Listed {
         let of = |what: &str| vec![format!("{what} of {image}")];
-        Listed { images: of("image"), command_lines: of("command line"), initrds: of("initrd"), ..Listed::default() }
+        let release = BootRelease { images: of("image"), command_lines: of("command line"), initrds: of("initrd") };
+        let BootRelease { images, command_lines, initrds } = release.clone();
+        Listed { images, command_lines, initrds, releases: vec![release], ..Listed::default() }
     }
 
     #[test]
@@ -238,11 +266,17 @@ mod tests {
         let boot = merged.boot.clone().unwrap();
         assert_eq!(boot.images, ["image of one", "image of two"]);
         assert_eq!((boot.command_lines.len(), boot.initrds.len(), boot.secure_boot), (2, 2, false));
+        assert_eq!(
+            boot.releases,
+            [listed("two").releases, listed("one").releases].concat(),
+            "each once, the last one last"
+        );
         assert_eq!(merged.pcrs, policy().pcrs);
         assert_eq!(still_pinned(&merged, &listed("one")), ["4"], "11 is only observed");
         merge(&mut merged, &listed("three"), true, true);
         let boot = merged.boot.clone().unwrap();
         assert_eq!((boot.images, boot.initrds), (listed("three").images, listed("three").initrds));
+        assert_eq!(boot.releases, listed("three").releases);
         assert_eq!(merged.pcrs.keys().collect::<Vec<_>>(), ["0"]);
     }
 

@@ -2,9 +2,11 @@
 //!
 //! A host needs no trait: activating a credential, quoting and locking are effects of [`crate::host::Machine`], and their results come back as events.
 
+use std::collections::BTreeMap;
+
 use crate::refusal::Refusal;
 use crate::secret::Secret;
-use crate::selection::Selection;
+use crate::selection::{Bank, Selection};
 use crate::terms::{Kind, Role, Variant};
 use crate::transcript::{Hash, endorsement_key_id};
 
@@ -69,6 +71,17 @@ pub struct Claims {
     pub clock_unsafe: bool,
     /// Deviations that the policy lets pass, for people.
     pub warnings: Vec<String>,
+    /// Where the policy allows the host a second key of its disk: what it may be sealed to.
+    pub local_unlock: Option<Admitted>,
+}
+
+/// The values of registers by which a policy admits a host: each register has to have one of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admitted {
+    /// Bank of the registers.
+    pub bank: Bank,
+    /// Registers by their index, the lock register with its value before a lock among them. After a lock, registers of which only a boot itself knows the value have none.
+    pub registers: BTreeMap<u8, Vec<Vec<u8>>>,
 }
 
 /// Counters of a TPM. They distinguish a TPM from a copy of it and from a cleared one.

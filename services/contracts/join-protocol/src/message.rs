@@ -8,6 +8,7 @@ pub mod challenge;
 pub mod evidence;
 pub mod grant;
 pub mod hello;
+pub mod local_unlock;
 pub mod renewal;
 pub mod ticket;
 

@@ -24,6 +24,15 @@ impl Bank {
         }
     }
 
+    /// Bytes of a register.
+    #[must_use]
+    pub const fn digest_bytes(self) -> usize {
+        match self {
+            Self::Sha256 => 32,
+            Self::Sha384 => 48,
+        }
+    }
+
     /// From its name on the wire.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {

@@ -4,6 +4,7 @@ use std::fs;
 
 use join_protocol::message::challenge::{Challenge, ClearRefusal};
 use join_protocol::message::evidence::EvidenceContent;
+use join_protocol::message::local_unlock::LocalUnlock;
 use join_protocol::message::renewal::Renewal;
 use join_protocol::message::ticket::{Ticket, TicketContent, TicketPayload};
 use join_protocol::terms::{Kind, Role};
@@ -60,18 +61,19 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         ("join_ticket", answer.message),
         ("join_member", progress),
         ("join_member", acknowledgement),
-        ("join_ticket", renewal()),
+        ("join_ticket", renewal(None)),
+        ("join_ticket", renewal(Some(support::local_unlock()))),
     ]
 }
 
 /// What is sealed in the ticket of a renewal.
-fn renewal() -> Vec<u8> {
+fn renewal(local_unlock: Option<LocalUnlock>) -> Vec<u8> {
     let renewal = Renewal {
         node_name: "edge-1".to_owned(),
         kubelet_certificate: vec![0x30, 0],
         ssh_authority: "ssh-ed25519 AAAA".to_owned(),
         ssh_host_certificate: "ssh-ed25519-cert-v01@openssh.com AAAA edge-1".to_owned(),
-        local_unlock: false,
+        local_unlock,
     };
     let content = TicketContent { acknowledgement_key: secret(1), verdict: Ok(TicketPayload::Renewal(renewal)) };
     let padded = content.encode_padded(Role::Worker).expect("it fits");
@@ -109,7 +111,7 @@ proptest! {
 
     #[test]
     fn changed_messages_are_taken_or_refused(
-        which in 0_usize..14,
+        which in 0_usize..15,
         cut in any::<prop::sample::Index>(),
         at in any::<prop::sample::Index>(),
         by in any::<u8>(),

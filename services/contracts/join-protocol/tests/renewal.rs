@@ -30,7 +30,7 @@ fn renewal() -> Renewal {
         kubelet_certificate: vec![0x30, 0],
         ssh_authority: "ssh-ed25519 AAAA".to_owned(),
         ssh_host_certificate: "ssh-ed25519-cert-v01@openssh.com AAAA edge-1".to_owned(),
-        local_unlock: true,
+        local_unlock: Some(support::local_unlock()),
     }
 }
 

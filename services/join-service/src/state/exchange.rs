@@ -387,9 +387,8 @@ impl State {
         now: Now,
     ) -> Result<TicketPayload, String> {
         let randomness = self.draw();
-        let local_unlock = self.policy.verifier().policy().local_unlock();
         let Self { settings, keys, kubernetes, .. } = self;
-        let issuing = Issuing { keys: &**keys, kubernetes, settings, local_unlock, wall_ms: now.wall };
+        let issuing = Issuing { keys: &**keys, kubernetes, settings, wall_ms: now.wall };
         issuing.grant(verified, admission, token, &randomness)
     }
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use join_protocol::host::{Effect, Event, HostSettings, Machine};
 use join_protocol::message::acknowledgement::Stage;
 use join_protocol::message::evidence::EvidenceBody;
+use join_protocol::message::local_unlock::LocalUnlock;
 use join_protocol::message::renewal::Renewal;
 use join_protocol::metrics::{HostMessage, IssuerMessage};
 use join_protocol::refusal::Refusal;
-use join_protocol::selection::Selection;
 use join_protocol::simulated::SimulatedTpm;
 use join_protocol::terms::{Address, HostClock, Kind, Role, Suite, Variant};
 use sparkplug::Now;
@@ -26,7 +26,7 @@ pub struct SimHost {
     pub tokens: Vec<String>,
     pub disk_keys: Vec<[u8; 32]>,
     /// And what it may seal a second key to.
-    pub second_keys: Vec<Option<Selection>>,
+    pub second_keys: Vec<Option<LocalUnlock>>,
     pub refusals: Vec<Refusal>,
     /// Certificates that it renewed.
     pub renewals: Vec<Renewal>,

@@ -14,12 +14,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use configdb_schema::document::BootRules;
+use configdb_schema::document::{BootRelease, BootRules};
 
 use crate::event_log::{Event, EventLog};
 use crate::field::{PolicyError, VALUES_MAX, error, measured};
 use crate::hash::Hash;
-use crate::pcr::after_event;
+use crate::pcr::{after_event, extended};
 use crate::quote::malformed;
 use crate::refusal::{PcrDifference, Refusal, RefusalCode};
 use crate::wire::{Malformed, Reader};
@@ -27,7 +27,7 @@ use crate::wire::{Malformed, Reader};
 /// The registers that a log has to explain.
 pub(crate) const REGISTERS: [u8; 10] = [0, 1, 2, 3, 4, 5, 6, 7, 9, IMAGE_PCR];
 /// Those of them by which the rules decide. An update of firmware leaves them as they are: what was loaded, Secure Boot, the command line with the initrd, the image.
-pub(crate) const DECIDING: [u8; 4] = [4, 7, KERNEL_PCR, IMAGE_PCR];
+const DECIDING: [u8; 4] = [LOADER_PCR, SECURE_BOOT_PCR, KERNEL_PCR, IMAGE_PCR];
 
 pub(crate) const DRIVER_PCR: u8 = 2;
 const LOADER_PCR: u8 = 4;
@@ -87,6 +87,38 @@ pub(crate) struct Boot {
     initrds: Digests,
     /// None: `pcrs` has values for the register of drivers.
     drivers: Option<Digests>,
+    releases: Vec<Release>,
+}
+
+/// What one image measures; all of it is listed as well.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Release {
+    /// The unified kernel image, and what it loads.
+    images: Vec<Vec<u8>>,
+    /// Of which the kernel measures one.
+    command_lines: Vec<Vec<u8>>,
+    initrds: Vec<Vec<u8>>,
+}
+
+impl Release {
+    fn new(at: usize, entry: &BootRelease, boot: &Boot, bank: Hash) -> Result<Self, PolicyError> {
+        let list = |name: &str, values: &[String], listed: &Digests| {
+            let of = |(number, text): (usize, &String)| {
+                let field = format!("boot.releases[{at}].{name}[{number}]");
+                let value = measured(&field, text, bank)?;
+                if listed.contains(&value) { Ok(value) } else { error(field, format!("is not listed in boot.{name}")) }
+            };
+            values.iter().enumerate().map(of).collect::<Result<Vec<_>, _>>()
+        };
+        if entry.images.is_empty() {
+            return error(format!("boot.releases[{at}].images"), "names none: a release is known by its image");
+        }
+        Ok(Self {
+            images: list("images", &entry.images, &boot.images)?,
+            command_lines: list("commandLines", &entry.command_lines, &boot.command_lines)?,
+            initrds: list("initrds", &entry.initrds, &boot.initrds)?,
+        })
+    }
 }
 
 impl Boot {
@@ -112,7 +144,14 @@ impl Boot {
             command_lines: list("commandLines", &entry.command_lines, bank)?,
             initrds: list("initrds", &entry.initrds, bank)?,
             drivers: Some(list("drivers", &entry.drivers, bank)?).filter(|_| !is_pinned(DRIVER_PCR)),
+            releases: Vec::new(),
         };
+        if entry.releases.len() > VALUES_MAX {
+            return error("boot.releases", format!("holds {}, more than {VALUES_MAX}", entry.releases.len()));
+        }
+        let releases = entry.releases.iter().enumerate();
+        let releases: Result<_, _> = releases.map(|(at, release)| Release::new(at, release, &boot, bank)).collect();
+        let boot = Self { releases: releases?, ..boot };
         if REGISTERS.contains(&lock) {
             return error("lock.pcr", format!("{lock} is one that the event log has to explain: choose another"));
         }
@@ -132,6 +171,33 @@ impl Boot {
             return error("boot.commandLines", text);
         }
         Ok(boot)
+    }
+
+    /// The registers by which these rules decide which image may run. Where images are listed, the digest of an image covers what register 11 has of it.
+    pub(crate) fn deciding(&self) -> &'static [u8] {
+        if self.images.is_empty() { &DECIDING } else { &DECIDING[..3] }
+    }
+
+    /// The values of registers 4 and 9 if each of the releases took the place of the one that this log is of; none if the log is of no release.
+    pub(crate) fn predicted(&self, log: &EventLog<'_>, bank: Hash) -> BTreeMap<u8, Vec<Vec<u8>>> {
+        let measured = |register| log.of_register(register).filter_map(|event| event.digest(bank)).collect::<Vec<_>>();
+        let (loaded, started) = (measured(LOADER_PCR), measured(KERNEL_PCR));
+        let is_of = |release: &&Release| release.images.first().is_some_and(|image| loaded.contains(&image.as_slice()));
+        let Some(booted) = self.releases.iter().find(is_of) else { return BTreeMap::new() };
+        let mut values: BTreeMap<u8, Vec<Vec<u8>>> = BTreeMap::new();
+        for release in &self.releases {
+            let loads = replayed(bank, &loaded, |digest| swapped(digest, &booted.images, &release.images));
+            values.entry(LOADER_PCR).or_default().extend(loads);
+            for line in &release.command_lines {
+                let starts =
+                    replayed(bank, &started, |digest| match booted.command_lines.iter().any(|one| one == digest) {
+                        true => Some(line.as_slice()),
+                        false => swapped(digest, &booted.initrds, &release.initrds),
+                    });
+                values.entry(KERNEL_PCR).or_default().extend(starts);
+            }
+        }
+        values
     }
 
     /// Judges a log by these rules and the registers of a verified quote, among which are [`REGISTERS`].
@@ -164,6 +230,19 @@ impl Boot {
         }
         Ok(())
     }
+}
+
+/// What stands in the place of a digest: that of another release if it is of the one that was booted, else itself. None: the other release has nothing in its place.
+fn swapped<'a>(digest: &'a [u8], booted: &[Vec<u8>], other: &'a [Vec<u8>]) -> Option<&'a [u8]> {
+    match booted.iter().position(|one| one == digest) {
+        Some(place) => other.get(place).map(Vec::as_slice),
+        None => Some(digest),
+    }
+}
+
+/// The value of a register after other measurements; None: one of them has nothing in its place.
+fn replayed<'a>(bank: Hash, measured: &[&'a [u8]], other: impl Fn(&'a [u8]) -> Option<&'a [u8]>) -> Option<Vec<u8>> {
+    measured.iter().try_fold(vec![0; bank.size()], |value, digest| Some(extended(bank, &value, other(digest)?)))
 }
 
 /// The registers follow from the log.

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use configdb_schema::document::{EndorsementProof, EvidenceVariant};
-use join_protocol::attestation::{Claims, Counters, Expected, HostKeys, KeyError, Verifier};
+use join_protocol::attestation::{Claims, Counters, Expected, HostKeys, KeyError, Lock, Step, Verifier};
 use join_protocol::refusal::{Refusal, RefusalCode};
 use join_protocol::secret::Secret;
 use join_protocol::selection::{Bank, Selection};
@@ -17,6 +17,7 @@ use join_protocol::terms::{Kind, Role, Variant};
 
 use crate::hash::Hash;
 use crate::policy::{EkHash, Policy, Rules};
+use crate::unlock::admitted;
 use crate::verdict::parse;
 use crate::verifier::{TpmVerifier, translated};
 
@@ -85,11 +86,13 @@ impl HostVerifier {
         Ok(())
     }
 
-    fn judge_simulated(&self, mut claims: Claims) -> Result<Claims, Refusal> {
-        let found: BTreeMap<u32, &[u8]> = claims.registers.iter().map(|(at, value)| (*at, value.as_slice())).collect();
+    fn judge_simulated(&self, mut claims: Claims, expected: &Expected) -> Result<Claims, Refusal> {
+        let rules = self.rules()?;
+        let found = claims.registers.iter().filter_map(|(at, value)| Some((u8::try_from(*at).ok()?, value.to_vec())));
+        let found: BTreeMap<u8, Vec<u8>> = found.collect();
         let (mut refused, mut warned) = (Vec::new(), Vec::new());
-        for (index, register) in &self.rules()?.registers {
-            let value = found.get(&u32::from(*index)).copied().unwrap_or_default();
+        for (index, register) in &rules.registers {
+            let value = found.get(index).map_or(&[][..], Vec::as_slice);
             if let Some(difference) = register.difference(*index, value) {
                 if register.enforced { &mut refused } else { &mut warned }.push(difference.to_string());
             }
@@ -98,6 +101,8 @@ impl HostVerifier {
             return Err(Refusal::new(RefusalCode::Measurement, format!("pcr-mismatch: {}", refused.join("; "))));
         }
         claims.warnings.extend(warned);
+        let asks = expected.step == Step::Evidence;
+        claims.local_unlock = asks.then(|| admitted(rules, &found, None, expected.lock == Lock::Open)).flatten();
         Ok(claims)
     }
 }
@@ -184,7 +189,7 @@ impl Verifier for HostVerifier {
     fn check_quote(&self, keys: &HostKeys<'_>, quote: &[u8], expected: &Expected) -> Result<Claims, Refusal> {
         match keys.variant {
             Variant::Tpm2 | Variant::Tpm2EventLog => self.tpm.check_quote(keys, quote, expected),
-            Variant::Simulated => self.judge_simulated(self.simulated.check_quote(keys, quote, expected)?),
+            Variant::Simulated => self.judge_simulated(self.simulated.check_quote(keys, quote, expected)?, expected),
         }
     }
 
@@ -205,7 +210,6 @@ impl Verifier for HostVerifier {
 mod tests {
     use super::*;
     use configdb_schema::document::AttestationPolicy;
-    use join_protocol::attestation::{Lock, Step};
     use join_protocol::simulated::SimulatedTpm;
     use serde_json::{Value, json};
 

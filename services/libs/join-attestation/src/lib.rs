@@ -16,6 +16,7 @@
 //! | [`event_log`] | what firmware says that it measured, and the registers that follow from it |
 //! | `boot` | what a policy says about events, and the judgement of a log |
 //! | [`image`] | what firmware, stub and kernel will measure of a boot image |
+//! | `unlock` | under which values of registers a host may open its disk by its TPM |
 //! | [`policy`] | what a cluster accepts, fail closed |
 //! | [`signed`] | which keys sign a policy, and which of two follows the other |
 //! | [`verdict`] | the whole judgement |
@@ -50,6 +51,7 @@ mod boot;
 mod field;
 mod kdf;
 mod rsa;
+mod unlock;
 
 pub use attest::ClockInfo;
 pub use credential::{Credential, CredentialError, Seed, make_credential};

@@ -96,9 +96,9 @@ pub(crate) struct Rules {
     /// None: events are not judged, and a log is not asked for.
     pub(crate) boot: Option<Boot>,
     pub(crate) lock: Lock,
-    /// Registers that the second key of a member's disk is sealed to; None: there is to be no such key.
+    /// Registers that the second key of a member's disk is sealed to, beside the lock register; None: there is to be no such key.
     pub(crate) local_unlock: Option<BTreeSet<u8>>,
-    /// Every index that has to be quoted: the registers, those that a log has to explain, and the lock.
+    /// Every index that has to be quoted: the registers, those that a log has to explain, those that a second key is sealed to, and the lock.
     pub(crate) indices: BTreeSet<u8>,
     pub(crate) endorsement: Endorsement,
 }
@@ -148,13 +148,6 @@ impl Policy {
         asked.unwrap_or_else(|| Selection::all(Bank::Sha256))
     }
 
-    /// Registers that a host seals a second key of its disk to, without the lock register; None: it has to be asked for each time.
-    #[must_use]
-    pub fn local_unlock(&self) -> Option<Selection> {
-        let rules = self.rules.as_ref().ok()?;
-        Selection::new(bank_of(rules.bank), rules.local_unlock.as_ref()?.iter().copied())
-    }
-
     /// The forms of evidence that are accepted, the preferred first; empty if no host is admitted anyway.
     #[must_use]
     pub fn variants(&self) -> &[EvidenceVariant] {
@@ -194,7 +187,7 @@ impl Policy {
     }
 }
 
-const fn bank_of(hash: Hash) -> Bank {
+pub(crate) const fn bank_of(hash: Hash) -> Bank {
     match hash {
         Hash::Sha384 => Bank::Sha384,
         _ => Bank::Sha256,
@@ -228,11 +221,12 @@ fn rules(entry: &AttestationPolicy) -> Result<Rules, PolicyError> {
     let explained = boot.iter().flat_map(|_| boot::REGISTERS);
     let judged = || {
         let pinned = registers.iter().filter(|(_, register)| register.enforced).map(|(index, _)| *index);
-        pinned.chain(boot.iter().flat_map(|_| boot::DECIDING)).collect()
+        pinned.chain(boot.iter().flat_map(Boot::deciding).copied()).collect()
     };
     let local_unlock =
         entry.local_unlock.as_ref().map(|entry| local_unlock(entry, lock.index, judged())).transpose()?;
-    let indices = registers.keys().copied().chain(explained).chain([lock.index]).collect();
+    let sealed_to = local_unlock.iter().flatten().copied();
+    let indices = registers.keys().copied().chain(explained).chain(sealed_to).chain([lock.index]).collect();
     Ok(Rules { variants: entry.variants.clone(), bank, registers, boot, lock, local_unlock, indices, endorsement })
 }
 

@@ -1,6 +1,7 @@
 //! Policies that judge by events: hosts that were booted as released are admitted, and hosts with a changed boot or log are refused by name.
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use join_attestation::{EventLog, Hash, HostVerifier, KeyEvidence, Phase, QuoteEvidence, RefusalCode, judge, pcr};
@@ -457,4 +458,72 @@ fn the_log_travels_before_the_quote_of_evidence_and_not_in_an_acknowledgement() 
     let renewal = Expected { step: Step::Evidence, ..locked };
     assert!(verifier.check_quote(&keys, &quote(&statement, Some(PLAIN)), &renewal).is_ok());
     assert_eq!(code(&keys, &quote(&statement, Some(&[])), &renewal), missing);
+}
+
+/// What one image measures, as the log of a boot with it shows.
+fn release(log: &[u8]) -> Value {
+    let rules = rules(log);
+    json!({"images": rules["images"], "commandLines": rules["commandLines"], "initrds": rules["initrds"]})
+}
+
+/// What a host that was booted so may be sealed to, by a policy with these releases.
+fn admitted(releases: &[Value], log: &[u8], lock: Lock) -> BTreeMap<u8, Vec<Vec<u8>>> {
+    let machine = Machine::new();
+    let all = |key: &str| -> Vec<Value> {
+        releases.iter().flat_map(|release| release[key].as_array().unwrap().clone()).collect()
+    };
+    let lists = ["images", "commandLines", "initrds"].map(all);
+    let rules = json!({"images": lists[0], "commandLines": lists[1], "initrds": lists[2], "releases": releases});
+    let mut policy = policy(&machine, &rules);
+    policy["localUnlock"] = json!({});
+    let verifier = HostVerifier::new(in_force(&policy));
+    let (endorsement_key, attestation_key) = (machine.endorsement().bytes(), machine.attestation().bytes());
+    let keys = HostKeys {
+        variant: Variant::Tpm2EventLog,
+        attestation_key: &attestation_key,
+        endorsement_key: &endorsement_key,
+        endorsement_certificates: &[],
+    };
+    let mut statement = machine.statement(&[7; 32]);
+    statement.selections = vec![(SHA256, INDICES.to_vec())];
+    statement.values = Boot::of(log).registers(&PHASES);
+    if let Lock::Extended(id) = &lock {
+        *statement.values.last_mut().unwrap() = pcr::after_event(Hash::Sha256, &[0; 32], id);
+    }
+    let (attest, pcr_values) = (statement.bytes(), statement.value_bytes());
+    let signature = machine.sign(&attest);
+    let quote = QuoteEvidence { attest: &attest, signature: &signature, pcr_values: &pcr_values, event_log: Some(log) };
+    let expected = Expected { qualifying_data: [7; 32], lock, step: Step::Evidence };
+    let claims = verifier.check_quote(&keys, &quote.to_bytes(), &expected).unwrap();
+    claims.local_unlock.unwrap().registers
+}
+
+#[test]
+fn a_host_may_be_sealed_to_what_its_machine_will_measure_with_another_release() {
+    let value = |log: &[u8], index: u8| {
+        let at = INDICES.iter().position(|one| *one == index).unwrap();
+        Boot::of(log).registers(&PHASES)[at].clone()
+    };
+    let (old, new) = (release(PLAIN), release(OTHER_COMMAND_LINE));
+    assert_ne!(value(PLAIN, 4), value(OTHER_COMMAND_LINE, 4));
+    for (booted, other) in [(PLAIN, OTHER_COMMAND_LINE), (OTHER_COMMAND_LINE, PLAIN)] {
+        let registers = admitted(&[old.clone(), new.clone()], booted, Lock::Open);
+        for index in [4, 9] {
+            assert_eq!(registers[&index], [value(booted, index), value(other, index)], "as the other boot measured");
+        }
+        assert_eq!(registers[&7], [value(booted, 7)]);
+        assert_eq!(registers[&15], [vec![0; 32]]);
+        assert_eq!(registers.keys().copied().collect::<Vec<_>>(), [4, 7, 9, 15], "the image's digest covers 11");
+    }
+    // Without the new release only this boot; behind the lock only what does not depend on the time.
+    let alone = admitted(std::slice::from_ref(&old), PLAIN, Lock::Open);
+    assert_eq!(alone[&4], [value(PLAIN, 4)]);
+    let locked = admitted(&[old.clone(), new.clone()], PLAIN, Lock::Extended([0xc1; 32]));
+    assert_eq!((&locked[&4], locked[&7].len()), (&admitted(&[old.clone(), new], PLAIN, Lock::Open)[&4], 0));
+    assert_eq!(locked[&15], [vec![0; 32]], "as it is before a lock");
+    // A release that has nothing in the place of the kernel is not computed.
+    let mut short = release(OTHER_COMMAND_LINE);
+    short["images"].as_array_mut().unwrap().truncate(1);
+    short["commandLines"] = json!([]);
+    assert_eq!(admitted(&[old, short], PLAIN, Lock::Open)[&4], [value(PLAIN, 4)]);
 }

@@ -51,20 +51,21 @@ fn a_good_policy_says_what_has_to_be_quoted() {
 }
 
 #[test]
-fn a_second_key_is_sealed_to_all_that_is_judged_and_to_what_is_named_beside() {
+fn what_a_second_key_is_sealed_to_beside_what_is_judged_is_quoted() {
     let unlocking = |entry: Value| {
         let policy = Policy::new(&serde_json::from_value(entry).unwrap(), 1);
         assert_eq!(policy.error(), None);
-        policy.local_unlock().map(|selection| selection.registers().to_vec())
+        policy.selection().map(|(_, indices)| indices.iter().copied().collect::<Vec<u8>>()).unwrap()
     };
-    assert_eq!(unlocking(good()), None);
+    assert_eq!(unlocking(good()), [4, 14, 15]);
     let mut entry = good();
     entry["localUnlock"] = json!({});
-    assert_eq!(unlocking(entry.clone()), Some(vec![4]));
+    assert_eq!(unlocking(entry.clone()), [4, 14, 15]);
     entry["localUnlock"] = json!({"pcrs": [0, 4]});
-    assert_eq!(unlocking(entry.clone()), Some(vec![0, 4]));
+    assert_eq!(unlocking(entry.clone()), [0, 4, 14, 15]);
     entry["boot"] = json!({"images": [digest("image")], "commandLines": [digest("quiet")]});
-    assert_eq!(unlocking(entry), Some(vec![0, 4, 7, 9, 11]));
+    entry["localUnlock"] = json!({"pcrs": [12]});
+    assert_eq!(unlocking(entry), [0, 1, 2, 3, 4, 5, 6, 7, 9, 11, 12, 14, 15]);
     let of = |pcr: u8| error("/localUnlock", json!({"pcrs": [pcr]}));
     assert_eq!(of(15), "localUnlock.pcrs[0]: is the lock register, to which the key is sealed anyway");
     assert_eq!(of(16), "localUnlock.pcrs[0]: 16 is above 15: it can be cleared without a reset");
@@ -97,6 +98,20 @@ fn a_policy_that_judges_by_events_names_what_may_be_loaded() {
         assert_eq!(error(boot(rules)), nothing);
     }
     let unchecked = "boot.signers: says nothing without secureBoot: firmware then checks no signature";
+    let release = |key: &str, values: Value| {
+        let mut release = json!({"images": [digest("image")], "commandLines": [digest("quiet")]});
+        release[key] = values;
+        let mut rules = listed.clone();
+        rules["releases"] = json!([release]);
+        boot(rules)
+    };
+    assert_eq!(policy(release("initrds", json!([]))).error(), None);
+    let of = |key: &str, list: &str| format!("boot.releases[0].{key}[0]: is not listed in boot.{list}");
+    for key in ["images", "commandLines", "initrds"] {
+        assert_eq!(error(release(key, json!([digest("another")]))), of(key, key));
+    }
+    let unnamed = "boot.releases[0].images: names none: a release is known by its image";
+    assert_eq!(error(release("images", json!([]))), unnamed);
     assert_eq!(error(boot(json!({"signers": [digest("x")], "images": [digest("image")]}))), unchecked);
     let initrds = "boot.initrds: needs commandLines: both are measured into register 9";
     assert_eq!(error(boot(json!({"initrds": [digest("x")], "images": [digest("image")]}))), initrds);

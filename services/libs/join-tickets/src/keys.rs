@@ -5,6 +5,7 @@
 //! | state disk key | master secret | master salt | `key-`, the disk's UUID in lower case, and, if it has one, `/` and its generation |
 //! | measurement secret | master secret | master salt | `key-measurementSecret` |
 //! | measurement salt | master secret | master salt | `key-measurementSalt` |
+//! | seed of the key that signs for the second key of a disk | master secret | master salt | `key-local-unlock/`, the disk's UUID, `/`, its generation, if it has one, `/` and the id of the second key |
 //! | seed of the SSH authority | master secret | master salt | `key-ca_emergency_ssh` |
 //! | node password (k3s) | master secret | master salt | `key-node-password/` and the endorsement key's hash |
 //! | join token | master secret | master salt | `key-join-token/`, request and evidence hash; 64 bytes: `/1` and `/2` behind it |
@@ -95,6 +96,13 @@ impl MasterSecret {
             None => self.derive(&format!("key-{}", disk.hyphenated())),
             Some(generation) => self.derive(&format!("key-{}/{}", disk.hyphenated(), hex::encode(generation))),
         }
+    }
+
+    /// Seed of the P-256 key that signs values of registers for one second key of a disk ([`crate::unlock`]).
+    #[must_use]
+    pub fn local_unlock_seed(&self, disk: Uuid, generation: Option<&[u8; 16]>, id: &[u8; 16]) -> Secret {
+        let generation = generation.map(hex::encode).unwrap_or_default();
+        self.derive(&format!("key-local-unlock/{}/{generation}/{}", disk.hyphenated(), hex::encode(id)))
     }
 
     /// With the salt it makes the cluster's id, which a host extends its lock register with.
@@ -208,6 +216,10 @@ mod tests {
             master.state_disk_key(Uuid::max(), Some(&[0; 16])),
             master.state_disk_key(Uuid::max(), Some(&[1; 16])),
             master.state_disk_key(Uuid::nil(), Some(&[1; 16])),
+            master.local_unlock_seed(Uuid::nil(), None, &[1; 16]),
+            master.local_unlock_seed(Uuid::max(), None, &[1; 16]),
+            master.local_unlock_seed(Uuid::nil(), None, &[2; 16]),
+            master.local_unlock_seed(Uuid::nil(), Some(&[1; 16]), &[1; 16]),
             master.node_password(&[0; 32]),
             master.node_password(&[1; 32]),
             master.issuer_epoch(1),

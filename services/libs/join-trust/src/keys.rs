@@ -9,6 +9,7 @@ use join_protocol::transcript::Hash;
 use join_tickets::keys::MasterSecret;
 use join_tickets::kubeadm::BootstrapToken;
 use join_tickets::ssh::{SshAuthority, SshError};
+use join_tickets::unlock::{UnlockError, UnlockKey};
 use uuid::Uuid;
 
 /// Makes the keys of a cluster. The same question always has the same answer, on every replica.
@@ -17,6 +18,11 @@ use uuid::Uuid;
 pub trait KeyProvider: fmt::Debug + Send + Sync {
     /// Opens the state disk with that UUID and generation.
     fn state_disk_key(&self, disk: Uuid, generation: Option<&[u8; 16]>) -> Secret;
+    /// Signs values of registers for the second key of that disk with that id.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    fn unlock_key(&self, disk: Uuid, generation: Option<&[u8; 16]>, id: &[u8; 16]) -> Result<UnlockKey, UnlockError>;
     /// What the cluster id follows from, and its salt.
     fn measurement(&self) -> (Secret, Secret);
     /// Password by which a k3s server knows a host again.
@@ -51,6 +57,10 @@ fn secret(secret: &join_tickets::keys::Secret) -> Secret {
 impl KeyProvider for DerivedKeys {
     fn state_disk_key(&self, disk: Uuid, generation: Option<&[u8; 16]>) -> Secret {
         secret(&self.0.state_disk_key(disk, generation))
+    }
+
+    fn unlock_key(&self, disk: Uuid, generation: Option<&[u8; 16]>, id: &[u8; 16]) -> Result<UnlockKey, UnlockError> {
+        UnlockKey::from_seed(&self.0.local_unlock_seed(disk, generation, id))
     }
 
     fn measurement(&self) -> (Secret, Secret) {

@@ -1,6 +1,9 @@
 //! What happens in every factory: power fails, clocks are wrong, the broker is away.
 
-use lab::machine::Firmware;
+use e2e::joining::CLUSTER;
+use lab::image::Uki;
+use lab::machine::{Firmware, Machine};
+use serde_json::Value;
 
 use crate::factory::{Factory, assert_locked, assert_runs_on_its_disk, until_locked};
 
@@ -51,7 +54,7 @@ async fn a_member_that_boots_without_its_broker_waits_with_a_closed_disk_and_com
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "minutes; make lab"]
-async fn a_member_without_a_join_service_comes_back_by_its_tpm_and_with_another_image_it_does_not() {
+async fn a_member_without_a_join_service_comes_back_by_its_tpm_and_with_another_image_once_it_was_renewed() {
     let mut factory = Factory::start("no join service", Firmware::Plain).await;
     factory.has_local_unlock = true;
     let mut machine = factory.member("cell-2").await;
@@ -71,6 +74,46 @@ async fn a_member_without_a_join_service_comes_back_by_its_tpm_and_with_another_
     machine.shut_down();
     factory.site.broker.kill();
     machine.power_on(&other, None);
-    machine.until_journal("be given nothing", |text| text.contains("the second key is not given out"));
+    machine.until_journal("be given nothing", |text| text.contains("the second key is not given out: register"));
     assert_locked(&machine);
+    factory.say("with another image the TPM gives nothing out");
+
+    // What is executed is judged from now on, so the second key is sealed to other registers.
+    machine.power_cut();
+    factory.site.broker.restart();
+    list_image(&factory, &factory.uki).await;
+    machine.power_on(&factory.uki, None);
+    factory.back(&machine).await;
+    values_of_images(&machine, 1);
+    // The new image is listed, and the host hears of it before it boots it.
+    let revision = list_image(&factory, &other).await;
+    let _ = machine.ssh("systemctl start sparkfleet-bootstrapper-renew");
+    let is_renewed = |row: &Value| row["kind"] == "renew" && row["policy_revision"] == revision;
+    factory.host(&machine, "renewed by the new policy", is_renewed).await;
+    values_of_images(&machine, 2);
+    machine.shut_down();
+    factory.site.broker.kill();
+    machine.power_on(&other, None);
+    until_locked(&machine);
+    assert_runs_on_its_disk(&machine);
+    assert!(machine.ssh("cat /proc/cmdline").contains("another.word=1"));
+    factory.say("the machine is back with the new image, and no service answered it");
+}
+
+/// Judges by the events of hosts, and admits those that have booted this image. Gives the revision of the policy.
+async fn list_image(factory: &Factory, image: &Uki) -> Value {
+    let file = image.file.display().to_string();
+    let written = factory.site.cli.json(&["policy", "from-image", CLUSTER, &file, "--unpin"]).await;
+    factory.site.agree(&written).await;
+    written["revision"].clone()
+}
+
+/// Waits until the TPM of a machine gives the second key out for so many images.
+fn values_of_images(machine: &Machine, count: usize) {
+    let dump = "cryptsetup luksDump --dump-json-metadata /dev/disk/by-id/virtio-state";
+    machine.until("know the values of its images", dump, |text| {
+        let header: Value = serde_json::from_str(text).unwrap_or_default();
+        let values = &header["tokens"]["1"]["registers"];
+        [4, 9].iter().all(|register: &u8| values[register.to_string()].as_array().is_some_and(|all| all.len() == count))
+    });
 }

@@ -1,11 +1,14 @@
-//! A second key of the disk: an object of the TPM's storage hierarchy, which is given out only in a session whose policy is the digest of registers (`TPM2_PolicyPCR`).
+//! A second key of the disk: an object of the TPM's storage hierarchy, which is given out only in a session whose policy is that of the key which signs values of registers ([`join_tickets::unlock`]).
 //!
 //! The lock register is one of them, with its value before a lock. So the TPM gives the key out once in a boot, before anything of the disk runs, and no longer once the host is locked. The
 //! storage key is made of the TPM's own seed; clearing the TPM makes another, and the sealed key is of no use any more.
 
 use aws_lc_rs::digest;
+use join_protocol::limits::{ID_BYTES, SIGNATURE_BYTES};
+use join_protocol::message::local_unlock::{LocalUnlock, UnlockValue};
 use join_protocol::secret::Secret;
-use join_protocol::selection::{Bank, Selection};
+use join_protocol::selection::Bank;
+use join_tickets::unlock;
 use tss_esapi::Context;
 use tss_esapi::attributes::{ObjectAttributesBuilder, SessionAttributesBuilder};
 use tss_esapi::constants::SessionType;
@@ -15,65 +18,77 @@ use tss_esapi::interface_types::ecc::EccCurve;
 use tss_esapi::interface_types::resource_handles::Hierarchy;
 use tss_esapi::interface_types::session_handles::{AuthSession, PolicySession};
 use tss_esapi::structures::{
-    Digest, EccPoint, EccScheme, KeyDerivationFunctionScheme, KeyedHashScheme, PcrSelectionList, Private, Public,
-    PublicBuilder, PublicEccParametersBuilder, PublicKeyedHashParameters, SensitiveData, SymmetricDefinitionObject,
+    Digest, EccParameter, EccPoint, EccScheme, EccSignature, KeyDerivationFunctionScheme, KeyedHashScheme, Nonce,
+    PcrSelectionList, Private, Public, PublicBuilder, PublicEccParametersBuilder, PublicKeyedHashParameters,
+    SensitiveData, Signature, SymmetricDefinitionObject,
 };
 use tss_esapi::traits::{Marshall as _, UnMarshall as _};
 
 use super::{Open, TpmAttester, attestation_key, failed, session};
 use crate::platform::{Outcome, PlatformError, SealedKey};
 
-/// What a key is sealed to.
-struct Policy {
-    selection: Selection,
-    registers: PcrSelectionList,
-    /// Of the values.
-    values: Digest,
+/// A register whose present value is signed.
+struct Link {
+    reference: [u8; 4],
+    selection: PcrSelectionList,
+    signature: [u8; SIGNATURE_BYTES],
 }
 
 impl TpmAttester {
-    pub(super) fn sealed(&mut self, secret: &Secret, selection: &Selection) -> Outcome<SealedKey> {
-        let policy = self.policy(selection)?;
+    pub(super) fn sealed(&mut self, secret: &Secret, id: [u8; ID_BYTES], wanted: &LocalUnlock) -> Outcome<SealedKey> {
+        self.check_lock(wanted)?;
+        let last = wanted.registers.keys().next_back().copied().unwrap_or_default();
+        let chain = unlock::selected(wanted.registers.keys().copied());
+        let policy = Digest::try_from(unlock::authorized(&wanted.key, last, chain).as_slice());
+        let policy = policy.map_err(failed("second key"))?;
         let content = SensitiveData::try_from(secret.expose().to_vec()).map_err(failed("second key"))?;
         self.with_storage_key("sealing the second key", |context, parent, session| {
-            let digest = policy_digest(context, &policy)?;
             let made = context.execute_with_session(Some(session), |context| {
-                context.create(parent, sealed_template(digest)?, None, Some(content), None, None)
+                context.create(parent, sealed_template(policy)?, None, Some(content), None, None)
             })?;
             Ok(SealedKey {
-                selection: policy.selection,
+                id,
+                unlock: wanted.clone(),
                 public: made.out_public.marshall()?,
                 private: made.out_private.value().to_vec(),
             })
         })
     }
 
-    pub(super) fn is_sealed_as_now(&mut self, sealed: &SealedKey, selection: &Selection) -> Outcome<bool> {
-        let policy = self.policy(selection)?;
-        let public = Public::unmarshall(&sealed.public).map_err(failed("second key"))?;
-        let context = &mut self.open()?.context;
-        let digest = policy_digest(context, &policy).map_err(failed("second key"))?;
-        Ok(policy.selection == sealed.selection && *public.auth_policy() == digest)
+    /// A key that is not tied to the lock register would be given out to whatever runs on a host that is locked.
+    fn check_lock(&self, wanted: &LocalUnlock) -> Outcome<()> {
+        if hash_of(wanted.bank) != self.bank {
+            let text = "TPM: the policy's bank is not attestation.bank, so the lock register cannot be sealed to";
+            return Err(PlatformError(text.to_owned()));
+        }
+        let values = wanted.registers.get(&self.lock_register).map_or(&[][..], Vec::as_slice);
+        if values.len() == 1 && values.iter().all(|one| one.value == self.lock_before) {
+            return Ok(());
+        }
+        let register = self.lock_register;
+        Err(PlatformError(format!(
+            "TPM: register {register} is not sealed to with its value before a lock, and nothing else"
+        )))
     }
 
     pub(super) fn unsealed(&mut self, sealed: &SealedKey) -> Outcome<Secret> {
         let public = Public::unmarshall(&sealed.public).map_err(failed("second key"))?;
         let private = Private::try_from(sealed.private.clone()).map_err(failed("second key"))?;
-        let registers = Self::selection(hash_of(sealed.selection.bank()), sealed.selection.registers())?;
-        let what = "the second key is not given out: it is another TPM's, or registers are not as they were";
+        let signer = unlock::public_area(&sealed.unlock.key);
+        let signer = Public::unmarshall(&signer).map_err(failed("key of the signatures"))?;
+        let links = self.links(&sealed.unlock)?;
+        let what = "the second key is not given out: it is another TPM's, or what is signed is not for it";
         let content = self.with_storage_key(what, |context, parent, encrypting| {
-            let loaded =
-                context.execute_with_session(Some(encrypting), |context| context.load(parent, private, public))?;
-            context.execute_with_temporary_object(loaded.into(), |context, object| {
-                let session = session(context, None, SessionType::Policy)?;
-                context.execute_with_temporary_object(SessionHandle::from(session).into(), |context, _| {
-                    let (attributes, mask) = SessionAttributesBuilder::new().build();
-                    context.tr_sess_set_attributes(session, attributes, mask)?;
-                    let policy = PolicySession::try_from(session)?;
-                    context
-                        .execute_without_session(|context| context.policy_pcr(policy, Digest::default(), registers))?;
-                    // What the answer holds is encrypted by the salted session.
-                    let sessions = (Some(session), Some(encrypting), None);
+            let session = session(context, None, SessionType::Policy)?;
+            context.execute_with_temporary_object(SessionHandle::from(session).into(), |context, _| {
+                let (attributes, mask) = SessionAttributesBuilder::new().build();
+                context.tr_sess_set_attributes(session, attributes, mask)?;
+                authorize(context, PolicySession::try_from(session)?, signer, &links)?;
+                let loaded =
+                    context.execute_with_session(Some(encrypting), |context| context.load(parent, private, public))?;
+                // What the answer holds is encrypted by the salted session.
+                let sessions = (Some(session), Some(encrypting), None);
+                context.execute_with_temporary_object(loaded.into(), |context, object| {
                     context.execute_with_sessions(sessions, |context| context.unseal(object))
                 })
             })
@@ -81,27 +96,22 @@ impl TpmAttester {
         Secret::from_slice(content.value()).ok_or_else(|| PlatformError("TPM: the second key is malformed".to_owned()))
     }
 
-    /// The registers with the lock register, and the digest of their values: the values that an issuer judged, or the present ones if it did not ask for them. The lock register has its value before a lock.
-    fn policy(&mut self, selection: &Selection) -> Outcome<Policy> {
-        let bank = hash_of(selection.bank());
-        if bank != self.bank {
-            let text = "TPM: the policy's bank is not attestation.bank, so the lock register cannot be sealed to";
-            return Err(PlatformError(text.to_owned()));
-        }
-        let indices = selection.registers().iter().copied().chain([self.lock_register]);
-        let selection = Selection::new(selection.bank(), indices)
-            .ok_or_else(|| PlatformError("TPM: there is no register to seal to".to_owned()))?;
-        let values = self.values(bank, selection.registers())?;
-        let judged = self.quoted.as_ref().filter(|(quoted, _)| *quoted == bank).map(|(_, values)| values);
-        let mut context = digest::Context::new(&digest::SHA256);
-        for (register, now) in selection.registers().iter().zip(&values) {
-            let is_lock = *register == self.lock_register;
-            let judged = judged.and_then(|judged| judged.get(register)).unwrap_or(now);
-            context.update(if is_lock { &self.lock_before } else { judged });
-        }
-        let registers = Self::selection(bank, selection.registers())?;
-        let values = Digest::try_from(context.finish().as_ref()).map_err(failed("registers"))?;
-        Ok(Policy { selection, registers, values })
+    /// The signatures of the values that the registers have now.
+    fn links(&mut self, unlock: &LocalUnlock) -> Outcome<Vec<Link>> {
+        let bank = hash_of(unlock.bank);
+        let registers: Vec<u8> = unlock.registers.keys().copied().collect();
+        let values = self.values(bank, &registers)?;
+        let chain = unlock::selected(registers);
+        let link = |((register, signed), value): ((&u8, &Vec<UnlockValue>), Vec<u8>)| {
+            let one = signed.iter().find(|one| one.value == value);
+            let one = one.ok_or_else(|| {
+                let (value, count) = (hex::encode(&value), signed.len());
+                PlatformError(format!("TPM: the second key is not given out: register {register} holds {value}, and {count} other values are signed"))
+            })?;
+            let (reference, selection) = (unlock::reference(*register, chain), Self::selection(bank, &[*register])?);
+            Ok(Link { reference, selection, signature: one.signature })
+        };
+        unlock.registers.iter().zip(values).map(link).collect()
     }
 
     /// Does something with the storage key. A TPM has room for three keys, so the attestation key makes way meanwhile; it is the same when it is made again.
@@ -146,14 +156,24 @@ const fn hash_of(bank: Bank) -> HashingAlgorithm {
     }
 }
 
-/// What a session with these registers has for its policy, as the TPM computes it.
-fn policy_digest(context: &mut Context, policy: &Policy) -> tss_esapi::Result<Digest> {
-    let trial = session(context, None, SessionType::Trial)?;
-    context.execute_with_temporary_object(SessionHandle::from(trial).into(), |context, _| {
-        let trial = PolicySession::try_from(trial)?;
+/// Takes the session through the chain: each register has a value that is signed.
+fn authorize(context: &mut Context, policy: PolicySession, signer: Public, links: &[Link]) -> tss_esapi::Result<()> {
+    // A ticket of the null hierarchy is none.
+    let signer = context.execute_without_session(|context| context.load_external_public(signer, Hierarchy::Owner))?;
+    context.execute_with_temporary_object(signer.into(), |context, _| {
+        let name = context.tr_get_name(signer.into())?;
         context.execute_without_session(|context| {
-            context.policy_pcr(trial, policy.values.clone(), policy.registers.clone())?;
-            context.policy_get_digest(trial)
+            for Link { reference, selection, signature } in links {
+                context.policy_pcr(policy, Digest::default(), selection.clone())?;
+                let approved = context.policy_get_digest(policy)?;
+                let signed = digest::digest(&digest::SHA256, &[approved.value(), reference].concat());
+                let (r, s) = signature.split_at(signature.len() / 2);
+                let (r, s) = (EccParameter::try_from(r)?, EccParameter::try_from(s)?);
+                let signature = Signature::EcDsa(EccSignature::create(HashingAlgorithm::Sha256, r, s)?);
+                let ticket = context.verify_signature(signer, Digest::try_from(signed.as_ref())?, signature)?;
+                context.policy_authorize(policy, approved, Nonce::try_from(reference.as_slice())?, &name, ticket)?;
+            }
+            Ok(())
         })
     })
 }

@@ -1,7 +1,8 @@
 //! A member whom no issuer answers.
 
+use join_protocol::attestation::Admitted;
 use join_protocol::refusal::{Refusal, RefusalCode};
-use join_protocol::selection::{Bank, Selection};
+use join_protocol::selection::Bank;
 use join_protocol::terms::Kind;
 
 use super::world::{Run, Trouble, World};
@@ -11,10 +12,14 @@ use crate::record::NodeRecord;
 
 const BACK: [&str; 5] = ["unlock sealed", "lock again", "inspect", "mount-directories", "resume"];
 
+fn admitted() -> Option<Admitted> {
+    Some(Admitted { bank: Bank::Sha256, registers: [(4, vec![vec![4; 32]]), (15, vec![vec![0; 32]])].into() })
+}
+
 /// A member with a second key, switched off.
 fn member() -> World {
     let mut world = World::new(Kind::Join);
-    world.join_service.local_unlock = Selection::new(Bank::Sha256, [4]);
+    world.join_service.local_unlock = admitted();
     assert_eq!(world.run(), Run::Ended(Ending::Member));
     assert_eq!(world.tasks.last(), Some(&"seal"));
     assert!(world.host.sealed.is_some());
@@ -150,7 +155,7 @@ fn a_second_key_that_is_not_wanted_any_more_is_taken_away() {
 fn a_second_key_that_cannot_be_made_costs_nothing_but_itself() {
     for trouble in [Trouble::Fails("seal", 1), Trouble::Hangs("seal")] {
         let mut world = World::new(Kind::Join);
-        world.join_service.local_unlock = Selection::new(Bank::Sha256, [4]);
+        world.join_service.local_unlock = admitted();
         world.trouble = Some(trouble);
         assert_eq!(world.run(), Run::Ended(Ending::Member));
         assert_eq!((world.host.mark, world.host.sealed, world.host.reboots), (Some(Mark::Initialised), None, 0));

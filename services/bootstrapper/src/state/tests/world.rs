@@ -23,6 +23,8 @@ use crate::renewal::ValidityPeriod;
 use crate::state::{Settings, State};
 
 pub(super) const DISK: Uuid = Uuid::from_u128(0xD15C);
+/// Of every boot, as a second key is named by that in which it was made.
+const BOOT: [u8; 16] = [1; 16];
 pub(super) const GENERATION: [u8; 16] = [0x6E; 16];
 pub(super) const START_MS: u64 = 1_800_000_000_000;
 /// More turns than any run takes.
@@ -484,7 +486,7 @@ impl World {
             Task::Mark(mark) => host.mark = Some(mark),
             Task::Reboot(_) => host.reboots += 1,
             Task::Renew(renewal) => {
-                host.sealed = host.sealed.filter(|_| renewal.local_unlock);
+                host.sealed = host.sealed.filter(|_| renewal.local_unlock.is_some());
                 host.renewed.push(*renewal);
             }
             Task::Resume => return Ok(Done::Resumed(host.fault.clone())),
@@ -508,11 +510,12 @@ impl Host {
             None => DiskFound::Blank,
             Some(mark) => {
                 let (open, generation) = (self.open, Some(Uuid::from_bytes(GENERATION)));
-                DiskFound::Ours { uuid: DISK, mark, open, generation, is_sealed: self.sealed.is_some() }
+                let second_key = self.sealed.map(|_| BOOT);
+                DiskFound::Ours { uuid: DISK, mark, open, generation, second_key }
             }
         };
         let record = self.record.clone().filter(|_| self.open);
-        let identity = Identity { boot: [1; 16], node_name: "edge-1".to_owned(), ..Identity::default() };
+        let identity = Identity { boot: BOOT, node_name: "edge-1".to_owned(), ..Identity::default() };
         Inspection { keys, locked: self.locked, disk, record, certificates: self.certificates.clone(), identity }
     }
 }

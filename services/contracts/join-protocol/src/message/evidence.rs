@@ -120,8 +120,8 @@ pub struct EvidenceBody {
     pub node_password_hash: Option<[u8; HASH_BYTES]>,
     /// What was drawn when the state disk was made: its key follows from it. None: a disk that was made without.
     pub disk_generation: Option<[u8; ID_BYTES]>,
-    /// The host can open its disk by its TPM, or would if it may.
-    pub local_unlock: bool,
+    /// Names the second key of the disk that the TPM gives out: the one that the host has, or would make. None: the host takes none.
+    pub local_unlock: Option<[u8; ID_BYTES]>,
 }
 
 impl EvidenceBody {
@@ -138,7 +138,8 @@ impl EvidenceBody {
             principals: self.principals.clone(),
             node_password_hash: self.node_password_hash.map(Vec::from).unwrap_or_default(),
             disk_generation: self.disk_generation.map(Vec::from).unwrap_or_default(),
-            local_unlock: self.local_unlock,
+            unsigned_local_unlock: false,
+            local_unlock: self.local_unlock.map(Vec::from).unwrap_or_default(),
         };
         body.encode_to_vec()
     }
@@ -154,9 +155,9 @@ impl EvidenceBody {
             [] => None,
             bytes => Some(fields.hash("node_password_hash", bytes)?),
         };
-        let disk_generation = match body.disk_generation.as_slice() {
-            [] => None,
-            bytes => Some(fields.array("disk_generation", bytes)?),
+        let id = |field, bytes: &[u8]| match bytes {
+            [] => Ok(None),
+            bytes => fields.array(field, bytes).map(Some),
         };
         let body = Self {
             boot: fields.array("boot", &body.boot)?,
@@ -165,8 +166,8 @@ impl EvidenceBody {
             ssh_host_key: body.ssh_host_key,
             principals: body.principals,
             node_password_hash,
-            disk_generation,
-            local_unlock: body.local_unlock,
+            disk_generation: id("disk_generation", &body.disk_generation)?,
+            local_unlock: id("local_unlock", &body.local_unlock)?,
         };
         body.check()?;
         Ok(body)
@@ -215,13 +216,16 @@ mod tests {
     #[test]
     fn the_generation_of_a_disk_goes_both_ways_and_has_16_bytes_or_none() {
         for disk_generation in [None, Some([7; ID_BYTES])] {
-            let local_unlock = disk_generation.is_some();
+            let local_unlock = disk_generation.map(|_| [8; ID_BYTES]);
             let body = EvidenceBody { disk_generation, local_unlock, ..EvidenceBody::default() };
             assert_eq!(EvidenceBody::decode(&body.encode()), Ok(body));
         }
         let wire = wire::EvidenceBody { boot: vec![0; ID_BYTES], disk_generation: vec![7; 15], ..Default::default() };
         let error = EvidenceBody::decode(&wire.encode_to_vec()).unwrap_err().to_string();
         assert_eq!(error, "evidence body.disk_generation has 15 bytes; it must have 16");
+        let boot = vec![0; ID_BYTES];
+        let wire = wire::EvidenceBody { boot, unsigned_local_unlock: true, ..Default::default() };
+        assert_eq!(EvidenceBody::decode(&wire.encode_to_vec()), Ok(EvidenceBody::default()), "no second key");
     }
 
     #[test]

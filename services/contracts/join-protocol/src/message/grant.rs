@@ -5,8 +5,8 @@ use proto::join as wire;
 use super::{Fields, WireError};
 use crate::limits::{CONTROL_PLANE_CONTENT_BYTES, HASH_BYTES, NAME_BYTES_MAX};
 use crate::message::evidence::is_node_name;
+use crate::message::local_unlock::LocalUnlock;
 use crate::secret::{Secret, SecretBytes, wipe};
-use crate::selection::Selection;
 use crate::terms::{Kind, Role};
 
 const ITEMS_MAX: usize = 64;
@@ -28,8 +28,8 @@ pub struct Grant {
     pub membership: Option<Membership>,
     /// Of an init: what to set up.
     pub setup: Option<Setup>,
-    /// The host may give its disk a second key, which its TPM gives out while these registers are as they are now; the lock register is not among them. None: it may not.
-    pub local_unlock: Option<Selection>,
+    /// The host may give its disk a second key, which its TPM gives out under these values of registers. None: it may not.
+    pub local_unlock: Option<LocalUnlock>,
 }
 
 /// What an administrator gives to the first member.
@@ -123,10 +123,7 @@ impl Grant {
             membership: self.membership.as_ref().map(Membership::to_wire),
             result_key,
             parameters,
-            local_unlock: self.local_unlock.as_ref().map(|selection| wire::LocalUnlock {
-                bank: selection.bank().name().to_owned(),
-                registers: selection.registers().iter().copied().map(u32::from).collect(),
-            }),
+            local_unlock: self.local_unlock.as_ref().map(LocalUnlock::to_wire),
         }
     }
 
@@ -142,9 +139,7 @@ impl Grant {
             (true, false) => return Err(fields.error("result_key", "is missing beside parameters")),
             (false, _) => Some(Setup { result_key, parameters }),
         };
-        let local_unlock = grant.local_unlock.as_ref();
-        let local_unlock =
-            local_unlock.map(|one| Selection::from_wire(&Fields("local unlock"), &one.bank, &one.registers));
+        let local_unlock = grant.local_unlock.as_ref().map(|one| LocalUnlock::from_wire(one, true));
         Ok(Self {
             disk_key: secret("disk_key", &grant.disk_key)?,
             measurement_secret: secret("measurement_secret", &grant.measurement_secret)?,
@@ -270,7 +265,6 @@ pub(crate) fn wipe_grant(grant: &mut wire::Grant) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::selection::Bank;
 
     fn grant() -> Grant {
         let secret = |byte| Secret::new([byte; 32]);
@@ -337,23 +331,5 @@ mod tests {
         assert_eq!(error(Kind::Rejoin, Role::Worker), "grant.membership does not belong to rejoin");
         assert_eq!(error(Kind::Init, Role::ControlPlane), "grant.membership does not belong to init");
         assert_eq!(error(Kind::Renew, Role::Worker), "grant.disk_key does not belong to renew");
-    }
-
-    #[test]
-    fn registers_of_a_second_key_go_both_ways_and_name_the_field_at_fault() {
-        let secret = || Secret::new([1; HASH_BYTES]);
-        let grant = Grant {
-            disk_key: secret(),
-            measurement_secret: secret(),
-            measurement_salt: secret(),
-            membership: None,
-            setup: None,
-            local_unlock: Selection::new(Bank::Sha384, [4, 11]),
-        };
-        assert_eq!(Grant::from_wire(&mut grant.to_wire()), Ok(grant.clone()));
-        let mut wire = grant.to_wire();
-        wire.local_unlock.as_mut().unwrap().registers = vec![11, 4];
-        let error = Grant::from_wire(&mut wire).unwrap_err().to_string();
-        assert!(error.starts_with("local unlock.registers must be"), "{error}");
     }
 }

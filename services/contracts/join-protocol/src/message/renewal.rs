@@ -4,6 +4,7 @@ use proto::join as wire;
 
 use super::{Fields, WireError};
 use crate::message::evidence::is_node_name;
+use crate::message::local_unlock::LocalUnlock;
 
 const CERTIFICATE_BYTES_MAX: usize = 4096;
 const LINE_BYTES_MAX: usize = 4096;
@@ -19,8 +20,8 @@ pub struct Renewal {
     pub ssh_authority: String,
     /// SSH host certificate, one line.
     pub ssh_host_certificate: String,
-    /// The host may go on opening its disk by its TPM.
-    pub local_unlock: bool,
+    /// Values of registers for the second key that the evidence names. None: the host may not open its disk by its TPM any more.
+    pub local_unlock: Option<LocalUnlock>,
 }
 
 impl Renewal {
@@ -30,7 +31,7 @@ impl Renewal {
             kubelet_certificate: self.kubelet_certificate.clone(),
             ssh_authority: self.ssh_authority.clone(),
             ssh_host_certificate: self.ssh_host_certificate.clone(),
-            local_unlock: self.local_unlock,
+            local_unlock: self.local_unlock.as_ref().map(LocalUnlock::to_wire),
         }
     }
 
@@ -44,6 +45,7 @@ impl Renewal {
         fields.text("ssh_host_certificate", &renewal.ssh_host_certificate, LINE_BYTES_MAX)?;
         let wire::Renewal { node_name, kubelet_certificate, ssh_authority, ssh_host_certificate, local_unlock } =
             renewal;
+        let local_unlock = local_unlock.map(|one| LocalUnlock::from_wire(&one, false)).transpose()?;
         Ok(Self { node_name, kubelet_certificate, ssh_authority, ssh_host_certificate, local_unlock })
     }
 }
@@ -59,7 +61,7 @@ mod tests {
             kubelet_certificate: vec![0x30, 0],
             ssh_authority: "ssh-ed25519 AAAA".to_owned(),
             ssh_host_certificate: "ssh-ed25519-cert-v01@openssh.com AAAA edge-1".to_owned(),
-            local_unlock: true,
+            local_unlock: None,
         };
         assert_eq!(Renewal::from_wire(renewal.to_wire()), Ok(renewal.clone()));
         let error = |renewal: Renewal| Renewal::from_wire(renewal.to_wire()).unwrap_err().to_string();

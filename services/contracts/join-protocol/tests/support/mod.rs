@@ -12,8 +12,10 @@ use join_protocol::host::{
 use join_protocol::issuer::{Answer, EvidenceAnswer, HelloAnswer, Issuer, IssuerKeys, IssuerPolicy, Verified};
 use join_protocol::message::evidence::EvidenceBody;
 use join_protocol::message::grant::{Grant, Membership, Setup};
+use join_protocol::message::local_unlock::{LocalUnlock, UnlockValue};
 use join_protocol::refusal::Refusal;
 use join_protocol::secret::{Entropy, Secret, cluster_id};
+use join_protocol::selection::Bank;
 use join_protocol::simulated::{SimulatedTpm, SimulatedVerifier};
 use join_protocol::terms::{Address, HostClock, Kind, Purpose, Role, Suite, Variant};
 use uuid::Uuid;
@@ -25,6 +27,12 @@ pub const CLOCK: HostClock = HostClock::Trusted(NOW_MS);
 
 pub fn secret(byte: u8) -> Secret {
     Secret::new([byte; 32])
+}
+
+/// What a second key of a disk is sealed to. Nobody verifies the signatures here.
+pub fn local_unlock() -> LocalUnlock {
+    let values = vec![UnlockValue { value: vec![4; 32], signature: [1; 64] }];
+    LocalUnlock { bank: Bank::Sha256, key: [2; 64], registers: [(4, values)].into() }
 }
 
 pub fn entropy(number: u64) -> Entropy {

@@ -1,0 +1,201 @@
+//! Signatures by which a TPM gives out the second key of a disk: `TPM2_PolicyAuthorize` (TPM 2.0 Library, part 3, 23.16).
+//!
+//! The policy of the second key is a chain with a link for each register, by rising index. A link is `TPM2_PolicyPCR` of one register, and then `TPM2_PolicyAuthorize` with the signing
+//! key, whose reference is the index of the register and all registers of the chain. So each register has values of its own, a value costs one signature, and a value can be signed after
+//! the key was sealed. A link begins with the one before, and names the chain, so none can be left out. The hash of the policy is SHA-256, whatever the bank.
+//!
+//! Each second key of a disk has its own signing key. What was signed for one opens no other.
+
+use std::fmt;
+
+use aws_lc_rs::agreement::{self, PrivateKey};
+use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::hmac;
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
+
+use crate::keys::Secret;
+
+/// A hash, SHA-256.
+pub type Hash = [u8; 32];
+/// A public key of P-256: x and y.
+pub type PublicKey = [u8; 64];
+/// A signature: r and s.
+pub type Signature = [u8; 64];
+
+/// Registers, a bit each.
+pub type Selected = [u8; SELECTION_BYTES];
+
+/// What every policy begins with.
+pub const NOTHING: Hash = [0; 32];
+
+const TPM_ALG_SHA256: u16 = 0x000B;
+const TPM_ALG_NULL: u16 = 0x0010;
+const TPM_ALG_ECDSA: u16 = 0x0018;
+const TPM_ALG_ECC: u16 = 0x0023;
+const TPM_ECC_NIST_P256: u16 = 0x0003;
+const TPM_CC_POLICY_AUTHORIZE: u32 = 0x0000_016A;
+const TPM_CC_POLICY_PCR: u32 = 0x0000_017F;
+/// userWithAuth, sign: a key that lies outside of a TPM.
+const ATTRIBUTES: u32 = 0x0004_0040;
+/// Bytes of a selection of registers: 24, a bit each.
+const SELECTION_BYTES: usize = 3;
+/// Begins an uncompressed point.
+const UNCOMPRESSED: u8 = 4;
+
+/// The key cannot be made, or does not sign.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the key that signs for second keys of disks cannot be made or used")]
+pub struct UnlockError;
+
+/// Signs values of registers for one second key of a disk.
+pub struct UnlockKey {
+    pair: EcdsaKeyPair,
+    public: PublicKey,
+}
+
+impl fmt::Debug for UnlockKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("UnlockKey(..)")
+    }
+}
+
+impl UnlockKey {
+    /// The key that follows from a seed.
+    ///
+    /// # Errors
+    /// [`UnlockError`], rarer than once in 2^128.
+    pub fn from_seed(seed: &Secret) -> Result<Self, UnlockError> {
+        // One of 2^32 strings is not a private key of the curve; then the next one is taken.
+        let seed = hmac::Key::new(hmac::HMAC_SHA256, seed.expose());
+        (0..4).find_map(|number: u8| Self::from_private(hmac::sign(&seed, &[number]).as_ref())).ok_or(UnlockError)
+    }
+
+    fn from_private(private: &[u8]) -> Option<Self> {
+        let point = PrivateKey::from_private_key(&agreement::ECDH_P256, private).ok()?.compute_public_key().ok()?;
+        let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
+        let pair = EcdsaKeyPair::from_private_key_and_public_key(algorithm, private, point.as_ref()).ok()?;
+        let public = pair.public_key().as_ref().strip_prefix(&[UNCOMPRESSED])?.try_into().ok()?;
+        Some(Self { pair, public })
+    }
+
+    /// The public key.
+    #[must_use]
+    pub const fn public(&self) -> &PublicKey {
+        &self.public
+    }
+
+    /// Signs a value of a register: of a policy that is `approved` after it, in a chain of the registers `chain`.
+    ///
+    /// # Errors
+    /// [`UnlockError`]
+    pub fn sign(&self, approved: &Hash, register: u8, chain: Selected) -> Result<Signature, UnlockError> {
+        let signature = self.pair.sign(&SystemRandom::new(), &to_sign(approved, register, chain));
+        signature.ok().and_then(|signature| signature.as_ref().try_into().ok()).ok_or(UnlockError)
+    }
+}
+
+/// What is signed: the approved policy and the reference. A TPM verifies the signature over their SHA-256.
+#[must_use]
+pub fn to_sign(approved: &Hash, register: u8, chain: Selected) -> Vec<u8> {
+    [&approved[..], &reference(register, chain)].concat()
+}
+
+/// `policyRef`: the index of the register, and all registers of the chain.
+#[must_use]
+pub const fn reference(register: u8, [low, middle, high]: Selected) -> [u8; 4] {
+    [register, low, middle, high]
+}
+
+/// Registers as a selection has them.
+#[must_use]
+pub fn selected(registers: impl IntoIterator<Item = u8>) -> Selected {
+    let mut bits = Selected::default();
+    for register in registers {
+        if let Some(octet) = bits.get_mut(usize::from(register / 8)) {
+            *octet |= 1 << (register % 8);
+        }
+    }
+    bits
+}
+
+/// A policy after `TPM2_PolicyPCR` of one register with that value. `previous`: what [`authorized`] gives for the register before, of the first one [`NOTHING`]. `bank`: `TPM_ALG_ID`.
+#[must_use]
+pub fn approved(previous: &Hash, bank: u16, register: u8, value: &[u8]) -> Hash {
+    let size = [SELECTION_BYTES as u8];
+    let selection = [&1_u32.to_be_bytes()[..], &bank.to_be_bytes(), &size, &selected([register])].concat();
+    hash(&[previous, &TPM_CC_POLICY_PCR.to_be_bytes(), &selection, &hash(&[value])])
+}
+
+/// A policy after `TPM2_PolicyAuthorize` with this key for that register of the chain. After the last register, it is the policy of the second key.
+#[must_use]
+pub fn authorized(key: &PublicKey, register: u8, chain: Selected) -> Hash {
+    let first = hash(&[&NOTHING, &TPM_CC_POLICY_AUTHORIZE.to_be_bytes(), &name(key)]);
+    hash(&[&first, &reference(register, chain)])
+}
+
+/// The name by which a TPM knows the key.
+#[must_use]
+pub fn name(key: &PublicKey) -> Vec<u8> {
+    [&TPM_ALG_SHA256.to_be_bytes()[..], &hash(&[&public_area(key)])].concat()
+}
+
+/// The key as a `TPMT_PUBLIC`, which a TPM loads to verify its signatures.
+#[must_use]
+pub fn public_area(key: &PublicKey) -> Vec<u8> {
+    let numbers = |numbers: &[u16]| numbers.iter().flat_map(|number| number.to_be_bytes()).collect::<Vec<u8>>();
+    let (x, y) = key.split_at(key.len() / 2);
+    // Without a policy of its own, without symmetric algorithm and key derivation.
+    let head = numbers(&[TPM_ALG_ECC, TPM_ALG_SHA256]);
+    let scheme = numbers(&[0, TPM_ALG_NULL, TPM_ALG_ECDSA, TPM_ALG_SHA256, TPM_ECC_NIST_P256, TPM_ALG_NULL]);
+    let size = numbers(&[x.len() as u16]);
+    [&head[..], &ATTRIBUTES.to_be_bytes(), &scheme, &size, x, &size, y].concat()
+}
+
+fn hash(parts: &[&[u8]]) -> Hash {
+    let mut output = [0; 32];
+    output.copy_from_slice(digest(&SHA256, &parts.concat()).as_ref());
+    output
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
+
+    fn key(seed: u8) -> UnlockKey {
+        UnlockKey::from_seed(&Secret::new([seed; 32])).unwrap()
+    }
+
+    #[test]
+    fn a_seed_gives_one_key_whose_signature_is_for_one_register_value_and_place() {
+        let (signer, again) = (key(1), key(1));
+        assert!(signer.public() == again.public() && signer.public() != key(2).public());
+        let chain = selected([4, 9, 15]);
+        assert_eq!(chain, [0b0001_0000, 0b1000_0010, 0]);
+        let previous = authorized(signer.public(), 4, chain);
+        let policy = approved(&previous, TPM_ALG_SHA256, 9, &[7; 32]);
+        let signature = signer.sign(&policy, 9, chain).unwrap();
+        let point = [&[UNCOMPRESSED][..], signer.public()].concat();
+        let verifies = |approved: &Hash, register, chain| {
+            let message = to_sign(approved, register, chain);
+            UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, &point).verify(&message, &signature).is_ok()
+        };
+        assert!(verifies(&policy, 9, chain));
+        assert!(!verifies(&policy, 11, chain) && !verifies(&policy, 9, selected([9, 15])));
+        let others = [
+            approved(&NOTHING, TPM_ALG_SHA256, 9, &[7; 32]),
+            approved(&previous, 0x000C, 9, &[7; 32]),
+            approved(&previous, TPM_ALG_SHA256, 11, &[7; 32]),
+            approved(&previous, TPM_ALG_SHA256, 9, &[8; 32]),
+            approved(&authorized(signer.public(), 4, selected([4, 15])), TPM_ALG_SHA256, 9, &[7; 32]),
+        ];
+        assert!(!others.iter().any(|other| verifies(other, 9, chain)));
+        assert_eq!(format!("{signer:?}"), "UnlockKey(..)");
+    }
+
+    #[test]
+    fn what_is_not_a_private_key_of_the_curve_gives_none() {
+        assert!(UnlockKey::from_private(&[0; 32]).is_none() && UnlockKey::from_private(&[0xff; 32]).is_none());
+    }
+}
