@@ -637,12 +637,23 @@ fn what_is_not_tied_to_the_lock_register_is_not_sealed() {
     assert!(error(|wanted| wanted.bank = Bank::Sha384).contains("is not attestation.bank"));
 }
 
+/// A policy that admits these values of register 11, and second keys.
+fn verifier_of_images(machine: &Machine, images: &[Vec<u8>]) -> TpmVerifier {
+    let manufacturers = ["ca/issuercert.pem", ROOT].map(|file| String::from_utf8(machine.tpm.file(file)).unwrap());
+    let policy = json!({"bank": "sha256", "lock": {"pcr": 15}, "localUnlock": {"pcrs": [4]},
+        "pcrs": {"11": {"expected": images.iter().map(hex::encode).collect::<Vec<_>>()}},
+        "endorsement": {"require": "certificate", "manufacturers": manufacturers}});
+    let policy = Policy::new(&serde_json::from_value(policy).unwrap(), 1);
+    assert_eq!(policy.error(), None);
+    TpmVerifier::new(policy)
+}
+
 #[tokio::test]
-async fn a_member_with_a_second_key_comes_back_without_an_answer_and_is_renewed_when_an_issuer_answers() {
+async fn a_member_with_a_second_key_comes_back_without_an_answer_also_with_an_image_that_a_renewal_brought() {
     let (broker, mut machine) = (Mosquitto::start(), Machine::new(1));
     let (disk, bench) = (machine.disk, Bench::with_uuid(machine.disk));
-    let mut service = TestIssuer::join_service(Variant::Tpm2, Box::new(verifier(&[&machine])));
-    service.local_unlock = Some(admitted(&machine, &[4, 11]));
+    let mut images = admitted(&machine, &[11]).registers.remove(&11).unwrap();
+    let service = TestIssuer::join_service(Variant::Tpm2, Box::new(verifier_of_images(&machine, &images)));
     let mut site = Site::start(&broker, vec![service]);
     let start = |machine: &Machine, within_ms| {
         let platform = machine.rest.platform();
@@ -657,18 +668,29 @@ async fn a_member_with_a_second_key_comes_back_without_an_answer_and_is_renewed_
     assert_eq!((running.stop().await, site.node(disk).unwrap().last_error.clone()), (Ending::Member, None));
     assert!(bench.disk().sealed_key().await.unwrap().is_some());
 
-    machine.reboot();
-    bench.reboot();
-    let service = site.issuers.pop().unwrap();
-    let running = start(&machine, 100);
-    site.until("a member that asks whether it still may", |site| {
-        site.node(disk).is_some_and(|node| node.kind == "renew" && node.attempts > 1)
-    })
-    .await;
-    assert_eq!(service.tickets, 1, "no issuer gave it a key");
-    // The issuer that judges the renewal sees the lock register with the id of this cluster.
-    site.issuers.push(service);
-    site.until("the renewal", |site| site.state(disk) == "member").await;
-    assert_eq!((running.stop().await, site.issuers[0].tickets), (Ending::Member, 2));
-    assert!(bench.disk().sealed_key().await.unwrap().is_some(), "it may keep its second key");
+    images.push(pcr::after_event(Hash::Sha256, &images[0], b"another image"));
+    for image in [None, Some("another image")] {
+        machine.reboot();
+        bench.reboot();
+        if let Some(image) = image {
+            machine.tpm.write("event.bin", image.as_bytes());
+            machine.tpm.tool("tpm2_pcrevent", &["11", "event.bin"]);
+        }
+        let mut service = site.issuers.pop().unwrap();
+        let given = service.tickets;
+        let running = start(&machine, 100);
+        site.until("a member that asks whether it still may", |site| {
+            site.node(disk).is_some_and(|node| node.kind == "renew" && node.attempts > 1)
+        })
+        .await;
+        assert_eq!(service.tickets, given, "no issuer gave it a key");
+        // The issuer that judges the renewal sees the lock register with the id of this cluster. Its policy has another image by now.
+        service.verifier = Box::new(verifier_of_images(&machine, &images));
+        site.issuers.push(service);
+        site.until("the renewal", |site| site.state(disk) == "member").await;
+        assert_eq!((running.stop().await, site.issuers[0].tickets), (Ending::Member, given + 1));
+        let sealed = bench.disk().sealed_key().await.unwrap().unwrap();
+        let known: Vec<_> = sealed.unlock.registers[&11].iter().map(|one| one.value.clone()).collect();
+        assert_eq!(known, images);
+    }
 }

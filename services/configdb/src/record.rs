@@ -1,7 +1,7 @@
 //! The record of writes, `<state_dir>/audit.jsonl`: who wrote what, and when.
 //!
 //! It is made of the history, which is committed with each write. A crash, a full disk or a rotation leaves no gap in it: what is missing is added at the next start, or when there is
-//! room. A write is recorded before it is answered, but an answer does not wait for a record that cannot be kept.
+//! room. A write is recorded before it is answered, but an answer does not wait for a record that cannot be kept, nor for the disk: what a power cut takes of the file is in the history.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -205,7 +205,7 @@ impl Recorder {
             let is_last = (rows.len() as u64) < LINES;
             let marked = |row: &WriteRow| Some(Mark { state: stored.timelines.at(row.at.0)?, place: row.at.1 });
             let lines: Vec<Line> = rows.iter().filter_map(|row| Some(line(row, marked(row)?))).collect();
-            self.is_failing = !lines.is_empty() && !self.file.keep_all(&lines).await;
+            self.is_failing = !lines.is_empty() && !self.file.write_all(&lines).await;
             if self.is_failing {
                 // A part of them may be on the disk.
                 let last = self.file.last().await.ok().flatten().and_then(Mark::read);
@@ -220,10 +220,10 @@ impl Recorder {
         }
     }
 
-    /// Keeps beside the record how far it is.
-    pub fn keep_mark(&mut self) {
+    /// Keeps beside the record how far it is, once the record is on the disk so far: the mark alone would hide what a power cut has taken.
+    pub async fn keep_mark(&mut self) {
         if let Some(mark) = self.mark.filter(|mark| self.kept_mark != Some(*mark)) {
-            let kept = serde_json::to_vec(&mark.form()).map_err(io::Error::other);
+            let kept = self.file.sync().await.and_then(|()| serde_json::to_vec(&mark.form()).map_err(io::Error::other));
             let kept =
                 kept.and_then(|json| atomic_file::write(&self.mark_file, &json, Some(0o600)).map_err(io::Error::other));
             match kept {

@@ -119,7 +119,7 @@ pub async fn run_on<S: Store>(
     };
     let ended = io.run(state, first).await;
     io.node.stop().await;
-    io.follower.recorder.keep_mark();
+    io.follower.recorder.keep_mark().await;
     io.store.close().await;
     ended
 }
@@ -159,7 +159,7 @@ impl<S: Store> Io<S> {
         let mut turns = Turns::new(state, self.clock.now());
         self.publish(&turns);
         self.follower.record(&mut self.store, self.clock.now().wall).await;
-        self.follower.recorder.keep_mark();
+        self.follower.recorder.keep_mark().await;
         self.execute_all(first).await;
         let shutdown = self.shutdown.clone();
         service::serve(&mut turns, self, self.clock, &shutdown).await
@@ -205,7 +205,7 @@ impl<S: Store> Io<S> {
     async fn look_after_store(&mut self, is_read_only: bool) {
         // Before anything is forgotten.
         self.follower.record(&mut self.store, self.clock.now().wall).await;
-        self.follower.recorder.keep_mark();
+        self.follower.recorder.keep_mark().await;
         let has_more = self.prune().await;
         let has_room = is_read_only && self.store.probe().await.is_ok();
         self.waiting.push_back(Input::Upkept { has_room, has_more });

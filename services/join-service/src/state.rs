@@ -379,8 +379,9 @@ impl State {
             policy_held: Some(self.policy.held().is_some()),
             policy_hold_reason: self.policy.held().map(|hold| hold.to_string()),
             policy_entry: desired
-                .and_then(|desired| desired.entry.clone())
-                .filter(|entry| self.gives_entry && entry.len() <= ENTRY_BYTES_MAX),
+                .and_then(|desired| desired.entry.as_ref())
+                .filter(|entry| self.gives_entry && entry.len() <= ENTRY_BYTES_MAX)
+                .cloned(),
             policy_state: self.policy.state(),
             policy_error: self.policy.error().cloned(),
             hosts_total: hosts.total,

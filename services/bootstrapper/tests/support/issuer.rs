@@ -55,7 +55,7 @@ pub type Change = Box<dyn Fn(&mut Grant) + Send>;
 
 pub struct TestIssuer {
     issuer: Issuer,
-    verifier: Box<dyn Verifier + Send>,
+    pub verifier: Box<dyn Verifier + Send>,
     records: BTreeMap<RequestId, Record>,
     result_key: ResultKey,
     drawn: u64,

@@ -129,11 +129,30 @@ async fn what_could_not_be_kept_is_recorded_when_there_is_room_again() {
 }
 
 #[tokio::test]
+async fn what_a_power_cut_takes_of_the_file_is_recorded_again() {
+    let mut bench = Bench::new().await;
+    let path = record::path(bench.directory.path());
+    bench.write(1, "ada", "Info", Some("1"));
+    bench.follow().await;
+    bench.recorder.keep_mark().await;
+    let synced = std::fs::read(&path).unwrap();
+    for json in ["2", "3"] {
+        bench.write(1, "ada", "Info", Some(json));
+        bench.follow().await;
+    }
+    let lost = bench.lines();
+    // Of the line behind the last mark a part, and nothing of the next.
+    std::fs::write(&path, [&synced[..], b"{\"at\":7,\"wh"].concat()).unwrap();
+    bench.start().await;
+    assert_eq!((bench.lines(), lost.len()), (lost, 3));
+}
+
+#[tokio::test]
 async fn the_record_continues_where_it_was_after_its_file_was_moved_away() {
     let mut bench = Bench::new().await;
     bench.write(1, "ada", "Info", Some("1"));
     bench.follow().await;
-    bench.recorder.keep_mark();
+    bench.recorder.keep_mark().await;
     let path = record::path(bench.directory.path());
     std::fs::rename(&path, bench.directory.path().join("audit.1")).unwrap();
     bench.write(1, "ada", "Info", Some("2"));

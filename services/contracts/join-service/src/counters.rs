@@ -73,7 +73,9 @@ impl JoinCounters {
     #[must_use]
     pub fn changes_since(&self, earlier: &Self) -> Vec<Metric> {
         let mut metrics = Vec::new();
-        for ((prefix, what, now), (.., before)) in self.groups().into_iter().zip(earlier.groups()) {
+        let groups = self.groups().into_iter().zip(earlier.groups());
+        // This is asked after each event, and most change no count.
+        for ((prefix, what, now), (.., before)) in groups.filter(|((.., now), (.., before))| now != before) {
             let changed = now.iter().filter(|(name, count)| before.get(*name) != Some(*count));
             let properties = Properties::described(&[what], true);
             let metric = |(name, count): (&String, &u64)| Metric::new(format!("{prefix}{name}"), *count);

@@ -4,10 +4,11 @@
 pub mod chain;
 
 use std::io::{self, SeekFrom};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use tokio::fs::OpenOptions;
+use tokio::fs::{File, OpenOptions};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
 
 use chain::Chain;
@@ -30,13 +31,15 @@ pub struct RecordFile {
     path: PathBuf,
     /// Where the file's chain is; None: it is read. After a failure it is read again.
     chain: Option<Chain>,
+    /// What was written to it may not be on the disk.
+    unsynced: Option<File>,
 }
 
 impl RecordFile {
     /// The file at that path, which need not exist.
     #[must_use]
     pub const fn new(path: PathBuf) -> Self {
-        Self { path, chain: None }
+        Self { path, chain: None, unsynced: None }
     }
 
     /// Keeps a record; it is on the disk when this returns. One that cannot be kept is logged as an error and counted.
@@ -46,7 +49,29 @@ impl RecordFile {
 
     /// Keeps records in their order; they are on the disk when this returns true. Otherwise some may be, which [`RecordFile::last`] shows, and that is logged as an error and counted.
     pub async fn keep_all(&mut self, records: &[impl Serialize]) -> bool {
-        let kept = self.append(records).await;
+        let kept = self.append(records, true).await;
+        self.is_kept(kept)
+    }
+
+    /// As [`RecordFile::keep_all`], for records that can be made again: they are in the file, and on the disk after [`RecordFile::sync`].
+    pub async fn write_all(&mut self, records: &[impl Serialize]) -> bool {
+        let kept = self.append(records, false).await;
+        self.is_kept(kept)
+    }
+
+    /// What was written is on the disk when this returns.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub async fn sync(&mut self) -> io::Result<()> {
+        if let Some(file) = &self.unsynced {
+            file.sync_data().await?;
+        }
+        self.unsynced = None;
+        Ok(())
+    }
+
+    fn is_kept(&self, kept: io::Result<()>) -> bool {
         if let Err(error) = &kept {
             tracing::error!(path = %self.path.display(), error = %error, "the record of a write could not be kept");
             metrics::counter!("sparkfleet_audit_failures_total").increment(1);
@@ -62,7 +87,7 @@ impl RecordFile {
         Ok(newest(&self.path, 1).await?.pop())
     }
 
-    async fn append(&mut self, records: &[impl Serialize]) -> io::Result<()> {
+    async fn append(&mut self, records: &[impl Serialize], syncs: bool) -> io::Result<()> {
         let mut chain = match self.chain.take() {
             Some(chain) => chain,
             None => resume(&self.path).await?,
@@ -80,7 +105,16 @@ impl RecordFile {
         let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path).await?;
         file.write_all(&lines).await?;
         file.flush().await?;
-        file.sync_data().await?;
+        // The file that was written to before may have been rotated away.
+        if let Some(before) = &self.unsynced
+            && before.metadata().await?.ino() != file.metadata().await?.ino()
+        {
+            before.sync_data().await?;
+        }
+        if syncs {
+            file.sync_data().await?;
+        }
+        self.unsynced = (!syncs).then_some(file);
         self.chain = Some(chain);
         Ok(())
     }
@@ -140,17 +174,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = path(dir.path());
         let mut file = RecordFile::new(path.clone());
-        file.append(&[record(1)]).await.unwrap();
-        file.append(&[record(2)]).await.unwrap();
+        file.append(&[record(1)], true).await.unwrap();
+        file.append(&[record(2)], true).await.unwrap();
         let mut text = std::fs::read(&path).unwrap();
         text.extend_from_slice(b"{\"at\":3,\"wh");
         std::fs::write(&path, text).unwrap();
         let mut file = RecordFile::new(path.clone());
-        file.append(&[record(4)]).await.unwrap();
+        file.append(&[record(4)], true).await.unwrap();
         let first = chain::verify(&std::fs::read(&path).unwrap()).unwrap();
         assert_eq!((first.records, first.end.number), (3, 3));
         std::fs::rename(&path, dir.path().join("audit.1")).unwrap();
-        file.append(&[record(5)]).await.unwrap();
+        file.append(&[record(5)], true).await.unwrap();
         let second = chain::verify(&std::fs::read(&path).unwrap()).unwrap();
         assert_eq!((second.begins_after, second.end.number), (first.end.head, 4));
     }
