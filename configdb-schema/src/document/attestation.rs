@@ -116,7 +116,7 @@ pub struct BootRules {
     pub releases: Vec<BootRelease>,
 }
 
-/// What one unified kernel image measures. Every digest stands in the list of its kind, too.
+/// What one unified kernel image measures. Every digest is in the list of its kind, too.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct BootRelease {

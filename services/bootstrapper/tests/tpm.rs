@@ -23,8 +23,8 @@ use join_protocol::message::local_unlock::LocalUnlock;
 use join_protocol::secret::Secret;
 use join_protocol::selection::Bank;
 use join_protocol::terms::Variant;
-use join_tickets::unlock::UnlockKey;
 use join_trust::unlock;
+use join_trust::unlock_key::UnlockKey;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
@@ -546,6 +546,25 @@ fn unlock_key(seed: u8) -> UnlockKey {
     UnlockKey::from_seed(&join_tickets::keys::Secret::new([seed; 32])).unwrap()
 }
 
+/// Signatures of another second key's signer, for fewer registers, with a link that is left out, and of the value of another register.
+fn forged(now: &Admitted, signed: &LocalUnlock) -> [LocalUnlock; 5] {
+    let foreign = unlock::signed(&unlock_key(2), now).unwrap();
+    let mut fewer = now.clone();
+    fewer.registers.remove(&4);
+    let mut moved = signed.clone();
+    moved.registers.get_mut(&11).unwrap()[0].signature = signed.registers[&4][0].signature;
+    [
+        LocalUnlock { key: signed.key, ..foreign.clone() },
+        foreign,
+        unlock::signed(&unlock_key(1), &fewer).unwrap(),
+        LocalUnlock {
+            registers: signed.registers.clone().into_iter().filter(|(at, _)| *at != 4).collect(),
+            ..signed.clone()
+        },
+        moved,
+    ]
+}
+
 #[tokio::test]
 async fn the_tpm_gives_out_the_second_key_of_a_disk_under_signed_values_before_the_lock_and_never_else() {
     let (mut machine, other, bench) = (Machine::new(1), Machine::new(2), Bench::new());
@@ -574,23 +593,7 @@ async fn the_tpm_gives_out_the_second_key_of_a_disk_under_signed_values_before_t
     let second = attester.unseal(&sealed).unwrap();
     assert_eq!(attester.keys().unwrap(), keys);
     bench.disk().unlock_sealed(&second).await.unwrap();
-    // Signatures of another second key's signer, of the value of another register, and a link that is left out.
-    let foreign = unlock::signed(&unlock_key(2), &now).unwrap();
-    let mut fewer = now.clone();
-    fewer.registers.remove(&4);
-    let mut moved = signed.clone();
-    moved.registers.get_mut(&11).unwrap()[0].signature = signed.registers[&4][0].signature;
-    let forged = [
-        LocalUnlock { key: signed.key, ..foreign.clone() },
-        foreign,
-        unlock::signed(&unlock_key(1), &fewer).unwrap(),
-        LocalUnlock {
-            registers: signed.registers.clone().into_iter().filter(|(at, _)| *at != 4).collect(),
-            ..signed.clone()
-        },
-        moved,
-    ];
-    for (at, unlock) in forged.into_iter().enumerate() {
+    for (at, unlock) in forged(&now, &signed).into_iter().enumerate() {
         let error = attester.unseal(&SealedKey { unlock, ..sealed.clone() }).unwrap_err().0;
         assert!(error.contains("what is signed is not for it"), "{at}: {error}");
     }

@@ -1,7 +1,7 @@
 //! The record of writes, `<state_dir>/audit.jsonl`: who wrote what, and when.
 //!
 //! It is made of the history, which is committed with each write. A crash, a full disk or a rotation leaves no gap in it: what is missing is added at the next start, or when there is
-//! room. A write is recorded before it is answered, but an answer does not wait for a record that cannot be kept, nor for the disk: what a power cut takes of the file is in the history.
+//! room. A write is recorded before it is answered, but an answer does not wait for a record that cannot be kept, nor for the disk. What a power cut takes of the file is in the history.
 
 use std::io;
 use std::path::{Path, PathBuf};

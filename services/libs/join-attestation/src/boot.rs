@@ -232,7 +232,7 @@ impl Boot {
     }
 }
 
-/// What stands in the place of a digest: that of another release if it is of the one that was booted, else itself. None: the other release has nothing in its place.
+/// What takes the place of a digest: that of another release if it is of the one that was booted, else itself. None: the other release has nothing in its place.
 fn swapped<'a>(digest: &'a [u8], booted: &[Vec<u8>], other: &'a [Vec<u8>]) -> Option<&'a [u8]> {
     match booted.iter().position(|one| one == digest) {
         Some(place) => other.get(place).map(Vec::as_slice),

@@ -1,6 +1,6 @@
 //! Under which values of registers a host that was admitted may open its disk by its TPM: those by which the policy would admit it again.
 //!
-//! What the policy has values for (`pcrs`) has all of them. What it judges by events has the value of this boot, and those that follow from the event log of this boot if another release
+//! What the policy has values for (`pcrs`) has all of them. What it judges by events has the value of this boot. It also has those that follow from the event log of this boot if another release
 //! (`boot.releases`) takes the place of the one that was booted. So a host comes back with an image that the policy has got since its last ticket.
 
 use std::collections::BTreeMap;

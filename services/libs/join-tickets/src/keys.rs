@@ -98,7 +98,7 @@ impl MasterSecret {
         }
     }
 
-    /// Seed of the P-256 key that signs values of registers for one second key of a disk ([`crate::unlock`]).
+    /// Seed of the P-256 key that signs values of registers for one second key of a disk ([`crate::unlock`] says how).
     #[must_use]
     pub fn local_unlock_seed(&self, disk: Uuid, generation: Option<&[u8; 16]>, id: &[u8; 16]) -> Secret {
         let generation = generation.map(hex::encode).unwrap_or_default();

@@ -6,7 +6,7 @@
 //! | [`request`] | certificate requests of kubelets: what they must be |
 //! | [`certificate`], [`signer`] | certificates of kubelets, and the authority that issues them |
 //! | [`ssh`] | certificates of hosts' SSH keys |
-//! | [`unlock`] | signatures by which a TPM gives out the second key of a disk |
+//! | [`unlock`] | what is signed so that a TPM gives out the second key of a disk |
 //! | [`kubeadm`] | bootstrap tokens, discovery pins, the files of a control plane |
 //!
 //! No clock, no randomness, no I/O: times and random bytes are arguments. Secrets show nothing of themselves and are overwritten when they are dropped.

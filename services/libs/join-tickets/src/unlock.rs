@@ -1,4 +1,4 @@
-//! Signatures by which a TPM gives out the second key of a disk: `TPM2_PolicyAuthorize` (TPM 2.0 Library, part 3, 23.16).
+//! What is signed so that a TPM gives out the second key of a disk: `TPM2_PolicyAuthorize` (TPM 2.0 Library, part 3, 23.16).
 //!
 //! The policy of the second key is a chain with a link for each register, by rising index. A link is `TPM2_PolicyPCR` of one register, and then `TPM2_PolicyAuthorize` with the signing
 //! key, whose reference is the index of the register and all registers of the chain. So each register has values of its own, a value costs one signature, and a value can be signed after
@@ -6,15 +6,7 @@
 //!
 //! Each second key of a disk has its own signing key. What was signed for one opens no other.
 
-use std::fmt;
-
-use aws_lc_rs::agreement::{self, PrivateKey};
 use aws_lc_rs::digest::{SHA256, digest};
-use aws_lc_rs::hmac;
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
-
-use crate::keys::Secret;
 
 /// A hash, SHA-256.
 pub type Hash = [u8; 32];
@@ -40,60 +32,6 @@ const TPM_CC_POLICY_PCR: u32 = 0x0000_017F;
 const ATTRIBUTES: u32 = 0x0004_0040;
 /// Bytes of a selection of registers: 24, a bit each.
 const SELECTION_BYTES: usize = 3;
-/// Begins an uncompressed point.
-const UNCOMPRESSED: u8 = 4;
-
-/// The key cannot be made, or does not sign.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the key that signs for second keys of disks cannot be made or used")]
-pub struct UnlockError;
-
-/// Signs values of registers for one second key of a disk.
-pub struct UnlockKey {
-    pair: EcdsaKeyPair,
-    public: PublicKey,
-}
-
-impl fmt::Debug for UnlockKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("UnlockKey(..)")
-    }
-}
-
-impl UnlockKey {
-    /// The key that follows from a seed.
-    ///
-    /// # Errors
-    /// [`UnlockError`], rarer than once in 2^128.
-    pub fn from_seed(seed: &Secret) -> Result<Self, UnlockError> {
-        // One of 2^32 strings is not a private key of the curve; then the next one is taken.
-        let seed = hmac::Key::new(hmac::HMAC_SHA256, seed.expose());
-        (0..4).find_map(|number: u8| Self::from_private(hmac::sign(&seed, &[number]).as_ref())).ok_or(UnlockError)
-    }
-
-    fn from_private(private: &[u8]) -> Option<Self> {
-        let point = PrivateKey::from_private_key(&agreement::ECDH_P256, private).ok()?.compute_public_key().ok()?;
-        let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
-        let pair = EcdsaKeyPair::from_private_key_and_public_key(algorithm, private, point.as_ref()).ok()?;
-        let public = pair.public_key().as_ref().strip_prefix(&[UNCOMPRESSED])?.try_into().ok()?;
-        Some(Self { pair, public })
-    }
-
-    /// The public key.
-    #[must_use]
-    pub const fn public(&self) -> &PublicKey {
-        &self.public
-    }
-
-    /// Signs a value of a register: of a policy that is `approved` after it, in a chain of the registers `chain`.
-    ///
-    /// # Errors
-    /// [`UnlockError`]
-    pub fn sign(&self, approved: &Hash, register: u8, chain: Selected) -> Result<Signature, UnlockError> {
-        let signature = self.pair.sign(&SystemRandom::new(), &to_sign(approved, register, chain));
-        signature.ok().and_then(|signature| signature.as_ref().try_into().ok()).ok_or(UnlockError)
-    }
-}
 
 /// What is signed: the approved policy and the reference. A TPM verifies the signature over their SHA-256.
 #[must_use]
@@ -161,41 +99,25 @@ fn hash(parts: &[&[u8]]) -> Hash {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
-
-    fn key(seed: u8) -> UnlockKey {
-        UnlockKey::from_seed(&Secret::new([seed; 32])).unwrap()
-    }
 
     #[test]
-    fn a_seed_gives_one_key_whose_signature_is_for_one_register_value_and_place() {
-        let (signer, again) = (key(1), key(1));
-        assert!(signer.public() == again.public() && signer.public() != key(2).public());
-        let chain = selected([4, 9, 15]);
+    fn what_is_signed_is_of_one_value_register_place_and_chain() {
+        let (key, chain) = ([7; 64], selected([4, 9, 15]));
         assert_eq!(chain, [0b0001_0000, 0b1000_0010, 0]);
-        let previous = authorized(signer.public(), 4, chain);
-        let policy = approved(&previous, TPM_ALG_SHA256, 9, &[7; 32]);
-        let signature = signer.sign(&policy, 9, chain).unwrap();
-        let point = [&[UNCOMPRESSED][..], signer.public()].concat();
-        let verifies = |approved: &Hash, register, chain| {
-            let message = to_sign(approved, register, chain);
-            UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, &point).verify(&message, &signature).is_ok()
+        let signed = |previous: &Hash, bank, register, value: u8, chain| {
+            to_sign(&approved(previous, bank, register, &[value; 32]), register, chain)
         };
-        assert!(verifies(&policy, 9, chain));
-        assert!(!verifies(&policy, 11, chain) && !verifies(&policy, 9, selected([9, 15])));
+        let previous = authorized(&key, 4, chain);
+        let wanted = signed(&previous, TPM_ALG_SHA256, 9, 7, chain);
         let others = [
-            approved(&NOTHING, TPM_ALG_SHA256, 9, &[7; 32]),
-            approved(&previous, 0x000C, 9, &[7; 32]),
-            approved(&previous, TPM_ALG_SHA256, 11, &[7; 32]),
-            approved(&previous, TPM_ALG_SHA256, 9, &[8; 32]),
-            approved(&authorized(signer.public(), 4, selected([4, 15])), TPM_ALG_SHA256, 9, &[7; 32]),
+            signed(&NOTHING, TPM_ALG_SHA256, 9, 7, chain),
+            signed(&previous, 0x000C, 9, 7, chain),
+            signed(&previous, TPM_ALG_SHA256, 11, 7, chain),
+            signed(&previous, TPM_ALG_SHA256, 9, 8, chain),
+            signed(&previous, TPM_ALG_SHA256, 9, 7, selected([9, 15])),
+            signed(&authorized(&key, 4, selected([4, 15])), TPM_ALG_SHA256, 9, 7, chain),
+            signed(&authorized(&[8; 64], 4, chain), TPM_ALG_SHA256, 9, 7, chain),
         ];
-        assert!(!others.iter().any(|other| verifies(other, 9, chain)));
-        assert_eq!(format!("{signer:?}"), "UnlockKey(..)");
-    }
-
-    #[test]
-    fn what_is_not_a_private_key_of_the_curve_gives_none() {
-        assert!(UnlockKey::from_private(&[0; 32]).is_none() && UnlockKey::from_private(&[0xff; 32]).is_none());
+        assert!(!others.contains(&wanted));
     }
 }

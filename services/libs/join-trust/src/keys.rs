@@ -9,8 +9,9 @@ use join_protocol::transcript::Hash;
 use join_tickets::keys::MasterSecret;
 use join_tickets::kubeadm::BootstrapToken;
 use join_tickets::ssh::{SshAuthority, SshError};
-use join_tickets::unlock::{UnlockError, UnlockKey};
 use uuid::Uuid;
+
+use crate::unlock_key::{UnlockError, UnlockKey};
 
 /// Makes the keys of a cluster. The same question always has the same answer, on every replica.
 ///

@@ -5,6 +5,7 @@
 //! | [`files`] | the files that an administrator makes: root, certified keys, master secret |
 //! | [`keys`] | the keys of a cluster, derived from its master secret |
 //! | [`replica`] | the files that a join service begins with |
+//! | [`unlock_key`] | the key that signs for the second key of a disk |
 //! | [`unlock`] | what the second key of a disk is sealed to |
 //!
 //! The side that makes the files is the command line or `up`. The side that reads them is the join service, or the administrator who sets the first host up. Both share this
@@ -15,3 +16,4 @@ pub mod files;
 pub mod keys;
 pub mod replica;
 pub mod unlock;
+pub mod unlock_key;

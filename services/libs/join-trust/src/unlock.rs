@@ -6,9 +6,10 @@ use join_protocol::attestation::Admitted;
 use join_protocol::issuer::Verified;
 use join_protocol::message::local_unlock::{LocalUnlock, UnlockValue};
 use join_protocol::selection::Bank;
-use join_tickets::unlock::{NOTHING, UnlockError, UnlockKey, approved, authorized, selected};
+use join_tickets::unlock::{NOTHING, approved, authorized, selected};
 
 use crate::keys::KeyProvider;
+use crate::unlock_key::{UnlockError, UnlockKey};
 
 /// Signs the values by which the policy admits a verified host. None: the policy allows no second key, or the host takes none.
 ///

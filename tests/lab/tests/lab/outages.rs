@@ -85,7 +85,7 @@ async fn a_member_without_a_join_service_comes_back_by_its_tpm_and_with_another_
     machine.power_on(&factory.uki, None);
     factory.back(&machine).await;
     values_of_images(&machine, 1);
-    // The new image is listed, and the host hears of it before it boots it.
+    // The new image is listed, and the host is renewed before it boots it.
     let revision = list_image(&factory, &other).await;
     let _ = machine.ssh("systemctl start sparkfleet-bootstrapper-renew");
     let is_renewed = |row: &Value| row["kind"] == "renew" && row["policy_revision"] == revision;

@@ -1,4 +1,4 @@
-//! A second key of the disk: an object of the TPM's storage hierarchy, which is given out only in a session whose policy is that of the key which signs values of registers ([`join_tickets::unlock`]).
+//! A second key of the disk: an object of the TPM's storage hierarchy. It is given out only in a session whose policy is that of the key which signs values of registers ([`join_tickets::unlock`]).
 //!
 //! The lock register is one of them, with its value before a lock. So the TPM gives the key out once in a boot, before anything of the disk runs, and no longer once the host is locked. The
 //! storage key is made of the TPM's own seed; clearing the TPM makes another, and the sealed key is of no use any more.

@@ -29,7 +29,7 @@ pub fn secret(byte: u8) -> Secret {
     Secret::new([byte; 32])
 }
 
-/// What a second key of a disk is sealed to. Nobody verifies the signatures here.
+/// What a second key of a disk is sealed to. No TPM verifies the signatures here.
 pub fn local_unlock() -> LocalUnlock {
     let values = vec![UnlockValue { value: vec![4; 32], signature: [1; 64] }];
     LocalUnlock { bank: Bank::Sha256, key: [2; 64], registers: [(4, values)].into() }
