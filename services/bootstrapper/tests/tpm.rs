@@ -682,6 +682,8 @@ async fn a_member_with_a_second_key_comes_back_without_an_answer_also_with_an_im
         let mut service = site.issuers.pop().unwrap();
         let given = service.tickets;
         let running = start(&machine, 100);
+        // What it said in its last boot is still there.
+        site.until("it asks", |site| site.node(disk).is_some_and(|node| node.kind == "rejoin")).await;
         site.until("a member that asks whether it still may", |site| {
             site.node(disk).is_some_and(|node| node.kind == "renew" && node.attempts > 1)
         })
