@@ -73,6 +73,7 @@ fn fingerprints(file: &Path) -> anyhow::Result<Vec<String>> {
 fn measure(bytes: &[u8], bank: Hash, choice: Choice<'_>, listed: &mut Listed) -> anyhow::Result<()> {
     let image = Image::parse(bytes)?;
     let values = image.reference_values(bank)?;
+    listed.images.extend(values.images.iter().map(hex::encode));
     if values.command_lines.is_empty() && choice.command_lines.is_empty() {
         return Err(anyhow!("it holds no command line; give it with --command-line"));
     }
