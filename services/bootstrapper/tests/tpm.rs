@@ -216,6 +216,17 @@ fn verifier_by(machines: &[&Machine], authorities: &[&str]) -> TpmVerifier {
     verifier_of(machines[0], &json!({"require": "certificate", "manufacturers": manufacturers}))
 }
 
+/// The authorities of the maker of this machine's TPM.
+fn manufacturers(machine: &Machine) -> [String; 2] {
+    ["ca/issuercert.pem", ROOT].map(|file| String::from_utf8(machine.tpm.file(file)).unwrap())
+}
+
+fn verifier_by_policy(policy: Value) -> TpmVerifier {
+    let policy = Policy::new(&serde_json::from_value(policy).unwrap(), 1);
+    assert_eq!(policy.error(), None);
+    TpmVerifier::new(policy)
+}
+
 /// What this machine measured, and these rules.
 fn verifier_of(machine: &Machine, endorsement: &Value) -> TpmVerifier {
     let tpm = &machine.tpm;
@@ -226,9 +237,7 @@ fn verifier_of(machine: &Machine, endorsement: &Value) -> TpmVerifier {
         .map(|(at, value)| (at.to_string(), json!({"expected": [hex::encode(value)]})))
         .collect();
     let policy = json!({"bank": "sha256", "pcrs": registers, "lock": {"pcr": 15}, "endorsement": endorsement});
-    let policy = Policy::new(&serde_json::from_value(policy).unwrap(), 1);
-    assert_eq!(policy.error(), None);
-    TpmVerifier::new(policy)
+    verifier_by_policy(policy)
 }
 
 #[tokio::test]
@@ -363,13 +372,11 @@ fn verifier_by_events(machine: &Machine, log: &[u8]) -> TpmVerifier {
         events.map(|event| hex::encode(event.digest(Hash::Sha256).unwrap())).collect()
     };
     let (images, tagged) = (digests(4, 0x8000_0003), digests(9, 6));
-    let manufacturers = ["ca/issuercert.pem", ROOT].map(|file| String::from_utf8(machine.tpm.file(file)).unwrap());
+    let manufacturers = manufacturers(machine);
     let policy = json!({"bank": "sha256", "pcrs": {}, "lock": {"pcr": 15},
         "boot": {"images": images, "commandLines": tagged[..1], "initrds": tagged[1..]},
         "endorsement": {"require": "certificate", "manufacturers": manufacturers}});
-    let policy = Policy::new(&serde_json::from_value(policy).unwrap(), 1);
-    assert_eq!(policy.error(), None);
-    TpmVerifier::new(policy)
+    verifier_by_policy(policy)
 }
 
 #[tokio::test]
@@ -642,13 +649,11 @@ fn what_is_not_tied_to_the_lock_register_is_not_sealed() {
 
 /// A policy that admits these values of register 11, and second keys.
 fn verifier_of_images(machine: &Machine, images: &[Vec<u8>]) -> TpmVerifier {
-    let manufacturers = ["ca/issuercert.pem", ROOT].map(|file| String::from_utf8(machine.tpm.file(file)).unwrap());
+    let manufacturers = manufacturers(machine);
     let policy = json!({"bank": "sha256", "lock": {"pcr": 15}, "localUnlock": {"pcrs": [4]},
         "pcrs": {"11": {"expected": images.iter().map(hex::encode).collect::<Vec<_>>()}},
         "endorsement": {"require": "certificate", "manufacturers": manufacturers}});
-    let policy = Policy::new(&serde_json::from_value(policy).unwrap(), 1);
-    assert_eq!(policy.error(), None);
-    TpmVerifier::new(policy)
+    verifier_by_policy(policy)
 }
 
 #[tokio::test]

@@ -72,7 +72,15 @@ fn fingerprints(file: &Path) -> anyhow::Result<Vec<String>> {
 /// Puts what an image will measure into `listed`.
 fn measure(bytes: &[u8], bank: Hash, choice: Choice<'_>, listed: &mut Listed) -> anyhow::Result<()> {
     let image = Image::parse(bytes)?;
-    let values = image.reference_values(bank)?;
+    list(&image.reference_values(bank)?, choice, listed)?;
+    if choice.pcr_11 {
+        listed.register_11.extend(image.image_register(bank)?.iter().map(hex::encode));
+    }
+    Ok(())
+}
+
+/// The same of the values that a policy lists.
+fn list(values: &ReferenceValues, choice: Choice<'_>, listed: &mut Listed) -> anyhow::Result<()> {
     listed.images.extend(values.images.iter().map(hex::encode));
     if values.command_lines.is_empty() && choice.command_lines.is_empty() {
         return Err(anyhow!("it holds no command line; give it with --command-line"));
@@ -85,10 +93,7 @@ fn measure(bytes: &[u8], bank: Hash, choice: Choice<'_>, listed: &mut Listed) ->
         ));
     }
     listed.initrds.extend(values.initrd.iter().map(hex::encode));
-    listed.releases.push(release(&values, choice));
-    if choice.pcr_11 {
-        listed.register_11.extend(image.image_register(bank)?.iter().map(hex::encode));
-    }
+    listed.releases.push(release(values, choice));
     Ok(())
 }
 
@@ -243,6 +248,8 @@ fn report(cluster: &str, revision: Option<u64>, policy: &AttestationPolicy, list
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn policy() -> AttestationPolicy {
@@ -279,6 +286,50 @@ mod tests {
         assert_eq!((boot.images, boot.initrds), (listed("three").images, listed("three").initrds));
         assert_eq!(boot.releases, listed("three").releases);
         assert_eq!(merged.pcrs.keys().collect::<Vec<_>>(), ["0"]);
+    }
+
+    #[test]
+    fn what_an_image_measures_makes_a_policy_whose_releases_are_all_listed() {
+        let digest = |byte| Hash::Sha256.digest(&[&[byte]]);
+        let text = |byte| hex::encode(digest(byte));
+        let values = ReferenceValues {
+            images: vec![digest(1), digest(2)],
+            command_lines: vec![digest(3), digest(4)],
+            initrd: Some(digest(5)),
+            added_to_initrd: Vec::new(),
+        };
+        let own = BootRelease {
+            images: vec![text(1), text(2)],
+            command_lines: vec![text(3), text(4)],
+            initrds: vec![text(5)],
+        };
+        let added = ReferenceValues { initrd: None, added_to_initrd: vec![".pcrsig"], ..values.clone() };
+        let (lines, initrds) = ([text(6)], [text(7), text(8)]);
+        // Given beside what the image holds; one digest where the stub adds to the initrd; several, of which it is not known which one it will be.
+        let cases = [
+            (&values, &lines[..0], &initrds[..0], own.clone()),
+            (
+                &values,
+                &lines[..],
+                &initrds[..0],
+                BootRelease { command_lines: vec![text(3), text(4), text(6)], ..own.clone() },
+            ),
+            (&added, &lines[..0], &initrds[..1], BootRelease { initrds: vec![text(7)], ..own.clone() }),
+            (&added, &lines[..0], &initrds[..], BootRelease { initrds: Vec::new(), ..own.clone() }),
+        ];
+        for (values, command_lines, initrds, wanted) in cases {
+            let choice = Choice { command_lines, initrds, pcr_11: false };
+            let mut listed =
+                Listed { command_lines: command_lines.to_vec(), initrds: initrds.to_vec(), ..Listed::default() };
+            list(values, choice, &mut listed).unwrap();
+            assert_eq!((&listed.images, &listed.releases), (&own.images, &vec![wanted]));
+            let mut merged = AttestationPolicy { pcrs: BTreeMap::new(), ..policy() };
+            merge(&mut merged, &listed, false, false);
+            attestation_policy::check(&merged).unwrap();
+        }
+        let choice = Choice { command_lines: &[], initrds: &[], pcr_11: false };
+        let error = list(&added, choice, &mut Listed::default()).unwrap_err().to_string();
+        assert!(error.starts_with("its stub adds .pcrsig to the initrd"), "{error}");
     }
 
     #[test]

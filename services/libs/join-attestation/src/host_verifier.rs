@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use configdb_schema::document::{EndorsementProof, EvidenceVariant};
-use join_protocol::attestation::{Claims, Counters, Expected, HostKeys, KeyError, Lock, Step, Verifier};
+use join_protocol::attestation::{Claims, Counters, Expected, HostKeys, KeyError, Verifier};
 use join_protocol::refusal::{Refusal, RefusalCode};
 use join_protocol::secret::Secret;
 use join_protocol::selection::{Bank, Selection};
@@ -101,8 +101,7 @@ impl HostVerifier {
             return Err(Refusal::new(RefusalCode::Measurement, format!("pcr-mismatch: {}", refused.join("; "))));
         }
         claims.warnings.extend(warned);
-        let asks = expected.step == Step::Evidence;
-        claims.local_unlock = asks.then(|| admitted(rules, &found, None, expected.lock == Lock::Open)).flatten();
+        claims.local_unlock = admitted(rules, &found, None, expected);
         Ok(claims)
     }
 }
@@ -210,6 +209,7 @@ impl Verifier for HostVerifier {
 mod tests {
     use super::*;
     use configdb_schema::document::AttestationPolicy;
+    use join_protocol::attestation::{Lock, Step};
     use join_protocol::simulated::SimulatedTpm;
     use serde_json::{Value, json};
 

@@ -5,20 +5,22 @@
 
 use std::collections::BTreeMap;
 
-use join_protocol::attestation::Admitted;
+use join_protocol::attestation::{Admitted, Expected, Lock, Step};
 use join_protocol::limits::UNLOCK_VALUES_MAX;
 
 use crate::event_log::EventLog;
 use crate::policy::{Rules, bank_of};
 
-/// Of a host whose quote has been judged. `is_open`: it is not locked, so the registers are those of its boot. None: the policy allows no second key.
+/// Of a host whose quote has been judged as `expected`. None: the policy allows no second key, or the host asks for nothing.
 pub(crate) fn admitted(
     rules: &Rules,
     quoted: &BTreeMap<u8, Vec<u8>>,
     log: Option<&[u8]>,
-    is_open: bool,
+    expected: &Expected,
 ) -> Option<Admitted> {
-    let sealed_to = rules.local_unlock.as_ref()?;
+    let sealed_to = rules.local_unlock.as_ref().filter(|_| expected.step == Step::Evidence)?;
+    // Of a host that is not locked the registers are those of its boot.
+    let is_open = expected.lock == Lock::Open;
     let log = log.and_then(|log| EventLog::parse(log).ok());
     let predicted = rules.boot.as_ref().zip(log).map(|(boot, log)| boot.predicted(&log, rules.bank));
     let mut predicted = predicted.unwrap_or_default();

@@ -81,8 +81,6 @@ impl TpmVerifier {
         // Values of a bank with longer digests have no place in the protocol's claims; the quote has been judged by them.
         let registers =
             facts.pcrs.iter().filter_map(|(index, value)| Some((u32::from(*index), value.as_slice().try_into().ok()?)));
-        let is_open = expected.lock == Lock::Open;
-        let asks = expected.step == Step::Evidence;
         let power_cut =
             (!facts.clock.safe).then(|| "power was cut, and the TPM does not vouch for its clock yet".to_owned());
         Ok(Claims {
@@ -90,7 +88,7 @@ impl TpmVerifier {
             counters: Some(counters(facts.clock)),
             clock_unsafe: !facts.clock.safe,
             warnings: warnings.iter().map(PcrDifference::to_string).chain(power_cut).collect(),
-            local_unlock: asks.then(|| admitted(rules, &facts.pcrs, quote.event_log, is_open)).flatten(),
+            local_unlock: admitted(rules, &facts.pcrs, quote.event_log, expected),
         })
     }
 }

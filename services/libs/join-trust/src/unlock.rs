@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use join_attestation::Hash;
 use join_protocol::attestation::Admitted;
 use join_protocol::issuer::Verified;
 use join_protocol::message::local_unlock::{LocalUnlock, UnlockValue};
@@ -28,14 +29,14 @@ pub fn local_unlock(keys: &dyn KeyProvider, verified: &Verified) -> Result<Optio
 /// [`UnlockError`]
 pub fn signed(key: &UnlockKey, admitted: &Admitted) -> Result<LocalUnlock, UnlockError> {
     let bank = match admitted.bank {
-        Bank::Sha256 => 0x000B,
-        Bank::Sha384 => 0x000C,
+        Bank::Sha256 => Hash::Sha256,
+        Bank::Sha384 => Hash::Sha384,
     };
     let chain = selected(admitted.registers.keys().copied());
     let (mut registers, mut previous) = (BTreeMap::new(), NOTHING);
     for (register, values) in &admitted.registers {
         let sign = |value: &Vec<u8>| {
-            let signature = key.sign(&approved(&previous, bank, *register, value), *register, chain)?;
+            let signature = key.sign(&approved(&previous, bank.id(), *register, value), *register, chain)?;
             Ok(UnlockValue { value: value.clone(), signature })
         };
         registers.insert(*register, values.iter().map(sign).collect::<Result<_, _>>()?);

@@ -3,13 +3,15 @@
 
 pub mod chain;
 
-use std::io::{self, SeekFrom};
-use std::os::unix::fs::MetadataExt as _;
+use std::fs::File;
+use std::io::{self, SeekFrom, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Serialize;
-use tokio::fs::{File, OpenOptions};
-use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
+use tokio::fs::OpenOptions;
+use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 
 use chain::Chain;
 
@@ -32,7 +34,7 @@ pub struct RecordFile {
     /// Where the file's chain is; None: it is read. After a failure it is read again.
     chain: Option<Chain>,
     /// What was written to it may not be on the disk.
-    unsynced: Option<File>,
+    unsynced: Option<Arc<File>>,
 }
 
 impl RecordFile {
@@ -64,8 +66,8 @@ impl RecordFile {
     /// # Errors
     /// The system refuses.
     pub async fn sync(&mut self) -> io::Result<()> {
-        if let Some(file) = &self.unsynced {
-            file.sync_data().await?;
+        if let Some(file) = self.unsynced.clone() {
+            tokio::task::spawn_blocking(move || file.sync_data()).await.map_err(io::Error::other)??;
         }
         self.unsynced = None;
         Ok(())
@@ -102,22 +104,30 @@ impl RecordFile {
             lines.extend(line);
             lines.push(b'\n');
         }
-        let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path).await?;
-        file.write_all(&lines).await?;
-        file.flush().await?;
-        // The file that was written to before may have been rotated away.
-        if let Some(before) = &self.unsynced
-            && before.metadata().await?.ino() != file.metadata().await?.ino()
-        {
-            before.sync_data().await?;
-        }
-        if syncs {
-            file.sync_data().await?;
-        }
-        self.unsynced = (!syncs).then_some(file);
+        let (path, before) = (self.path.clone(), self.unsynced.clone());
+        let written = move || write_lines(&path, &lines, before.as_deref(), syncs);
+        let unsynced = tokio::task::spawn_blocking(written).await.map_err(io::Error::other)??;
+        self.unsynced = unsynced.map(Arc::new);
         self.chain = Some(chain);
         Ok(())
     }
+}
+
+/// Appends lines, and gives the file if it is not on the disk yet. `before`: the file that was written to last and is not on the disk either.
+fn write_lines(path: &Path, lines: &[u8], before: Option<&File>, syncs: bool) -> io::Result<Option<File>> {
+    let mut file = File::options().append(true).create(true).mode(0o600).open(path)?;
+    file.write_all(lines)?;
+    // It may have been rotated away.
+    if let Some(before) = before
+        && before.metadata()?.ino() != file.metadata()?.ino()
+    {
+        before.sync_data()?;
+    }
+    if syncs {
+        file.sync_data()?;
+        return Ok(None);
+    }
+    Ok(Some(file))
 }
 
 /// The newest records, the newest first: at most `limit` of them, and no more than the last MiB holds. Those of a file that was rotated away are not among them.
