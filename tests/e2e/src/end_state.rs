@@ -2,7 +2,6 @@
 //! revisions, ETags, versions that are made of revisions, and the identities that Kubernetes gives are left out; nothing else is.
 
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::{Map, Value, json};
 use simulator::cluster::SimulatedCluster;
@@ -93,9 +92,6 @@ pub fn config(reader: &Reader, group: &str) -> Value {
 }
 
 /// Every repository below the state directory of a cluster manager or a git server: the tree of its branch `main`, by path.
-///
-/// # Panics
-/// git cannot be run.
 #[must_use]
 pub fn git_trees(state_dir: &Path) -> Value {
     let root = state_dir.join("git");
@@ -103,11 +99,8 @@ pub fn git_trees(state_dir: &Path) -> Value {
     let mut directories = vec![root.clone()];
     while let Some(directory) = directories.pop() {
         if directory.join("HEAD").is_file() {
-            let output = Command::new("git").arg("-C").arg(&directory).args(["rev-parse", "main^{tree}"]).output();
-            let output = output.expect("git can be run");
-            let tree = String::from_utf8_lossy(&output.stdout).trim().to_owned();
             let name = directory.strip_prefix(&root).unwrap_or(&directory).display().to_string();
-            trees.insert(name, Value::from(tree));
+            trees.insert(name, git_tree(&directory).map_or(Value::Null, Value::from));
             continue;
         }
         let entries = std::fs::read_dir(&directory).map(|entries| entries.flatten().collect::<Vec<_>>());
@@ -116,6 +109,13 @@ pub fn git_trees(state_dir: &Path) -> Value {
     }
     trees.sort_keys();
     Value::Object(trees)
+}
+
+/// The tree of the branch `main`; None: it does not exist, or the repository is just being made or removed. It is looked at many times a second, so git is not started for it.
+fn git_tree(directory: &Path) -> Option<String> {
+    let repository = gix::open_opts(directory, gix::open::Options::isolated()).ok()?;
+    let commit = repository.find_reference("refs/heads/main").ok()?.peel_to_commit().ok()?;
+    Some(commit.tree_id().ok()?.to_string())
 }
 
 /// The objects in a simulated cluster.

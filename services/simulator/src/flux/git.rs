@@ -10,7 +10,6 @@ use base64::engine::general_purpose::STANDARD;
 use semver::{Version, VersionReq};
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::process::Command;
 
 /// A fetch that takes longer has failed.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(60);
@@ -183,16 +182,11 @@ impl Checkout {
     }
 
     async fn git(&self, step: &'static str, arguments: &[&str], remote: &Remote) -> Result<String, GitError> {
-        let mut command = Command::new("git");
+        let mut command = git_hosting::client::program();
         command
             .args(["-c", "core.symlinks=false", "-c", "core.hooksPath=/dev/null", "-c", "safe.directory=*"])
             .args(arguments)
             .current_dir(self.path())
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("HOME", self.directory.path())
-            .env("LC_ALL", "C")
-            .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("GIT_TERMINAL_PROMPT", "0")
             .env("GIT_ALLOW_PROTOCOL", "http:https:file")
             .stdin(Stdio::null())

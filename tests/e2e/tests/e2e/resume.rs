@@ -28,7 +28,10 @@ const SET_UP: [&str; 7] = ["spec", "address", "flux-account", "krbkeys-account",
 const TEAR_DOWN: [&str; 5] = ["tear-down", "edge-emptied", "accounts-removed", "config-removed", "repository-closed"];
 
 /// Runs of one victim at a time.
-const LANES: usize = 3;
+const LANES: usize = 2;
+
+/// How often a whole state is looked at: many runs do, and what they wait for takes the same processors.
+const LOOK: Duration = Duration::from_millis(200);
 
 fn oven() -> Uuid {
     address::v5(&["EdgeDeployment", &CLUSTER.to_string(), "Oven_1"])
@@ -312,7 +315,7 @@ impl Run {
                 return;
             }
             differences = end_state::differences(wanted, &state);
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(LOOK).await;
         }
         let differences = differences.join("\n");
         panic!("{what}\n{}\n--- wanted (first) and found (second) differ:\n{differences}", self.diagnosis());
