@@ -99,12 +99,15 @@ fn a_timer_starts_the_program_again_on_a_member_every_day() {
     let service = read("sparkfleet-bootstrapper-renew.service");
     for wanted in [
         // Without it a host on its way in would be started again in the middle of it.
-        "Requisite=sparkfleet-bootstrapper.service",
+        "ExecCondition=/usr/bin/systemctl is-active --quiet sparkfleet-bootstrapper.service",
         "After=sparkfleet-bootstrapper.service",
         "ExecStart=/usr/bin/systemctl restart --no-block sparkfleet-bootstrapper.service",
     ] {
         assert!(service.lines().any(|line| line == wanted), "{wanted} is not in {service}");
     }
+    // systemd restarts what requires a unit together with it.
+    let requires = ["Requires=", "Requisite=", "BindsTo=", "PartOf="];
+    assert!(!service.lines().any(|line| requires.iter().any(|key| line.starts_with(key))), "{service}");
 }
 
 /// With `SPARKFLEET_WRITE_DOCS=1` in the environment the table is written instead of compared.
