@@ -12,7 +12,8 @@ pub fn expected(fleet: &Fleet) -> BTreeSet<EdgeNodeDescriptor> {
     let central = fleet.organisation().central_group();
     let mut nodes: BTreeSet<EdgeNodeDescriptor> =
         [fleet.config.node(), fleet.manager.node(), fleet.identity.node()].map(Clone::clone).into();
-    nodes.extend(EdgeNodeDescriptor::parse(&central, address::MONITOR_NODE));
+    let of_group = [address::MONITOR_NODE, address::GIT_NODE].map(|node| EdgeNodeDescriptor::parse(&central, node));
+    nodes.extend(of_group.into_iter().flatten());
     for (_, cluster) in fleet.manager.clusters() {
         let Ok(name) = ClusterName::new(cluster.name.clone()) else { continue };
         let group = fleet.organisation().cluster_group(&name);
@@ -76,11 +77,12 @@ mod tests {
     fn the_services_of_a_cluster_are_expected_once_the_manager_says_that_they_live() {
         let mut bench = Bench::new();
         bench.cluster(CLUSTER, NAME, |_| {});
-        assert_eq!(expected(&bench.fleet).len(), 4);
+        let central: Vec<String> = expected(&bench.fleet).iter().map(|node| node.edge_node.to_string()).collect();
+        assert_eq!(central, ["Cluster-Manager", "ConfigDB", "Git", "Identity", "Monitor"]);
         bench.cluster(CLUSTER, NAME, |device| (device.sync_alive, device.join.alive) = (true, true));
         let nodes = expected(&bench.fleet);
         let join = EdgeNodeDescriptor::parse("ACME-Paint_Shop", address::JOIN_NODE).unwrap();
-        assert!(nodes.len() == 7 && nodes.contains(&join), "{nodes:?}");
+        assert!(nodes.len() == 8 && nodes.contains(&join), "{nodes:?}");
     }
 
     #[test]

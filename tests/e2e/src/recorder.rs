@@ -148,10 +148,15 @@ impl Recorder {
         }
     }
 
+    /// When each message from a place on came, and its topic, a line each: what a failed test shows.
+    #[must_use]
+    pub fn topics_since(&self, place: usize) -> String {
+        let lines: Vec<String> = self.since(place).iter().map(|m| format!("{:?} {}", m.at, m.topic)).collect();
+        lines.join("\n")
+    }
+
     fn last_topics(&self) -> String {
-        let messages = self.since(self.count().saturating_sub(20));
-        let lines: Vec<String> = messages.iter().map(|m| format!("{:?} {}", m.at, m.topic)).collect();
-        format!("--- the last messages\n{}", lines.join("\n"))
+        format!("--- the last messages\n{}", self.topics_since(self.count().saturating_sub(20)))
     }
 }
 
