@@ -8,12 +8,13 @@ use sparkplug::EdgeNodeDescriptor;
 
 /// Nodes that have to be born for the tables to be complete. All others of the broker are received, and not asked for.
 #[must_use]
-pub fn expected(fleet: &Fleet) -> BTreeSet<EdgeNodeDescriptor> {
+pub(crate) fn expected(fleet: &Fleet) -> BTreeSet<EdgeNodeDescriptor> {
     let central = fleet.organisation().central_group();
     let mut nodes: BTreeSet<EdgeNodeDescriptor> =
         [fleet.config.node(), fleet.manager.node(), fleet.identity.node()].map(Clone::clone).into();
-    let of_group = [address::MONITOR_NODE, address::GIT_NODE].map(|node| EdgeNodeDescriptor::parse(&central, node));
-    nodes.extend(of_group.into_iter().flatten());
+    nodes.extend(EdgeNodeDescriptor::parse(&central, address::MONITOR_NODE));
+    let git = [address::GIT_NODE].into_iter().filter(|_| fleet.manager.git_alive() == Some(true));
+    nodes.extend(git.filter_map(|node| EdgeNodeDescriptor::parse(&central, node).ok()));
     for (_, cluster) in fleet.manager.clusters() {
         let Ok(name) = ClusterName::new(cluster.name.clone()) else { continue };
         let group = fleet.organisation().cluster_group(&name);
@@ -31,7 +32,7 @@ pub fn expected(fleet: &Fleet) -> BTreeSet<EdgeNodeDescriptor> {
 
 /// What is missing before the tables are complete, for people; at most `max` sentences.
 #[must_use]
-pub fn missing(fleet: &Fleet, max: usize) -> Vec<String> {
+pub(crate) fn missing(fleet: &Fleet, max: usize) -> Vec<String> {
     let mut missing = Vec::new();
     if !fleet.config.is_complete() {
         missing.push(match fleet.config.missing_births() {
@@ -57,7 +58,7 @@ pub fn missing(fleet: &Fleet, max: usize) -> Vec<String> {
 
 /// Clusters whose edge sync is alive, and of which births are missing: of their rows some are not there yet.
 #[must_use]
-pub fn unborn(fleet: &Fleet) -> BTreeSet<String> {
+pub(crate) fn unborn(fleet: &Fleet) -> BTreeSet<String> {
     let missing = fleet.syncs.values().filter(|sync| sync.missing_births().is_some());
     let cluster = |group: &str| fleet.organisation().cluster_of_group(group).map(|name| name.as_str().to_owned());
     missing.filter_map(|sync| cluster(sync.address().group.as_str())).collect()
@@ -77,12 +78,21 @@ mod tests {
     fn the_services_of_a_cluster_are_expected_once_the_manager_says_that_they_live() {
         let mut bench = Bench::new();
         bench.cluster(CLUSTER, NAME, |_| {});
-        let central: Vec<String> = expected(&bench.fleet).iter().map(|node| node.edge_node.to_string()).collect();
-        assert_eq!(central, ["Cluster-Manager", "ConfigDB", "Git", "Identity", "Monitor"]);
+        assert_eq!(expected(&bench.fleet).len(), 5);
         bench.cluster(CLUSTER, NAME, |device| (device.sync_alive, device.join.alive) = (true, true));
         let nodes = expected(&bench.fleet);
         let join = EdgeNodeDescriptor::parse("ACME-Paint_Shop", address::JOIN_NODE).unwrap();
         assert!(nodes.len() == 8 && nodes.contains(&join), "{nodes:?}");
+    }
+
+    #[test]
+    fn the_git_server_is_expected_once_the_manager_says_that_it_lives() {
+        let mut bench = Bench::new();
+        let git = EdgeNodeDescriptor::parse("ACME-Central", address::GIT_NODE).unwrap();
+        for is_alive in [false, true] {
+            bench.git_server(is_alive);
+            assert_eq!(expected(&bench.fleet).contains(&git), is_alive);
+        }
     }
 
     #[test]
