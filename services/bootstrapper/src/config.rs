@@ -33,6 +33,9 @@ const DIRECTORIES: [&str; 9] = [
     "/var/log/pods",
 ];
 
+/// A container runtime that keeps its state elsewhere: its unit, and where.
+const CRI_O: (&str, &str) = ("crio.service", "/var/lib/containers");
+
 config_table! {
     /// Configuration of a host, as in its file.
     pub struct Config {
@@ -374,6 +377,11 @@ impl Config {
         self.mqtt.username.as_deref().and_then(|user| Uuid::parse_str(user).ok())
     }
 
+    /// Whether a directory of the host lies on the state disk.
+    fn has_directory(&self, path: &str) -> bool {
+        self.disk.directories.iter().any(|directory| Path::new(path).starts_with(directory))
+    }
+
     fn check_rest(&self) -> Result<Vec<IpAddr>, ConfigError> {
         if let Some(name) = self.node_name.as_deref().filter(|name| !is_node_name(name)) {
             let rule = format!("{name:?} is not an RFC 1123 subdomain: a-z, 0-9, - and . between letters or digits");
@@ -402,6 +410,11 @@ impl Config {
                 are_apart(&self.disk.directories),
                 "disk.directories",
                 "holds one directory within another, or twice; name the outer one",
+            ),
+            (
+                self.kubernetes.container_runtime_unit != CRI_O.0 || self.has_directory(CRI_O.1),
+                "disk.directories",
+                "must hold /var/lib/containers: kubernetes.container_runtime_unit is crio.service, which keeps images and containers there",
             ),
             (self.paths.root.is_absolute(), "paths.root", "must be an absolute path"),
             (self.paths.state.is_absolute(), "paths.state", "must be an absolute path"),

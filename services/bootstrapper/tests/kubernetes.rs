@@ -17,7 +17,7 @@ use bootstrapper::platform::{Activity, Installer as _, JoinPlan};
 use bootstrapper_contract::{InitParameters, Manifests};
 use join_protocol::message::grant::Membership;
 use join_protocol::terms::Role;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
@@ -104,6 +104,13 @@ impl Bench {
     fn is_clean(&self) -> bool {
         let is_attested = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name() == "attested";
         fs::read_dir(self.at("run/sparkfleet")).map_or(true, |mut entries| entries.all(is_attested))
+    }
+
+    /// A server of k3s has what its API server is configured with.
+    fn assert_k3s_audits(&self) {
+        let policy = documents(&self.text("var/lib/rancher/k3s/server/audit.yaml"));
+        assert_eq!((&policy[0]["kind"], &policy[0]["rules"][0]["level"]), (&json!("Policy"), &json!("Metadata")));
+        assert_eq!(mode_of(&self.at("var/lib/rancher/k3s/server/logs")), Ok(0o700));
     }
 
     /// systemd may start Kubernetes.
@@ -443,6 +450,16 @@ async fn a_k3s_agent_joins_with_a_pinned_token_in_a_file() {
     assert_eq!(bench.commands(), ["systemctl restart --no-block k3s-agent.service"]);
     bench.k3s(Role::Worker).resume(bench.activity.clone()).await.unwrap();
     assert!(bench.commands().contains(&"systemctl start --no-block k3s-agent.service".to_owned()));
+    assert!(!bench.at("var/lib/rancher/k3s/server").exists(), "an agent has no API server");
+}
+
+#[tokio::test]
+async fn a_further_k3s_server_writes_down_who_asks_its_api_for_what() {
+    let bench = Bench::new("exit 1", ACCEPTED);
+    bench.k3s(Role::ControlPlane).join(&plan(Role::ControlPlane), bench.activity.clone()).await.unwrap();
+    assert_documented(&bench.text("etc/rancher/k3s/config.yaml"), "k3s-server.yaml");
+    bench.assert_k3s_audits();
+    assert_eq!(bench.commands(), ["systemctl restart --no-block k3s.service"]);
 }
 
 #[tokio::test]
@@ -466,6 +483,7 @@ async fn a_k3s_server_begins_a_cluster_and_its_kubeconfig_names_the_endpoint() {
     let kubeconfig = bench.k3s(Role::ControlPlane).init(&parameters(), bench.activity.clone()).await.unwrap();
     assert_eq!(kubeconfig.expose(), b"server: https://api.paint.example:6443\n");
     assert_documented(&bench.text("etc/rancher/k3s/config.yaml"), "k3s-init.yaml");
+    bench.assert_k3s_audits();
     // A worker by its configuration, but the first member all the same.
     bench.k3s(Role::Worker).resume(bench.activity.clone()).await.unwrap();
     assert!(bench.commands().contains(&"systemctl start --no-block k3s.service".to_owned()));

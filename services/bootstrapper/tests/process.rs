@@ -86,6 +86,8 @@ fn the_systemd_unit_starts_the_program_and_waits_longer_than_a_join_may_take() {
     assert_eq!((value("Type").as_str(), value("RuntimeDirectoryPreserve").as_str()), ("notify", "yes"));
     let minutes: u64 = value("TimeoutStopSec").strip_suffix("min").unwrap().parse().unwrap();
     assert!(minutes * 60_000 > bootstrapper::config::TimeoutsConfig::default().member_ms);
+    let is_after = value("After").split(' ').any(|unit| unit == "systemd-pcrphase.service");
+    assert!(is_after, "what is quoted before has another value in PCR 11");
     let paths = bootstrapper::config::PathsConfig::default();
     assert_eq!(paths.run, Path::new("/run").join(value("RuntimeDirectory")), "what is gone with the boot");
 }

@@ -89,8 +89,8 @@ async fn inspect(root: &Path, platform: Platform) -> Result<Inspection, TaskErro
     let mut tasks = Tasks::new(parts, config, checked, mpsc::channel(1).0);
     tasks.run(1, Task::Inspect);
     match tasks.next().await.unwrap() {
-        Event::Ended { result: Ok(Done::Inspected(inspection)), .. } => Ok(*inspection),
-        Event::Ended { result: Err(error), .. } => Err(error),
+        Event::TaskEnded { result: Ok(Done::Inspected(inspection)), .. } => Ok(*inspection),
+        Event::TaskEnded { result: Err(error), .. } => Err(error),
         other => panic!("{other:?}"),
     }
 }

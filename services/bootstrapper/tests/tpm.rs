@@ -253,7 +253,7 @@ async fn hosts_with_real_tpms_join_side_by_side_lock_themselves_and_come_back_af
     };
     site.until("all to be members", |site| all(site, "join")).await;
     site.until("all second quotes", |site| site.issuers[0].acknowledged.len() == 3).await;
-    assert_eq!((site.trouble().len(), site.issuers[0].tickets), (0, 3), "{:?}", site.trouble());
+    assert_eq!((site.errors().len(), site.issuers[0].tickets), (0, 3), "{:?}", site.errors());
     for running in running {
         assert_eq!(running.stop().await, Ending::Member);
     }
@@ -268,7 +268,7 @@ async fn hosts_with_real_tpms_join_side_by_side_lock_themselves_and_come_back_af
     let running: Vec<Running> = machines.iter().map(|machine| machine.start(&broker)).collect();
     site.until("all to be back", |site| all(site, "rejoin")).await;
     site.until("all quotes of this boot", |site| site.issuers[0].acknowledged.len() == 6).await;
-    assert_eq!(site.trouble().len(), 0, "{:?}", site.trouble());
+    assert_eq!(site.errors().len(), 0, "{:?}", site.errors());
     for running in running {
         assert_eq!(running.stop().await, Ending::Member);
     }
@@ -340,7 +340,7 @@ async fn a_member_renews_its_certificates_without_a_reboot_by_a_quote_that_shows
     assert_eq!(running.stop().await, Ending::Member);
     let second = machine.ssh_host_certificate();
     assert!(second != first && second.starts_with("ssh-ed25519-cert-v01@openssh.com "), "{second}");
-    assert_eq!((site.issuers[0].tickets, site.trouble().len()), (2, 0), "{:?}", site.trouble());
+    assert_eq!((site.issuers[0].tickets, site.errors().len()), (2, 0), "{:?}", site.errors());
     assert_eq!(machine.register("sha256"), lock, "nothing is extended for it");
 }
 
@@ -395,7 +395,7 @@ async fn a_machine_sends_its_event_log_joins_renews_and_is_refused_after_a_boot_
     let renewed = |site: &Site| site.node(disk).is_some_and(|node| node.kind == "renew" && node.state == "member");
     site.until("the renewal", renewed).await;
     assert_eq!(running.stop().await, Ending::Member);
-    assert_eq!((site.issuers[0].tickets, site.trouble().len()), (2, 0), "{:?}", site.trouble());
+    assert_eq!((site.issuers[0].tickets, site.errors().len()), (2, 0), "{:?}", site.errors());
 
     machine.rest.reboot();
     machine.tpm.reboot();

@@ -72,11 +72,18 @@ impl StateDirectories {
         make(&target, mode)?;
         let entries = fs::read_dir(&target).map_err(|error| PlatformError::new(target.display(), error))?.count();
         if entries > 0 {
-            let text = format!("{} holds {entries} entries in clear, outside of the state disk", target.display());
+            let directory = target.display();
             if is_member && !source.exists() {
-                return Err(PlatformError(format!("{text}; move them to {}, or reset the host", source.display())));
+                return Err(PlatformError(format!(
+                    "{directory} holds {entries} entries in clear, outside of the state disk; move them to {}, or reset the host",
+                    source.display()
+                )));
             }
-            tracing::warn!("{text}; they are covered, and no program reads them any more");
+            tracing::warn!(
+                %directory,
+                entries,
+                "what lies in clear outside of the state disk is covered, and no program reads it any more"
+            );
         }
         make(&source, mode)?;
         for records in OF_ONE_BOOT.map(Path::new).into_iter().filter(|records| records.starts_with(directory)) {

@@ -58,9 +58,21 @@ pub fn below(root: &Path, path: &Path) -> PathBuf {
 /// # Errors
 /// It cannot be made.
 pub fn make_folder_of(path: &Path) -> Outcome<()> {
-    let Some(folder) = path.parent() else { return Ok(()) };
-    let made = fs::DirBuilder::new().recursive(true).mode(0o755).create(folder);
-    made.map_err(|error| PlatformError::new(format_args!("cannot make {}", folder.display()), error))
+    path.parent().map_or(Ok(()), |folder| make_folder(folder, 0o755))
+}
+
+/// Makes a folder that only its owner passes through; those above it that lack are for any user.
+///
+/// # Errors
+/// It cannot be made.
+pub fn make_private_folder(path: &Path) -> Outcome<()> {
+    make_folder_of(path)?;
+    make_folder(path, 0o700)
+}
+
+fn make_folder(path: &Path, mode: u32) -> Outcome<()> {
+    let made = fs::DirBuilder::new().recursive(true).mode(mode).create(path);
+    made.map_err(|error| PlatformError::new(format_args!("cannot make {}", path.display()), error))
 }
 
 /// Writes a file of this mode, with its folder.

@@ -18,7 +18,8 @@ use service_runtime::atomic_file::OWNER_ONLY;
 use zeroize::Zeroizing;
 
 use super::components::Components;
-use super::files::{below, remove, write};
+use super::files::{below, make_private_folder, remove, write};
+use super::kubeadm::render::AUDIT_POLICY;
 use super::kubeadm::{is_control_plane, read_secret};
 use super::systemctl::Systemctl;
 use crate::config::Config;
@@ -31,6 +32,12 @@ const KUBECONFIG: &str = "/etc/rancher/k3s/k3s.yaml";
 const KUBECONFIG_BYTES_MAX: u64 = 64 * 1024;
 /// The supervisor gives it to a node that it has accepted.
 const AGENT_PROOF: &str = "/var/lib/rancher/k3s/agent/kubelet.kubeconfig";
+/// What a server keeps. k3s makes it for root alone, where it does not find it.
+const SERVER_DATA: &str = "/var/lib/rancher/k3s/server";
+/// What the API server of a server writes down.
+const AUDIT_POLICY_FILE: &str = "/var/lib/rancher/k3s/server/audit.yaml";
+/// Where it does.
+const AUDIT_LOGS: &str = "/var/lib/rancher/k3s/server/logs";
 const SERVER: &str = "k3s.service";
 const AGENT: &str = "k3s-agent.service";
 /// A server that takes longer is passed over.
@@ -80,6 +87,14 @@ impl K3s {
         write(&self.at(path), content, OWNER_ONLY)
     }
 
+    /// What only a server needs before it is started.
+    fn prepare_server(&self) -> Outcome<()> {
+        for folder in [SERVER_DATA, AUDIT_LOGS] {
+            make_private_folder(&self.at(folder))?;
+        }
+        write(&self.at(AUDIT_POLICY_FILE), AUDIT_POLICY.as_bytes(), OWNER_ONLY)
+    }
+
     /// Starts a service; it may do so for ever, which is bounded by the waiting that follows. It is not enabled: after a reboot the host is attested first.
     async fn start(&self, service: &str) -> Outcome<()> {
         self.systemctl.release()?;
@@ -105,8 +120,12 @@ impl K3s {
             self.write_secret(NODE_PASSWORD, membership.node_password.expose())?;
         }
         let server = first_that_answers(&membership.servers).await;
-        self.write_secret(CONFIG, &render_join(membership, server, self.address)?)?;
-        let service = if is_control_plane(plan.role) { SERVER } else { AGENT };
+        let is_server = is_control_plane(plan.role);
+        if is_server {
+            self.prepare_server()?;
+        }
+        self.write_secret(CONFIG, &render_join(membership, server, self.address, is_server)?)?;
+        let service = if is_server { SERVER } else { AGENT };
         remove(&self.at(AGENT_PROOF))?;
         activity.say(format!("starting {service}"));
         self.start(service).await?;
@@ -119,6 +138,7 @@ impl K3s {
             let text = "manifests: k3s applies what lies in /var/lib/rancher/k3s/server/manifests; bring it there as components";
             return Err(PlatformError(text.to_owned()));
         }
+        self.prepare_server()?;
         self.write_secret(CONFIG, &render_init(parameters, self.address)?)?;
         for path in [KUBECONFIG, AGENT_PROOF] {
             remove(&self.at(path))?;
@@ -197,7 +217,7 @@ async fn first_that_answers(servers: &[String]) -> Option<&str> {
     servers.first().map(String::as_str)
 }
 
-/// `config.yaml` of a node that joins. The token has a file of its own.
+/// `config.yaml` of a node that joins. The token has a file of its own. `is_server`: it is a control plane.
 ///
 /// # Errors
 /// There is no server.
@@ -205,11 +225,15 @@ pub fn render_join(
     membership: &Membership,
     server: Option<&str>,
     address: Option<std::net::IpAddr>,
+    is_server: bool,
 ) -> Outcome<Vec<u8>> {
     let server = server.ok_or_else(|| PlatformError("the ticket names no server".to_owned()))?;
     let mut config = node(&membership.node_name, &membership.labels, &membership.taints, address);
     config.insert("server".to_owned(), json!(server));
     config.insert("token-file".to_owned(), json!(TOKEN));
+    if is_server {
+        config.insert("kube-apiserver-arg".to_owned(), audit());
+    }
     to_bytes(&config)
 }
 
@@ -220,6 +244,7 @@ pub fn render_join(
 pub fn render_init(parameters: &InitParameters, address: Option<std::net::IpAddr>) -> Outcome<Vec<u8>> {
     let mut config = node(&parameters.node_name, &parameters.labels, &parameters.taints, address);
     config.insert("cluster-init".to_owned(), json!(true));
+    config.insert("kube-apiserver-arg".to_owned(), audit());
     config.insert("write-kubeconfig-mode".to_owned(), json!("0600"));
     let mut names = parameters.certificate_names.clone();
     let host = parameters.endpoint.rsplit_once(':').map_or(parameters.endpoint.as_str(), |(host, _)| host);
@@ -233,6 +258,17 @@ pub fn render_init(parameters: &InitParameters, address: Option<std::net::IpAddr
     ];
     config.extend(given.into_iter().filter(|(_, _, empty)| !empty).map(|(key, value, _)| (key.to_owned(), value)));
     to_bytes(&config)
+}
+
+/// What the API server writes down, and where. <https://docs.k3s.io/security/hardening-guide>
+fn audit() -> Value {
+    json!([
+        format!("audit-log-path={AUDIT_LOGS}/audit.log"),
+        format!("audit-policy-file={AUDIT_POLICY_FILE}"),
+        "audit-log-maxage=30",
+        "audit-log-maxbackup=10",
+        "audit-log-maxsize=100",
+    ])
 }
 
 fn node(name: &str, labels: &[String], taints: &[String], address: Option<std::net::IpAddr>) -> Map<String, Value> {

@@ -40,7 +40,7 @@ fn a_file_and_the_environment_configure_a_host() {
 #[test]
 fn a_wrong_value_is_refused_by_the_name_of_its_key() {
     type Change = fn(&mut Config);
-    let table: [(Change, &str); 16] = [
+    let table: [(Change, &str); 17] = [
         (|config| config.organisation = "A-B".to_owned(), "organisation: "),
         (|config| config.cluster.name.clear(), "cluster.name: "),
         (|config| config.cluster.uuid = None, "cluster.uuid is missing"),
@@ -62,6 +62,10 @@ fn a_wrong_value_is_refused_by_the_name_of_its_key() {
             },
             "mqtt.username is another UUID than disk.uuid",
         ),
+        (
+            |config| config.kubernetes.container_runtime_unit = "crio.service".to_owned(),
+            "disk.directories must hold /var/lib/containers",
+        ),
         (|config| config.kubernetes.attempts_max = 0, "kubernetes.attempts_max is 0; it must be between 1 and 10"),
     ];
     for (change, message) in table {
@@ -69,5 +73,15 @@ fn a_wrong_value_is_refused_by_the_name_of_its_key() {
         change(&mut config);
         let error = config.validate().unwrap_err().to_string();
         assert!(error.starts_with(message), "{error}");
+    }
+}
+
+#[test]
+fn the_directory_of_cri_o_lies_on_the_state_disk_by_itself_or_within_another() {
+    for directory in ["/var/lib/containers", "/var/lib"] {
+        let mut config = good();
+        config.kubernetes.container_runtime_unit = "crio.service".to_owned();
+        config.disk.directories = vec![directory.into()];
+        config.validate().unwrap();
     }
 }

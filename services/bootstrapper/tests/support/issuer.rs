@@ -71,7 +71,7 @@ pub struct TestIssuer {
     pub acknowledged: Vec<(Address, Acknowledged)>,
     pub kubeconfig: Option<Vec<u8>>,
     /// Refusals that were sent, and messages that were not believed.
-    pub trouble: Vec<String>,
+    pub errors: Vec<String>,
 }
 
 impl TestIssuer {
@@ -134,7 +134,7 @@ impl TestIssuer {
             stages: Vec::new(),
             acknowledged: Vec::new(),
             kubeconfig: None,
-            trouble: Vec::new(),
+            errors: Vec::new(),
         }
     }
 
@@ -168,11 +168,11 @@ impl TestIssuer {
         match self.issuer.on_hello(address, bytes, now_ms, entropy, self.verifier.as_ref()) {
             HelloAnswer::Challenge { message, .. } => Some(IssuerMessage::Challenge(message)),
             HelloAnswer::Refused(refused) => {
-                self.trouble.push(refused.refusal.to_string());
+                self.errors.push(refused.refusal.to_string());
                 Some(IssuerMessage::ClearRefusal(refused.message))
             }
             HelloAnswer::Ignored(ignored) => {
-                self.trouble.push(ignored.to_string());
+                self.errors.push(ignored.to_string());
                 None
             }
         }
@@ -186,16 +186,16 @@ impl TestIssuer {
         let verified = match self.issuer.on_evidence(address, bytes, now_ms, self.verifier.as_ref()) {
             EvidenceAnswer::Verified(verified) => verified,
             EvidenceAnswer::Rejected(rejected) => {
-                self.trouble.push(rejected.refusal.to_string());
+                self.errors.push(rejected.refusal.to_string());
                 let answer = self.issuer.refuse(rejected.recipient(), rejected.refusal.clone()).unwrap();
                 return Some(IssuerMessage::Ticket(answer.message));
             }
             EvidenceAnswer::Refused(refused) => {
-                self.trouble.push(refused.refusal.to_string());
+                self.errors.push(refused.refusal.to_string());
                 return Some(IssuerMessage::ClearRefusal(refused.message));
             }
             EvidenceAnswer::Ignored(ignored) => {
-                self.trouble.push(ignored.to_string());
+                self.errors.push(ignored.to_string());
                 return None;
             }
         };
@@ -305,7 +305,7 @@ impl TestIssuer {
                 }
                 Ok(_) => {}
                 Err(join_protocol::issuer::MemberError::Mac | join_protocol::issuer::MemberError::NotOfRequest) => {}
-                Err(error) => self.trouble.push(error.to_string()),
+                Err(error) => self.errors.push(error.to_string()),
             }
         }
     }

@@ -93,13 +93,13 @@ impl Site {
             let event = tokio::time::timeout_at(deadline, self.host.recv()).await;
             match event {
                 Ok(event) => self.on_event(event.unwrap()).await,
-                Err(_) => panic!("waited too long for {what}: {:#?} {:#?}", self.nodes, self.trouble()),
+                Err(_) => panic!("waited too long for {what}: {:#?} {:#?}", self.nodes, self.errors()),
             }
         }
     }
 
-    pub fn trouble(&self) -> Vec<&String> {
-        self.issuers.iter().flat_map(|issuer| &issuer.trouble).collect()
+    pub fn errors(&self) -> Vec<&String> {
+        self.issuers.iter().flat_map(|issuer| &issuer.errors).collect()
     }
 
     async fn on_event(&mut self, event: HostEvent) {

@@ -107,34 +107,45 @@ impl Machine {
         self.register(LOCK) != [0; 32]
     }
 
-    fn start(&mut self, site: &Site, address: &str) {
-        let bin = |name: &str| self.at("bin").join(name).display().to_string();
-        let text = format!(
-            "state_dir = \"{state}\"\nnode_name = \"{name}\"\naddresses = [\"{address}\"]\n\
-             [cluster]\nname = \"{CLUSTER}\"\nuuid = \"{uuid}\"\n[trust]\nroot = \"{trusted}\"\n\
-             [attestation]\ntcti = \"swtpm:host=127.0.0.1,port={port}\"\nlock_register = {LOCK}\n\
-             [disk]\ndevice = \"/dev/state\"\nformat = true\nintegrity = false\ncryptsetup = \"{cryptsetup}\"\n\
-             mkfs = \"{mkfs}\"\nmount = \"{mount}\"\numount = \"{umount}\"\n\
-             [kubernetes]\ndistribution = \"kubeadm\"\nprogram = \"{kubeadm}\"\nsystemctl = \"{systemctl}\"\n\
-             [paths]\nroot = \"{directory}\"\n[mqtt]\nservers = [\"{broker}\"]\n",
-            state = self.at("state").display(),
-            name = self.name,
-            uuid = site.uuid,
-            trusted = site.root(),
-            port = self.tpm.port(),
-            cryptsetup = bin("cryptsetup"),
-            mkfs = bin("mkfs"),
-            mount = bin("mount"),
-            umount = bin("umount"),
-            kubeadm = bin("kubeadm"),
-            systemctl = bin("systemctl"),
-            directory = self.root.path().display(),
-            broker = site.broker.url(),
-        );
-        let file = self.at("bootstrapper.toml");
-        fs::write(&file, text).unwrap();
-        let file = file.display().to_string();
-        let process = Process::start("bootstrapper", &program::bootstrapper(), &["--config", &file], self.root.path());
+    /// Writes what an operator has prepared for it, as cloud-init would.
+    async fn prepare(&self, site: &Site, address: &str) {
+        let (trust, password) = (site.trust().display().to_string(), self.at("password"));
+        fs::write(&password, "of the broker\n").unwrap();
+        let (server, password) = (site.broker.url(), password.display().to_string());
+        let of_site = ["host", "prepare", CLUSTER, "--server", &server, "--trust", &trust, "--distribution", "kubeadm"];
+        let own = ["--name", &self.name, "--address", address, "--device", "/dev/state"];
+        let login = ["--host-password-file", &password];
+        let prepared = site.cli.run(&[&of_site[..], &own, &login].concat()).await;
+        assert_eq!(prepared.code, 0, "{prepared:#?}");
+        let data: Value = serde_saphyr::from_str(&prepared.stdout).unwrap();
+        for file in data["write_files"].as_array().unwrap() {
+            let path = self.at(file["path"].as_str().unwrap().trim_start_matches('/'));
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, file["content"].as_str().unwrap()).unwrap();
+        }
+    }
+
+    async fn start(&mut self, site: &Site, address: &str) {
+        self.prepare(site, address).await;
+        let of = |path: &str| self.at(path).display().to_string();
+        // What is of the test: where the machine is, and programs that take the place of those that need root.
+        let environment = [
+            ("STATE_DIR", of("state")),
+            ("ATTESTATION__TCTI", format!("swtpm:host=127.0.0.1,port={}", self.tpm.port())),
+            ("DISK__INTEGRITY", "false".to_owned()),
+            ("DISK__CRYPTSETUP", of("bin/cryptsetup")),
+            ("DISK__MKFS", of("bin/mkfs")),
+            ("DISK__MOUNT", of("bin/mount")),
+            ("DISK__UMOUNT", of("bin/umount")),
+            ("KUBERNETES__PROGRAM", of("bin/kubeadm")),
+            ("KUBERNETES__SYSTEMCTL", of("bin/systemctl")),
+            ("PATHS__ROOT", self.root.path().display().to_string()),
+        ]
+        .map(|(key, value)| (format!("SPARKFLEET__{key}"), value));
+        let environment = environment.each_ref().map(|(key, value)| (key.as_str(), value.as_str()));
+        let arguments = ["--config", &of("etc/sparkfleet/bootstrapper.toml")];
+        let process =
+            Process::with("bootstrapper", &program::bootstrapper(), &arguments, &environment, self.root.path());
         self.process = Some(process);
     }
 
@@ -211,7 +222,7 @@ async fn machines_with_real_tpms_are_approved_join_come_back_and_one_with_anothe
     set_policy(&site, &machines[0], &machines.iter().collect::<Vec<_>>()).await;
     let addresses: Vec<String> = (1..=4).map(|n| format!("10.1.0.1{n}")).collect();
     for (machine, address) in machines.iter_mut().zip(&addresses) {
-        machine.start(&site, address);
+        machine.start(&site, address).await;
     }
 
     // Their manufacturers are known, they are not.
@@ -259,7 +270,7 @@ async fn machines_with_real_tpms_are_approved_join_come_back_and_one_with_anothe
     for (machine, address) in machines.iter_mut().zip(&addresses).take(3) {
         machine.reboot().await;
         assert!(!machine.is_locked() && !machine.at("run/state").exists());
-        machine.start(&site, address);
+        machine.start(&site, address).await;
     }
     for machine in &machines[..3] {
         site.host(&machine.name, "back", |row| row["state"] == "member" && row["kind"] == "rejoin").await;
