@@ -2,7 +2,7 @@
 //!
 //! The script is a preamble, which assigns the cluster's values to variables, and after it a text that is the same for all clusters: [`TEMPLATE`] or a site's own. A value is one word in
 //! single quotes, whatever is in it, so nothing in it is expanded or executed. Manifests are such values, too: the script gives them to kubectl by here-documents that name a variable. The
-//! shell looks for the marker in the script's text and not in what a variable brings, so no content can end a here-document. This module must not know HTTP, nor where the facts come from.
+//! shell looks for the marker in the script's text and not in what a variable brings, so no content can end a here-document. This module must not know HTTP, nor where the values come from.
 
 pub mod site;
 

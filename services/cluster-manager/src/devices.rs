@@ -11,7 +11,7 @@ use crate::event::Effect;
 
 /// The published Devices.
 #[derive(Debug, Default)]
-pub struct ClusterDevices {
+pub(crate) struct ClusterDevices {
     published: BTreeMap<Uuid, Published>,
     owners: BTreeMap<DeviceId, Uuid>,
 }
@@ -24,29 +24,24 @@ struct Published {
 
 impl ClusterDevices {
     /// The Device of a cluster.
-    pub fn get(&self, cluster: Uuid) -> Option<&ClusterDevice> {
+    pub(crate) fn get(&self, cluster: Uuid) -> Option<&ClusterDevice> {
         self.published.get(&cluster).map(|published| &published.device)
     }
 
-    /// Every cluster with its Device.
-    pub fn iter(&self) -> impl Iterator<Item = (Uuid, &ClusterDevice)> {
-        self.published.iter().map(|(cluster, published)| (*cluster, &published.device))
-    }
-
     /// The cluster that a Device belongs to.
-    pub fn cluster_of(&self, id: &DeviceId) -> Option<Uuid> {
+    pub(crate) fn cluster_of(&self, id: &DeviceId) -> Option<Uuid> {
         self.owners.get(id).copied()
     }
 
     /// The name of a cluster as it was published last, or its UUID.
-    pub fn name_of(&self, cluster: Uuid) -> String {
+    pub(crate) fn name_of(&self, cluster: Uuid) -> String {
         self.get(cluster).map_or_else(|| cluster.to_string(), |device| device.name.clone())
     }
 
     /// Publishes the Device of a cluster. None: it is published already.
     ///
     /// Its id stays as long as the Device is alive: the cluster's name, unless another cluster's Device has it.
-    pub fn publish(&mut self, device: ClusterDevice) -> Option<Effect> {
+    pub(crate) fn publish(&mut self, device: ClusterDevice) -> Option<Effect> {
         let cluster = device.uuid;
         if self.get(cluster) == Some(&device) {
             return None;
@@ -69,13 +64,13 @@ impl ClusterDevices {
     }
 
     /// Publishes the login of a cluster. None: it is published already, or the cluster has no Device yet.
-    pub fn publish_login(&mut self, cluster: Uuid, login: Option<&SealedLogin>) -> Option<Effect> {
+    pub(crate) fn publish_login(&mut self, cluster: Uuid, login: Option<&SealedLogin>) -> Option<Effect> {
         let device = self.get(cluster)?;
         self.publish(ClusterDevice { login: login.cloned(), ..device.clone() })
     }
 
     /// The cluster is gone. None: it had no Device.
-    pub fn remove(&mut self, cluster: Uuid) -> Option<Effect> {
+    pub(crate) fn remove(&mut self, cluster: Uuid) -> Option<Effect> {
         let Published { id, .. } = self.published.remove(&cluster)?;
         self.owners.remove(&id);
         Some(Effect::Node(NodeUpdate::DeviceDeath { device: id }))

@@ -94,7 +94,7 @@ pub struct CopyWork {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CopyAction {
     /// Say what the repository is.
-    Look,
+    Inspect,
     /// Pack what a copy needs that shall have these refs. A pack that was made before is dropped.
     Pack {
         /// The refs with their objects.

@@ -20,7 +20,7 @@ use git_server_contract::{GitDevice, GitReplica};
 use identity_contract::IdentityReplica;
 use join_service_contract::JoinReplica;
 use krb_keys_contract::KeysReplica;
-use krb_keys_contract::names::account::WISH;
+use krb_keys_contract::names::account::REQUEST;
 use manifests::catalog::{self, Catalog};
 use serde_json::Value;
 use sparkplug::host::HostEvent;
@@ -393,7 +393,7 @@ impl FleetView {
         keys.on_event(event);
         // That it shows an answer changes nothing of what it wants.
         let wants_other = match event {
-            HostEvent::DeviceData { metrics, .. } => metrics.iter().any(|metric| &*metric.name == WISH),
+            HostEvent::DeviceData { metrics, .. } => metrics.iter().any(|metric| &*metric.name == REQUEST),
             HostEvent::NodeData { .. } => keys.is_complete() != was_complete,
             _ => true,
         };

@@ -10,7 +10,7 @@ use crate::fleet::FleetView;
 
 /// What ConfigDB says of a cluster's identities, or why it cannot be read.
 #[derive(Debug)]
-pub struct IdentityEntries {
+pub(crate) struct IdentityEntries {
     /// What was done.
     pub recorded: Result<Option<EdgeClusterIdentity>, EntryError>,
     /// What an operator wants.
@@ -19,24 +19,24 @@ pub struct IdentityEntries {
 
 impl IdentityEntries {
     /// Reads them.
-    pub fn of(fleet: &FleetView, uuid: Uuid) -> Self {
+    pub(crate) fn of(fleet: &FleetView, uuid: Uuid) -> Self {
         let wanted = fleet.config().document(uuid).map(Option::unwrap_or_default);
         Self { recorded: fleet.config().document(uuid), wanted }
     }
 
     /// What was done, if it can be read.
-    pub fn identity(&self) -> Option<&EdgeClusterIdentity> {
+    pub(crate) fn identity(&self) -> Option<&EdgeClusterIdentity> {
         self.recorded.as_ref().ok()?.as_ref()
     }
 
     /// A certificate is not revoked.
-    pub fn has_certificate(&self) -> bool {
+    pub(crate) fn has_certificate(&self) -> bool {
         let certificates = self.identity().map(|identity| &identity.certificates);
         certificates.into_iter().flatten().any(|one| one.state != CertificateState::Revoked)
     }
 
     /// What the cluster's Device says of its identities.
-    pub fn report(&self) -> IdentityReport {
+    pub(crate) fn report(&self) -> IdentityReport {
         let Some(identity) = self.identity() else { return IdentityReport::default() };
         let is_valid = |certificate: &&IssuedCertificate| certificate.state == CertificateState::Valid;
         let newest = identity.certificates.iter().rev().find(is_valid);

@@ -20,7 +20,7 @@
 //! 4. An `EdgeDeployment` entry appears. [`mod@manifests::render`] makes manifests of it and its chart template ([`manifests::template`], [`manifests::merge`], [`manifests::names`]). [`reconcile`] compares what the cluster shall
 //!    have with what Sync reports. The index and the manifests are sent, with growing pauses, until Sync reports them applied or refused.
 //! 5. An `AttestationPolicy` entry is brought to the cluster's Join node in the same way; whether Join has taken it over, and why not, is reported in the cluster's Device.
-//! 6. A KerberosKey wants an account for its principal: [`accounts`] judges the wish, the account is written to ConfigDB, and sent to the cluster's Keys node until Keys reports it.
+//! 6. A KerberosKey wants an account for its principal: [`accounts`] judges the request, the account is written to ConfigDB, and sent to the cluster's Keys node until Keys reports it.
 //! 7. A `SealedSecret` entry is brought into the cluster's repository, key by key ([`secrets`]); Flux applies it. The cluster's Device says which secrets are there.
 //! 8. A changed entry or template starts the steps again that it affects. A deleted `EdgeCluster` entry starts the tear-down.
 //!
@@ -29,27 +29,27 @@
 //!
 //! Nothing is stored here for the state: what is wanted and how far it is are in ConfigDB, what an edge has is reported by the edge. So the effects of a turn
 //! never wait for a commit, and there is no ledger. The disk holds only repositories, their passwords, the bdSeq and the record of writes.
-#![warn(missing_docs, unreachable_pub)]
+#![warn(unreachable_pub)]
 
-pub mod accounts;
+mod accounts;
 pub mod adapters;
 pub mod bootstrap;
 pub mod cluster_repo;
 pub mod config;
-pub mod controllers;
-pub mod devices;
+mod controllers;
+mod devices;
 pub mod event;
-pub mod fleet;
+mod fleet;
 pub mod git_users;
-pub mod identity;
+mod identity;
 pub mod reconcile;
-pub mod requests;
-pub mod rollout;
+mod requests;
+mod rollout;
 pub mod secrets;
-pub mod setup;
-pub mod shared_repository;
+mod setup;
+mod shared_repository;
 pub mod state;
-pub mod status;
+mod status;
 pub mod wanted_by;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -194,16 +194,17 @@ pub async fn run_with_charts(
     let identities = identities.map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let (questions, asked) = mpsc::channel(QUESTIONS_MAX);
     let (records, entries) = mpsc::channel(QUESTIONS_MAX);
-    let desk = StateClient::new(questions, records);
+    let state_client = StateClient::new(questions, records);
     let recorder = tokio::spawn(keep_records(RecordFile::new(record::path(&config.state_dir)), entries));
-    let board = ScriptStore::default();
+    let script_store = ScriptStore::default();
     let scripts =
-        bootstrap_http::router(board.clone(), passwords.clone(), script_settings(&config, flux, login), clock);
+        bootstrap_http::router(script_store.clone(), passwords.clone(), script_settings(&config, flux, login), clock);
     let (state_dir, opened, own) = (config.state_dir.clone(), repositories.clone(), passwords.clone());
     let open = move || io::Result::Ok((Hooks::install(&state_dir)?, GitCopies::open(&state_dir, opened, own)?));
     let (hooks, copies) = tokio::task::spawn_blocking(open).await?.context("state_dir")?;
     let (pushed, pushes) = mpsc::channel(PUSHES_MAX);
-    let gatekeeper = StateGatekeeper { desk: desk.clone(), identities, has_external: hosted.external.is_some() };
+    let gatekeeper =
+        StateGatekeeper { state_client: state_client.clone(), identities, has_external: hosted.external.is_some() };
     let receiver = Receiver { hooks, gatekeeper, repositories: repositories.clone(), limit: PUSH_MAX, pushed };
     let taker = PushTaker::new(git_key, receiver);
     // The server ends with the loop, also when that ends with an error.
@@ -213,15 +214,15 @@ pub async fn run_with_charts(
     let limit = Duration::from_secs(git.pull_timeout_s);
     let pulls = Pulls::new(repositories, git.credentials_dir.clone(), git.ca_file.clone(), limit);
     let (work, inbox) = mpsc::channel(1);
-    let (outlet, results) = mpsc::channel(GIT_RESULTS_MAX);
-    let worker = tokio::spawn(git_work::run(hosted, inbox, pushes, outlet));
+    let (result_sender, results) = mpsc::channel(GIT_RESULTS_MAX);
+    let worker = tokio::spawn(git_work::run(hosted, inbox, pushes, result_sender));
     let mut io = Io {
         sessions,
         passwords,
         realm,
         pulls,
-        board,
-        desk,
+        script_store,
+        state_client,
         questions: asked,
         copies,
         taker,
@@ -286,8 +287,8 @@ struct Io {
     passwords: ClusterPasswords,
     realm: Realm,
     pulls: Pulls,
-    board: ScriptStore,
-    desk: StateClient,
+    script_store: ScriptStore,
+    state_client: StateClient,
     questions: mpsc::Receiver<GitRequest>,
     copies: GitCopies,
     taker: PushTaker,
@@ -327,7 +328,7 @@ impl Io {
     /// Work for the copy of a repository. A part is read at once, so that no more than one is in memory.
     async fn work_on_copy(&mut self, repository: Uuid, action: CopyAction) -> anyhow::Result<()> {
         match action {
-            CopyAction::Look => drop(self.calls.spawn(self.copies.clone().look(repository))),
+            CopyAction::Inspect => drop(self.calls.spawn(self.copies.clone().look(repository))),
             CopyAction::Pack { refs, has } => {
                 drop(self.calls.spawn(self.copies.clone().pack(repository, refs, has)));
             }
@@ -384,9 +385,9 @@ impl ServiceIo for Io {
             }
             Effect::Shared(shared) => self.waiting.push_back(git_work::Work::Shared(shared)),
             Effect::Principals(work) => drop(self.calls.spawn(self.realm.clone().carry_out(work))),
-            Effect::GitResponse(answer) => self.desk.answer(*answer),
-            Effect::BootstrapGrant { cluster, offer } => self.board.set(cluster, offer),
-            Effect::Script(script) => self.board.set_script(script),
+            Effect::GitResponse(answer) => self.state_client.answer(*answer),
+            Effect::BootstrapGrant { cluster, offer } => self.script_store.set(cluster, offer),
+            Effect::Script(script) => self.script_store.set_script(script),
             Effect::Copy(CopyWork { repository, action }) => self.work_on_copy(repository, action).await?,
             Effect::Push(work) => drop(self.calls.spawn(self.taker.clone().take(*work))),
             Effect::SealLogin { cluster, key } => {
@@ -413,7 +414,7 @@ impl ServiceIo for Io {
             let reason = if is_ready { "known completely" } else { "not known completely" };
             self.health.component("configdb", is_ready, reason);
             if is_ready {
-                self.board.complete();
+                self.script_store.complete();
             }
         }
         count(manager.totals());

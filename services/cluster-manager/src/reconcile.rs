@@ -1,6 +1,6 @@
 //! What a cluster shall run, compared with what its Sync reports -> what to send.
 //!
-//! Nothing is remembered that could not be lost: the versions assigned in this life of the process only keep an unanswered command stable. A deployment that cannot be rendered is
+//! Nothing is remembered that could not be lost: the versions assigned since process start only keep an unanswered command stable. A deployment that cannot be rendered is
 //! kept at the edge as it is (invariant `no-prune-from-ignorance`). Only a deployment without an entry is left out of the index, which is what removes it. This module must not
 //! know when to send again.
 
@@ -73,13 +73,13 @@ pub struct Plan {
 }
 
 impl SentVersions {
-    /// Whether the deployment was given to the edge in this life.
-    pub fn knows(&self, deployment: Uuid) -> bool {
+    /// Whether the deployment was listed for the edge since process start.
+    pub fn is_listed(&self, deployment: Uuid) -> bool {
         self.deployments.contains_key(&deployment)
     }
 
-    /// Whether the deployment was listed with these manifests in this life.
-    pub fn has(&self, deployment: Uuid, digest: Digest) -> bool {
+    /// Whether the deployment was listed with these manifests since process start.
+    pub fn is_listed_with(&self, deployment: Uuid, digest: Digest) -> bool {
         self.deployments.get(&deployment).is_some_and(|assigned| assigned.digest == digest)
     }
 
@@ -89,7 +89,7 @@ impl SentVersions {
     }
 
     /// The manifests were sent.
-    pub fn sent(&mut self, deployment: Uuid) {
+    pub fn mark_sent(&mut self, deployment: Uuid) {
         self.retried.remove(&deployment);
     }
 
@@ -100,11 +100,11 @@ impl SentVersions {
     }
 }
 
-/// Compares. `unattributed` are deployments whose entry does not even say which cluster it is for: wherever they are, they stay.
+/// Compares. `invalid_deployments` are deployments whose entry does not even say which cluster it is for: wherever they are, they stay.
 #[must_use]
 pub fn plan(
     intents: &BTreeMap<Uuid, DeploymentIntent>,
-    unattributed: &BTreeMap<Uuid, String>,
+    invalid_deployments: &BTreeMap<Uuid, String>,
     reported: &Reported<'_>,
     assigned: &mut SentVersions,
     from: DerivedFrom,
@@ -133,7 +133,7 @@ pub fn plan(
             deployments.insert(*uuid, desired);
         }
     }
-    for (uuid, reason) in unattributed.iter().filter(|(uuid, _)| !intents.contains_key(uuid)) {
+    for (uuid, reason) in invalid_deployments.iter().filter(|(uuid, _)| !intents.contains_key(uuid)) {
         let device = reported.deployments.get(uuid);
         if let Some(desired) = kept(device, assigned.deployments.get(uuid).copied()) {
             refused.insert(*uuid, reason.clone());
@@ -210,8 +210,9 @@ fn missing(
     let lacks = |(uuid, intent): (&Uuid, &DeploymentIntent)| {
         let DeploymentIntent::Rendered(digest) = intent else { return None };
         let device = reported.get(uuid);
-        let has = device.is_some_and(|device| device.digest == Some(*digest) || device.refused_digest == Some(*digest));
-        (!has || assigned.retried.contains_key(uuid)).then_some(*uuid)
+        let is_reported =
+            device.is_some_and(|device| device.digest == Some(*digest) || device.refused_digest == Some(*digest));
+        (!is_reported || assigned.retried.contains_key(uuid)).then_some(*uuid)
     };
     intents.iter().filter_map(lacks).collect()
 }
@@ -330,7 +331,7 @@ mod tests {
         edge.apply(&plan);
         let plan = edge.plan(&[(A, DeploymentIntent::Held)], &mut assigned, 6);
         assert!(plan.agreed && plan.refused.is_empty() && plan.manifests.is_empty());
-        assert!(assigned.has(A, digest(1)) && !assigned.has(A, digest(2)));
+        assert!(assigned.is_listed_with(A, digest(1)) && !assigned.is_listed_with(A, digest(2)));
         // Also by a manager that has just begun.
         let plan = edge.plan(&[(A, DeploymentIntent::Held)], &mut SentVersions::default(), 6);
         assert!(plan.agreed && plan.refused.is_empty());
@@ -413,9 +414,9 @@ mod tests {
         let (mut edge, mut assigned) = (Edge::default(), SentVersions::default());
         edge.accept(&edge.plan(&[(A, intent(1))], &mut assigned, 5));
         edge.apply(&edge.plan(&[(A, intent(1))], &mut assigned, 5));
-        let unattributed = [(A, "no JSON".to_owned()), (B, "no JSON".to_owned())].into();
+        let invalid_deployments = [(A, "no JSON".to_owned()), (B, "no JSON".to_owned())].into();
         let reported = Reported { index: edge.report(), deployments: &edge.deployments };
-        let plan = plan(&BTreeMap::new(), &unattributed, &reported, &mut SentVersions::default(), at(9));
+        let plan = plan(&BTreeMap::new(), &invalid_deployments, &reported, &mut SentVersions::default(), at(9));
         assert!(plan.agreed);
         assert_eq!(plan.refused, [(A, "no JSON".to_owned())].into());
     }
@@ -435,7 +436,7 @@ mod tests {
         let again = edge.plan(&[(A, intent(1))], &mut assigned, 6);
         assert_eq!(again.index.deployments[&A].version, 6, "the version of a retry is stable");
         assert_eq!((again.agreed, again.manifests.contains(&A)), (true, true));
-        assigned.sent(A);
+        assigned.mark_sent(A);
         let refused = edge.plan(&[(A, intent(1))], &mut assigned, 9);
         assert_eq!((refused.manifests.len(), refused.refused.len(), refused.agreed), (0, 1, true));
     }

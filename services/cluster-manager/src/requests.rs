@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 /// See the module.
 #[derive(Debug)]
-pub struct Requests {
+pub(crate) struct Requests {
     node: EdgeNodeDescriptor,
     seed: u64,
     writer: Writer,
@@ -24,7 +24,7 @@ pub struct Requests {
 
 /// What comes of requests.
 #[derive(Debug)]
-pub enum Output {
+pub(crate) enum Output {
     /// To be sent.
     Send(HostRequest),
     /// The request with that id is answered.
@@ -38,7 +38,7 @@ pub enum Output {
 
 impl Requests {
     /// To the ConfigDB that is that node.
-    pub fn new(node: EdgeNodeDescriptor, seed: u64, now: Now) -> Self {
+    pub(crate) fn new(node: EdgeNodeDescriptor, seed: u64, now: Now) -> Self {
         Self {
             writer: Writer::new(WriterConfig::new(node.clone()), seed),
             node,
@@ -50,17 +50,17 @@ impl Requests {
     }
 
     /// Another ConfigDB answers: what was asked of the other one is not meant for this one.
-    pub fn start_again(&mut self) {
+    pub(crate) fn start_again(&mut self) {
         self.writer = Writer::new(WriterConfig::new(self.node.clone()), self.seed);
     }
 
     /// No cluster waits for an answer.
-    pub fn forget_clusters(&mut self) {
+    pub(crate) fn forget_clusters(&mut self) {
         self.clusters.clear();
     }
 
     /// Id of a request that no other one has.
-    pub fn next_id(&mut self) -> String {
+    pub(crate) fn next_id(&mut self) -> String {
         self.made += 1;
         format!("{}-{}", self.instance, self.made)
     }
@@ -69,37 +69,37 @@ impl Requests {
     ///
     /// # Errors
     /// [`SubmitError`]; the request was not taken then.
-    pub fn submit(&mut self, write: WriteRequest, now: Now) -> Result<(), SubmitError> {
+    pub(crate) fn submit(&mut self, write: WriteRequest, now: Now) -> Result<(), SubmitError> {
         self.writer.submit(write, now)
     }
 
     /// A cluster waits for the answer to a request.
-    pub fn expect(&mut self, id: String, cluster: Uuid) {
+    pub(crate) fn expect(&mut self, id: String, cluster: Uuid) {
         self.clusters.insert(id, cluster);
     }
 
     /// The cluster that waited for the answer to a request.
-    pub fn cluster_of(&mut self, id: &str) -> Option<Uuid> {
+    pub(crate) fn cluster_of(&mut self, id: &str) -> Option<Uuid> {
         self.clusters.remove(id)
     }
 
     /// Takes over what ConfigDB has changed or answered.
-    pub fn on_change(&mut self, change: &Change, now: Now) {
+    pub(crate) fn on_change(&mut self, change: &Change, now: Now) {
         self.writer.on_change(change, now);
     }
 
     /// It may be time to send again.
-    pub fn on_deadline(&mut self, now: Now) {
+    pub(crate) fn on_deadline(&mut self, now: Now) {
         self.writer.handle_timeout(now);
     }
 
     /// `Now::mono` at which there is something to send again.
-    pub fn next_deadline(&self) -> Option<Duration> {
+    pub(crate) fn next_deadline(&self) -> Option<Duration> {
         self.writer.next_deadline()
     }
 
     /// What comes of the requests, in order.
-    pub fn poll(&mut self) -> Option<Output> {
+    pub(crate) fn poll(&mut self) -> Option<Output> {
         Some(match self.writer.poll_output()? {
             WriterOutput::Send(request) => Output::Send(request),
             WriterOutput::Answered(result) => {

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 /// The repository of a cluster, as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct WholeRepository;
+pub(crate) struct WholeRepository;
 
 /// What of a cluster has not settled.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl<T: Ord> Unsettled<T> {
 
 /// What a cluster waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Blocker {
+pub(crate) struct Blocker {
     /// An earlier wave.
     pub wave: u8,
     /// A cluster of it that has not settled.
@@ -43,7 +43,7 @@ pub struct Blocker {
 
 /// All waves. `T` names the part of a cluster that may settle by itself: a chart template, or [`WholeRepository`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rollout<T> {
+pub(crate) struct Rollout<T> {
     /// Of clusters that are not in the last wave.
     waves: BTreeMap<Uuid, u8>,
     unsettled: BTreeMap<(u8, Uuid), Unsettled<T>>,
@@ -70,12 +70,12 @@ impl<T> Default for Rollout<T> {
 impl<T: Ord + Clone> Rollout<T> {
     /// The wave of a cluster.
     #[must_use]
-    pub fn wave(&self, cluster: Uuid) -> u8 {
+    pub(crate) fn wave(&self, cluster: Uuid) -> u8 {
         self.waves.get(&cluster).copied().unwrap_or(WAVE_MAX)
     }
 
     /// Puts a cluster into a wave. Returns the clusters that may continue by that.
-    pub fn set_wave(&mut self, cluster: Uuid, wave: u8) -> Vec<Uuid> {
+    pub(crate) fn set_wave(&mut self, cluster: Uuid, wave: u8) -> Vec<Uuid> {
         let before = self.wave(cluster);
         if before == wave {
             return Vec::new();
@@ -91,20 +91,20 @@ impl<T: Ord + Clone> Rollout<T> {
     }
 
     /// Something that the cluster is rendered from has changed: until it is compared again it has not settled.
-    pub fn unknown(&mut self, cluster: Uuid) {
+    pub(crate) fn unknown(&mut self, cluster: Uuid) {
         if let Some(wave) = self.waves.get(&cluster) {
             self.unsettled.insert((*wave, cluster), Unsettled::Unknown);
         }
     }
 
-    /// Whether the cluster may hold up others.
+    /// Whether the cluster may block the rollout to others.
     #[must_use]
-    pub fn holds_up(&self, cluster: Uuid) -> bool {
+    pub(crate) fn blocks_rollout(&self, cluster: Uuid) -> bool {
         self.unsettled.contains_key(&(self.wave(cluster), cluster))
     }
 
     /// Takes over what a comparison of a cluster has found: the parts that have not settled. Returns the clusters that may continue by that.
-    pub fn compared(&mut self, cluster: Uuid, unsettled: BTreeSet<T>) -> Vec<Uuid> {
+    pub(crate) fn compared(&mut self, cluster: Uuid, unsettled: BTreeSet<T>) -> Vec<Uuid> {
         let Some(wave) = self.waves.get(&cluster) else { return Vec::new() };
         let key = (*wave, cluster);
         let before = if unsettled.is_empty() {
@@ -119,7 +119,7 @@ impl<T: Ord + Clone> Rollout<T> {
 
     /// What holds up any of these parts of a cluster.
     #[must_use]
-    pub fn blocker(&self, cluster: Uuid, parts: &BTreeSet<T>) -> Option<Blocker> {
+    pub(crate) fn blocker(&self, cluster: Uuid, parts: &BTreeSet<T>) -> Option<Blocker> {
         let earlier = self.unsettled.range(..(self.wave(cluster), Uuid::nil()));
         let blocks = |((_, cluster), unsettled): &(&(u8, Uuid), &Unsettled<T>)| {
             let is_passed = |part: &T| self.passed.contains(&(part.clone(), *cluster));
@@ -130,12 +130,12 @@ impl<T: Ord + Clone> Rollout<T> {
 
     /// The first of these parts that an operator holds.
     #[must_use]
-    pub fn held<'a>(&self, parts: &'a BTreeSet<T>) -> Option<&'a T> {
+    pub(crate) fn held<'a>(&self, parts: &'a BTreeSet<T>) -> Option<&'a T> {
         parts.iter().find(|part| self.held.contains(part))
     }
 
     /// Begins or ends the hold of a part. Says which clusters may continue because of that.
-    pub fn set_held(&mut self, part: T, is_held: bool) -> Vec<Uuid> {
+    pub(crate) fn set_held(&mut self, part: T, is_held: bool) -> Vec<Uuid> {
         if is_held {
             self.held.insert(part);
             return Vec::new();
@@ -144,7 +144,7 @@ impl<T: Ord + Clone> Rollout<T> {
     }
 
     /// For a part, later waves wait for none of these clusters. Says which clusters may continue because of that.
-    pub fn set_passed(&mut self, part: &T, clusters: impl IntoIterator<Item = Uuid>) -> Vec<Uuid> {
+    pub(crate) fn set_passed(&mut self, part: &T, clusters: impl IntoIterator<Item = Uuid>) -> Vec<Uuid> {
         let before = self.passed.clone();
         self.passed.retain(|(of, _)| of != part);
         self.passed.extend(clusters.into_iter().map(|cluster| (part.clone(), cluster)));
@@ -152,7 +152,7 @@ impl<T: Ord + Clone> Rollout<T> {
     }
 
     /// Remembers which parts of a cluster wait; none: it does not wait.
-    pub fn wait(&mut self, cluster: Uuid, parts: BTreeSet<T>) {
+    pub(crate) fn wait(&mut self, cluster: Uuid, parts: BTreeSet<T>) {
         if parts.is_empty() {
             self.waiting.remove(&cluster);
         } else {
@@ -161,7 +161,7 @@ impl<T: Ord + Clone> Rollout<T> {
     }
 
     /// The cluster is gone. Returns the clusters that may continue by that.
-    pub fn remove(&mut self, cluster: Uuid) -> Vec<Uuid> {
+    pub(crate) fn remove(&mut self, cluster: Uuid) -> Vec<Uuid> {
         self.waiting.remove(&cluster);
         self.set_wave(cluster, WAVE_MAX)
     }
@@ -232,14 +232,14 @@ mod tests {
     }
 
     #[test]
-    fn who_is_put_into_another_wave_or_gone_holds_up_accordingly() {
+    fn a_cluster_that_is_put_into_another_wave_or_is_gone_blocks_accordingly() {
         let mut rollout = waves();
         rollout.compared(SECOND, charts(&[]));
         rollout.wait(LAST, charts(&[1]));
         assert_eq!(rollout.set_wave(LAST, 1), [LAST], "beside the first one no cluster is before it");
-        assert!(rollout.holds_up(LAST));
+        assert!(rollout.blocks_rollout(LAST));
         assert_eq!(rollout.set_wave(LAST, WAVE_MAX), NO_CLUSTER);
-        assert!(!rollout.holds_up(LAST));
+        assert!(!rollout.blocks_rollout(LAST));
         assert_eq!(rollout.remove(CANARY), [LAST]);
         assert_eq!(rollout.blocker(LAST, &charts(&[1])), None);
     }

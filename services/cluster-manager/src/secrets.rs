@@ -26,7 +26,7 @@ pub const FILE_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Why what ConfigDB has of a Secret is not in the repository.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SecretFault {
-    /// A name cannot stand in a path or manifest.
+    /// A name cannot be part of a path or manifest.
     #[error(transparent)]
     Name(#[from] ManifestError),
     /// The Secret is there with another scope or type, which all its keys share.
@@ -82,7 +82,7 @@ pub struct WantedFile {
 /// The file of a Secret, below [`DIRECTORY`].
 ///
 /// # Errors
-/// A name cannot stand in a path.
+/// A name cannot be part of a path.
 pub fn path(secret: &SealedSecret) -> Result<String, SecretFault> {
     check_names(&secret.namespace, &secret.name)?;
     Ok(format!("{}/{}.yaml", secret.namespace, secret.name))

@@ -33,7 +33,7 @@ const PINS: &str = "pins";
 
 /// The two accounts of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Account {
+pub(crate) enum Account {
     /// Pulls the repository.
     Flux,
     /// Makes Kerberos keys.
@@ -42,7 +42,7 @@ pub enum Account {
 
 impl Account {
     /// Both, in the order in which they are made.
-    pub const ALL: [Self; 2] = [Self::Flux, Self::Krbkeys];
+    pub(crate) const ALL: [Self; 2] = [Self::Flux, Self::Krbkeys];
 
     const fn word(self) -> &'static str {
         match self {
@@ -60,14 +60,14 @@ impl Account {
 
     /// Its object: the recorded one (an older manager chose it), else derived from the cluster.
     #[must_use]
-    pub fn uuid(self, cluster: Uuid, record: Option<&EdgeClusterSetup>) -> Uuid {
+    pub(crate) fn uuid(self, cluster: Uuid, record: Option<&EdgeClusterSetup>) -> Uuid {
         let recorded = record.and_then(|record| self.recorded(record)).map(AccountStep::uuid);
         recorded.unwrap_or_else(|| address::v5(&["Account", &cluster.to_string(), self.word()]))
     }
 
     /// Its principal in a realm, as Factory+ names it.
     #[must_use]
-    pub fn principal(self, cluster_name: &str, realm: &str) -> String {
+    pub(crate) fn principal(self, cluster_name: &str, realm: &str) -> String {
         format!("op1{}/{cluster_name}@{realm}", self.word())
     }
 
@@ -89,7 +89,7 @@ impl Account {
 
 /// An account object as ConfigDB has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AccountObject {
+pub(crate) struct AccountObject {
     /// Its class is that of accounts.
     pub is_account: bool,
     /// Its name.
@@ -111,7 +111,7 @@ pub enum Edge {
 
 /// The cluster's repository, as the disk has answered since the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Repository {
+pub(crate) enum Repository {
     /// Nothing is known, or what is known is not what shall be.
     Behind,
     /// Branch `main` is what shall be.
@@ -126,7 +126,7 @@ pub enum Repository {
 
 /// The principals of the cluster's accounts, as the KDC has answered since the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Principals {
+pub(crate) enum Principals {
     /// The site has no KDC.
     Off,
     /// Nothing is known.
@@ -141,14 +141,14 @@ pub enum Principals {
 
 /// What shall be in the repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WantedRepository {
+pub(crate) struct WantedRepository {
     /// Content of the file that links the cluster to it.
     pub self_link: String,
 }
 
 /// Everything that a decision needs.
 #[derive(Debug, Clone)]
-pub struct SetupInputs<'a> {
+pub(crate) struct SetupInputs<'a> {
     /// The cluster.
     pub cluster: Uuid,
     /// Prefix of the groups.
@@ -195,7 +195,7 @@ pub struct SetupInputs<'a> {
 
 /// What to do next.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Action {
+pub(crate) enum Action {
     /// Writes to ConfigDB, each to another object. Their ids are still to be given.
     Write(Vec<WriteRequest>),
     /// Write the repository.
@@ -208,7 +208,7 @@ pub enum Action {
 
 /// Where the cluster stands, and what to do next.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Decision {
+pub(crate) struct Decision {
     /// State to show; None: the cluster is gone.
     pub state: Option<SetupState>,
     /// Last recorded step.
@@ -221,7 +221,7 @@ pub struct Decision {
 
 /// The last step of a record.
 #[must_use]
-pub fn step(record: &EdgeClusterSetup) -> SetupStep {
+pub(crate) fn step(record: &EdgeClusterSetup) -> SetupStep {
     match record.extra.get(STEP).and_then(Value::as_str).and_then(|text| text.parse().ok()) {
         Some(step) => step,
         // Written by Factory+'s manager, which records no step.
@@ -232,7 +232,7 @@ pub fn step(record: &EdgeClusterSetup) -> SetupStep {
 
 /// Whether the repository was set up for exactly this configuration: nothing else has been wanted on this cluster since.
 #[must_use]
-pub fn is_set_up_for(record: &EdgeClusterSetup, config: &EdgeCluster, pins: &BTreeMap<Uuid, GitRef>) -> bool {
+pub(crate) fn is_set_up_for(record: &EdgeClusterSetup, config: &EdgeCluster, pins: &BTreeMap<Uuid, GitRef>) -> bool {
     !record.is_deleting() && record.ready == Some(true) && is_recorded(record, config, pins)
 }
 
@@ -247,8 +247,8 @@ fn pins_json(pins: &BTreeMap<Uuid, GitRef>) -> Option<Value> {
 
 /// Decides.
 #[must_use]
-pub fn decide(facts: &SetupInputs<'_>) -> Decision {
-    let record = match &facts.record {
+pub(crate) fn decide(inputs: &SetupInputs<'_>) -> Decision {
+    let record = match &inputs.record {
         Some(Ok(record)) => Some(record),
         Some(Err(reason)) => {
             let reason =
@@ -262,33 +262,33 @@ pub fn decide(facts: &SetupInputs<'_>) -> Decision {
         }
         None => None,
     };
-    match (&facts.config, record) {
-        (Some(config), record) if !record.is_some_and(EdgeClusterSetup::is_deleting) => set_up(facts, config, record),
-        (None, None) if facts.object_exists => {
+    match (&inputs.config, record) {
+        (Some(config), record) if !record.is_some_and(EdgeClusterSetup::is_deleting) => set_up(inputs, config, record),
+        (None, None) if inputs.object_exists => {
             Decision { state: None, step: SetupStep::None, reason: None, action: None }
         }
-        (config, record) => tear_down(facts, config.is_some(), record),
+        (config, record) => tear_down(inputs, config.is_some(), record),
     }
 }
 
 fn set_up(
-    facts: &SetupInputs<'_>,
+    inputs: &SetupInputs<'_>,
     config: &Result<EdgeCluster, String>,
     record: Option<&EdgeClusterSetup>,
 ) -> Decision {
     let step = record.map(step).unwrap_or_default();
-    if !facts.is_git_known {
-        return without_git(facts, config, record);
+    if !inputs.is_git_known {
+        return without_git(inputs, config, record);
     }
-    let (config, wanted) = match validate(facts, config, record) {
+    let (config, wanted) = match validate(inputs, config, record) {
         Ok(valid) => valid,
-        Err(reason) => return refused(facts, record, reason),
+        Err(reason) => return refused(inputs, record, reason),
     };
-    let action = next_step(facts, config, wanted, &record.cloned().unwrap_or_default());
-    let ready = record.is_some_and(|record| is_set_up_for(record, config, facts.pins));
-    let reason = match (&facts.repository, &facts.principals) {
+    let action = next_step(inputs, config, wanted, &record.cloned().unwrap_or_default());
+    let ready = record.is_some_and(|record| is_set_up_for(record, config, inputs.pins));
+    let reason = match (&inputs.repository, &inputs.principals) {
         (Repository::Failed(reason), _) | (_, Principals::Failed(reason)) => Some(reason.clone()),
-        _ if action.is_none() && !ready && !facts.is_served => {
+        _ if action.is_none() && !ready && !inputs.is_served => {
             Some("the git server does not have its repository yet".to_owned())
         }
         _ => None,
@@ -299,11 +299,11 @@ fn set_up(
 
 /// Nothing is written that would have to name an address which is not known.
 fn without_git(
-    facts: &SetupInputs<'_>,
+    inputs: &SetupInputs<'_>,
     config: &Result<EdgeCluster, String>,
     record: Option<&EdgeClusterSetup>,
 ) -> Decision {
-    let is_ready = |config| record.is_some_and(|record| is_set_up_for(record, config, facts.pins));
+    let is_ready = |config| record.is_some_and(|record| is_set_up_for(record, config, inputs.pins));
     let state = if config.as_ref().is_ok_and(is_ready) { SetupState::Ready } else { SetupState::SettingUp };
     let reason = "the git server is not known yet: it has not reported its URL, and git.public_url is not configured";
     let step = record.map(step).unwrap_or_default();
@@ -311,19 +311,19 @@ fn without_git(
 }
 
 /// A configuration that cannot be followed is recorded with its reason; what was set up before stays as it is.
-fn refused(facts: &SetupInputs<'_>, record: Option<&EdgeClusterSetup>, reason: String) -> Decision {
+fn refused(inputs: &SetupInputs<'_>, record: Option<&EdgeClusterSetup>, reason: String) -> Decision {
     let known = record.and_then(|record| record.error.as_ref()) == Some(&reason);
     let action = (!known).then(|| {
         let mut next = record.cloned().unwrap_or_default();
         next.error = Some(reason.clone());
-        record_only(facts, &next)
+        record_only(inputs, &next)
     });
     let step = record.map(step).unwrap_or_default();
     Decision { state: Some(SetupState::Refused), step, reason: Some(reason), action }
 }
 
 fn validate<'a>(
-    facts: &'a SetupInputs<'_>,
+    inputs: &'a SetupInputs<'_>,
     config: &'a Result<EdgeCluster, String>,
     record: Option<&EdgeClusterSetup>,
 ) -> Result<(&'a EdgeCluster, &'a WantedRepository), String> {
@@ -338,13 +338,13 @@ fn validate<'a>(
         Some(_) => {}
         None => {
             ClusterName::new(&*config.name).map_err(|rule| rule.to_string())?;
-            if let Some(other) = facts.name_taken_by {
+            if let Some(other) = inputs.name_taken_by {
                 return Err(format!("name {:?} is taken by cluster {other}; choose another name", config.name));
             }
         }
     }
     check_namespace(&config.namespace)?;
-    match &facts.wanted {
+    match &inputs.wanted {
         Some(Ok(wanted)) => Ok((config, wanted)),
         Some(Err(reason)) => Err(reason.clone()),
         None => Err("the content of the repository is not known".to_owned()),
@@ -364,28 +364,28 @@ fn check_namespace(namespace: &str) -> Result<(), String> {
 
 /// The first step whose result is not there.
 fn next_step(
-    facts: &SetupInputs<'_>,
+    inputs: &SetupInputs<'_>,
     config: &EdgeCluster,
     wanted: &WantedRepository,
     record: &EdgeClusterSetup,
 ) -> Option<Action> {
-    if !is_recorded(record, config, facts.pins) {
+    if !is_recorded(record, config, inputs.pins) {
         let mut next = at(record, SetupStep::Spec);
         next.spec = Some(config.clone());
         next.extra.remove(PINS);
-        next.extra.extend(pins_json(facts.pins).map(|pins| (PINS.to_owned(), pins)));
+        next.extra.extend(pins_json(inputs.pins).map(|pins| (PINS.to_owned(), pins)));
         next.ready = Some(false);
         next.error = None;
-        return Some(record_only(facts, &next));
+        return Some(record_only(inputs, &next));
     }
-    let group = format!("{}-{}", facts.organisation, config.name);
+    let group = format!("{}-{}", inputs.organisation, config.name);
     let address = SparkplugAddress::group(group);
-    if facts.address.as_ref() != Some(&address) {
-        let write = with_record(facts, &at(record, SetupStep::Address));
+    if inputs.address.as_ref() != Some(&address) {
+        let write = with_record(inputs, &at(record, SetupStep::Address));
         return Some(Action::Write(vec![write.entry(SparkplugAddress::slug(), json(&address))]));
     }
-    for (account, object) in Account::ALL.into_iter().zip(&facts.accounts) {
-        let uuid = account.uuid(facts.cluster, Some(record));
+    for (account, object) in Account::ALL.into_iter().zip(&inputs.accounts) {
+        let uuid = account.uuid(inputs.cluster, Some(record));
         let name = format!("Edge {}: {}", account.word(), config.name);
         if object.as_ref().is_none_or(|object| !object.is_account || object.name.as_ref() != Some(&name)) {
             let create = request(uuid).create_object(known::class::EDGE_SERVICE_ACCOUNT, None);
@@ -394,31 +394,31 @@ fn next_step(
         if !account.recorded(record).is_some_and(AccountStep::is_done) {
             let mut next = at(record, account.step());
             account.record(&mut next, uuid, true);
-            return Some(record_only(facts, &next));
+            return Some(record_only(inputs, &next));
         }
     }
     let path = cluster_path(&config.name);
-    let is_in_group = facts.member_of.contains(&known::class::REPO_GROUP_CLUSTER);
-    if !is_in_group || facts.git_config.as_ref().is_none_or(|git| git.path != path) {
-        let git = GitConfig { path, ..facts.git_config.clone().unwrap_or_default() };
-        let mut classes = facts.member_of.clone();
+    let is_in_group = inputs.member_of.contains(&known::class::REPO_GROUP_CLUSTER);
+    if !is_in_group || inputs.git_config.as_ref().is_none_or(|git| git.path != path) {
+        let git = GitConfig { path, ..inputs.git_config.clone().unwrap_or_default() };
+        let mut classes = inputs.member_of.clone();
         classes.insert(known::class::REPO_GROUP_CLUSTER);
-        let write = with_record(facts, &at(record, SetupStep::GitConfig)).member_of(classes);
+        let write = with_record(inputs, &at(record, SetupStep::GitConfig)).member_of(classes);
         return Some(Action::Write(vec![write.entry(GitConfig::slug(), json(&git))]));
     }
-    match facts.repository {
+    match inputs.repository {
         Repository::Written | Repository::Held => {}
         Repository::Behind | Repository::Closed => return Some(Action::WriteRepository),
         Repository::Failed(_) => return None,
     }
-    let is_held = facts.repository == Repository::Held;
+    let is_held = inputs.repository == Repository::Held;
     if record.self_link.as_ref() != Some(&wanted.self_link) && !is_held {
         let mut next = at(record, SetupStep::Repository);
         next.self_link = Some(wanted.self_link.clone());
         // Flux that is pointed there before would fetch what is there still, and look again only at its interval.
-        return facts.is_served.then(|| record_only(facts, &next));
+        return inputs.is_served.then(|| record_only(inputs, &next));
     }
-    match facts.principals {
+    match inputs.principals {
         Principals::Off | Principals::Enabled => {}
         Principals::Behind | Principals::Disabled => return Some(Action::AllowPrincipals(true)),
         Principals::Failed(_) => return None,
@@ -431,18 +431,18 @@ fn next_step(
     next.ready = Some(true);
     next.flux_version = Some(FLUX_VERSION.to_owned());
     next.error = None;
-    (next != *record).then(|| record_only(facts, &next))
+    (next != *record).then(|| record_only(inputs, &next))
 }
 
 /// `config_is_back`: the cluster was created again and waits for the end of this.
-fn tear_down(facts: &SetupInputs<'_>, config_is_back: bool, record: Option<&EdgeClusterSetup>) -> Decision {
-    let tear_down = TearDown { facts, config_is_back, record, recorded: record.map(step).unwrap_or_default() };
-    if let Some(record) = record.filter(|record| !record.is_deleting() && facts.object_exists) {
+fn tear_down(inputs: &SetupInputs<'_>, config_is_back: bool, record: Option<&EdgeClusterSetup>) -> Decision {
+    let tear_down = TearDown { inputs, config_is_back, record, recorded: record.map(step).unwrap_or_default() };
+    if let Some(record) = record.filter(|record| !record.is_deleting() && inputs.object_exists) {
         let mut next = at(record, SetupStep::TearDown);
         next.ready = Some(false);
         next.error = None;
         next.mark_deleting();
-        return tear_down.go_on(record_only(facts, &next));
+        return tear_down.go_on(record_only(inputs, &next));
     }
     let stages = [
         TearDown::empty_edge,
@@ -454,12 +454,12 @@ fn tear_down(facts: &SetupInputs<'_>, config_is_back: bool, record: Option<&Edge
     if let Some(decision) = stages.into_iter().find_map(|stage| stage(&tear_down)) {
         return decision;
     }
-    if facts.object_exists && record.is_some() && facts.has_certificate {
+    if inputs.object_exists && record.is_some() && inputs.has_certificate {
         // By the record Identity sees that the cluster is being torn down. A cluster that is created again must not have the certificates of the former one.
         return tear_down.wait("waiting for Identity to revoke the cluster's certificates".to_owned());
     }
-    if facts.object_exists && (record.is_some() || facts.has_status) {
-        let write = if_unchanged(facts, request(facts.cluster));
+    if inputs.object_exists && (record.is_some() || inputs.has_status) {
+        let write = if_unchanged(inputs, request(inputs.cluster));
         let write = write.delete(EdgeClusterStatus::slug()).delete(EdgeClusterSetup::slug());
         return tear_down.go_on(Action::Write(vec![write]));
     }
@@ -468,7 +468,7 @@ fn tear_down(facts: &SetupInputs<'_>, config_is_back: bool, record: Option<&Edge
 
 /// A tear-down under way. Each stage says what is to be done, or None when it is done with.
 struct TearDown<'a> {
-    facts: &'a SetupInputs<'a>,
+    inputs: &'a SetupInputs<'a>,
     config_is_back: bool,
     record: Option<&'a EdgeClusterSetup>,
     recorded: SetupStep,
@@ -481,7 +481,7 @@ impl TearDown<'_> {
         }
         // Without a self link the cluster can never have been bootstrapped.
         let was_published = self.record.is_none_or(|record| record.self_link.is_some());
-        match self.facts.edge {
+        match self.inputs.edge {
             Edge::Busy(deployments) if was_published => {
                 Some(self.wait(format!("waiting for the edge to remove {deployments} deployments")))
             }
@@ -497,7 +497,7 @@ impl TearDown<'_> {
         if self.recorded >= SetupStep::AccountsRemoved || self.record.is_none_or(|record| record.spec.is_none()) {
             return None;
         }
-        match &self.facts.principals {
+        match &self.inputs.principals {
             Principals::Off | Principals::Disabled => None,
             Principals::Behind | Principals::Enabled => Some(self.go_on(Action::AllowPrincipals(false))),
             Principals::Failed(reason) => Some(self.wait(reason.clone())),
@@ -505,12 +505,12 @@ impl TearDown<'_> {
     }
 
     fn remove_accounts(&self) -> Option<Decision> {
-        let alive = Account::ALL.into_iter().zip(&self.facts.accounts).filter(|(_, object)| object.is_some());
+        let alive = Account::ALL.into_iter().zip(&self.inputs.accounts).filter(|(_, object)| object.is_some());
         let accounts: BTreeSet<Uuid> =
-            alive.map(|(account, _)| account.uuid(self.facts.cluster, self.record)).collect();
+            alive.map(|(account, _)| account.uuid(self.inputs.cluster, self.record)).collect();
         // One of its own accounts may be that of a principal as well: then it is deleted once.
         let removals =
-            self.facts.account_removals.iter().filter(|removal| !accounts.contains(&removal.object)).cloned();
+            self.inputs.account_removals.iter().filter(|removal| !accounts.contains(&removal.object)).cloned();
         let deletions: Vec<WriteRequest> =
             accounts.iter().map(|account| request(*account).delete_object()).chain(removals).collect();
         if !deletions.is_empty() {
@@ -520,23 +520,23 @@ impl TearDown<'_> {
         let mut next = at(record, SetupStep::AccountsRemoved);
         for account in Account::ALL {
             if account.recorded(record).is_some() {
-                let uuid = account.uuid(self.facts.cluster, Some(record));
+                let uuid = account.uuid(self.inputs.cluster, Some(record));
                 account.record(&mut next, uuid, false);
             }
         }
-        Some(self.go_on(record_only(self.facts, &next)))
+        Some(self.go_on(record_only(self.inputs, &next)))
     }
 
     fn remove_config(&self) -> Option<Decision> {
-        let facts = self.facts;
-        let mut classes = facts.member_of.clone();
+        let inputs = self.inputs;
+        let mut classes = inputs.member_of.clone();
         let is_in_group = classes.remove(&known::class::REPO_GROUP_CLUSTER);
-        let is_left = facts.address.is_some() || facts.git_config.is_some() || is_in_group;
-        if !facts.object_exists || !is_left {
+        let is_left = inputs.address.is_some() || inputs.git_config.is_some() || is_in_group;
+        if !inputs.object_exists || !is_left {
             return None;
         }
         let record = self.record.cloned().unwrap_or_default();
-        let write = with_record(facts, &at(&record, SetupStep::ConfigRemoved)).member_of(classes);
+        let write = with_record(inputs, &at(&record, SetupStep::ConfigRemoved)).member_of(classes);
         let write = write.delete(SparkplugAddress::slug()).delete(GitConfig::slug());
         Some(self.go_on(Action::Write(vec![write])))
     }
@@ -545,7 +545,7 @@ impl TearDown<'_> {
         if self.recorded >= SetupStep::RepositoryClosed {
             return None;
         }
-        match &self.facts.repository {
+        match &self.inputs.repository {
             Repository::Closed => self.record_step(SetupStep::RepositoryClosed),
             Repository::Failed(reason) => Some(self.wait(reason.clone())),
             Repository::Behind | Repository::Written | Repository::Held => Some(self.go_on(Action::CloseRepository)),
@@ -554,16 +554,16 @@ impl TearDown<'_> {
 
     /// The record, if that step is still to be written into it. Without an object there is nowhere to record: then the steps are simply taken again.
     fn record_behind(&self, step: SetupStep) -> Option<&EdgeClusterSetup> {
-        self.record.filter(|_| self.facts.object_exists && self.recorded < step)
+        self.record.filter(|_| self.inputs.object_exists && self.recorded < step)
     }
 
     fn record_step(&self, step: SetupStep) -> Option<Decision> {
         let record = self.record_behind(step)?;
-        Some(self.go_on(record_only(self.facts, &at(record, step))))
+        Some(self.go_on(record_only(self.inputs, &at(record, step))))
     }
 
     fn go_on(&self, action: Action) -> Decision {
-        let reason = "the tear-down of the cluster's former life has to end first";
+        let reason = "the tear-down of the cluster's former instance has to end first";
         self.decision(self.config_is_back.then(|| reason.to_owned()), Some(action))
     }
 
@@ -588,16 +588,16 @@ fn request(object: Uuid) -> WriteRequest {
 }
 
 /// The record has one writer; if it is not as it was read, another writer was at work and the step is decided again.
-fn if_unchanged(facts: &SetupInputs<'_>, write: WriteRequest) -> WriteRequest {
-    write.if_match(EdgeClusterSetup::slug(), facts.record_etag)
+fn if_unchanged(inputs: &SetupInputs<'_>, write: WriteRequest) -> WriteRequest {
+    write.if_match(EdgeClusterSetup::slug(), inputs.record_etag)
 }
 
-fn with_record(facts: &SetupInputs<'_>, record: &EdgeClusterSetup) -> WriteRequest {
-    if_unchanged(facts, request(facts.cluster)).entry(EdgeClusterSetup::slug(), json(record))
+fn with_record(inputs: &SetupInputs<'_>, record: &EdgeClusterSetup) -> WriteRequest {
+    if_unchanged(inputs, request(inputs.cluster)).entry(EdgeClusterSetup::slug(), json(record))
 }
 
-fn record_only(facts: &SetupInputs<'_>, record: &EdgeClusterSetup) -> Action {
-    Action::Write(vec![with_record(facts, record)])
+fn record_only(inputs: &SetupInputs<'_>, record: &EdgeClusterSetup) -> Action {
+    Action::Write(vec![with_record(inputs, record)])
 }
 
 /// A document as it is written.

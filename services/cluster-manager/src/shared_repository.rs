@@ -14,11 +14,12 @@ use manifests::git_address::HELM_PATH;
 use uuid::Uuid;
 
 /// Why the repository of the well-known charts takes no push that the manager writes itself.
-pub const CHARTS_WRITTEN: &str =
+pub(crate) const CHARTS_WRITTEN: &str =
     "git.charts_dir of the cluster manager writes this repository; change the charts there";
 
 /// Why a repository takes no push that clusters follow elsewhere.
-pub const ELSEWHERE: &str = "Clusters follow this repository on the site's own git server (git.external): push there";
+pub(crate) const ELSEWHERE: &str =
+    "Clusters follow this repository on the site's own git server (git.external): push there";
 
 /// How often a branch is pulled that says nothing about it.
 const INTERVAL: Duration = Duration::from_secs(3600);
@@ -36,7 +37,7 @@ const BRANCHES_MAX: usize = 50;
 /// What is configured cannot be followed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} {rule}")]
-pub struct SharedError {
+pub(crate) struct SharedError {
     /// Such as `pull.upstream.url`.
     pub field: String,
     /// The rule that it breaks.
@@ -45,7 +46,7 @@ pub struct SharedError {
 
 /// A shared repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shared {
+pub(crate) struct Shared {
     /// Where it is served.
     pub path: String,
     /// The branches that are pulled; Err: what is wrong with that one.
@@ -56,7 +57,7 @@ pub struct Shared {
 ///
 /// # Errors
 /// It cannot be served: field and rule. A branch that cannot be pulled is an error of its own.
-pub fn read(repository: Uuid, config: &GitConfig) -> Result<Shared, SharedError> {
+pub(crate) fn read(repository: Uuid, config: &GitConfig) -> Result<Shared, SharedError> {
     let fault = |field: &str, rule| Err(SharedError { field: field.to_owned(), rule });
     let path = config.path.as_str();
     if path.starts_with("cluster/") {
@@ -116,7 +117,7 @@ fn read_pull(branch: &str, pull: &GitPull, pulled: impl Fn(&str) -> bool) -> Res
 ///
 /// # Errors
 /// The rule that it breaks.
-pub fn check_url(url: &str) -> Result<(), &'static str> {
+pub(crate) fn check_url(url: &str) -> Result<(), &'static str> {
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
     let Some(rest) = rest else { return Err("must begin with https:// or http://") };
     if url.len() > URL_BYTES_MAX {

@@ -398,12 +398,7 @@ impl ClusterManager {
         let Some(uuid) = self.devices.cluster_of(device).filter(|_| names::is_retry(metrics)) else { return };
         if self.clusters.contains_key(&uuid) {
             tracing::info!(cluster_id = %uuid, "retry asked for");
-            self.setups.retry_now(uuid);
-            self.repositories.retry(uuid);
-            self.accounts.retry(uuid);
-            self.deployments.retry(uuid);
-            self.attestation_policy.retry(uuid);
-            self.principals.retry(uuid);
+            self.controllers().into_iter().for_each(|controller| controller.retry(uuid));
             self.dirty.insert(uuid);
         }
     }

@@ -21,7 +21,7 @@ fn text(of: &str) -> String {
 
 /// The entry that shall be, given the one that is. None: nothing complete is known, so it stays.
 #[must_use]
-pub fn render(sync: &SyncReplica, before: Option<&EdgeClusterStatus>) -> Option<EdgeClusterStatus> {
+pub(crate) fn render(sync: &SyncReplica, before: Option<&EdgeClusterStatus>) -> Option<EdgeClusterStatus> {
     let node = sync.node().filter(|_| sync.is_complete())?;
     let mut hosts: Vec<Host> = sync
         .devices()

@@ -20,7 +20,7 @@ const CLUSTER: Uuid = Uuid::from_u128(0xA);
 const OTHER: Uuid = Uuid::from_u128(0xB);
 
 struct Server {
-    board: ScriptStore,
+    script_store: ScriptStore,
     passwords: ClusterPasswords,
     addr: SocketAddr,
     shutdown: Shutdown,
@@ -30,7 +30,7 @@ struct Server {
 impl Server {
     async fn start(image: Option<&str>) -> Self {
         let server = Self::starting(image).await;
-        server.board.complete();
+        server.script_store.complete();
         server
     }
 
@@ -48,13 +48,13 @@ impl Server {
             mqtt_servers: vec!["mqtts://broker:8883".to_owned()],
             login: QuarantineFiles::default(),
         };
-        let board = ScriptStore::default();
-        let router = bootstrap_http::router(board.clone(), passwords.clone(), settings, Clock::new());
+        let script_store = ScriptStore::default();
+        let router = bootstrap_http::router(script_store.clone(), passwords.clone(), settings, Clock::new());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let shutdown = Shutdown::new();
         tokio::spawn(server::serve(listener, router, None, shutdown.clone()));
-        Self { board, passwords, addr, shutdown, _state_dir: state_dir }
+        Self { script_store, passwords, addr, shutdown, _state_dir: state_dir }
     }
 
     /// The whole answer.
@@ -98,7 +98,7 @@ fn offer(tokens: &[(&Token, u64)], identity_key: Option<&str>) -> BootstrapGrant
 async fn one_of_its_tokens_opens_a_clusters_script_as_often_as_needed() {
     let server = Server::start(None).await;
     let (first, second) = (Token::new([1; 32]), Token::new([2; 32]));
-    server.board.set(CLUSTER, Some(offer(&[(&first, u64::MAX), (&second, u64::MAX)], None)));
+    server.script_store.set(CLUSTER, Some(offer(&[(&first, u64::MAX), (&second, u64::MAX)], None)));
     for token in [&first, &second, &first] {
         let answer = server.get(&CLUSTER.to_string(), Some(&format!("Bearer {}", token.expose()))).await;
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -108,7 +108,7 @@ async fn one_of_its_tokens_opens_a_clusters_script_as_often_as_needed() {
         assert!(!answer.contains(token.expose()), "a token that does not enrol stays where it is");
     }
     let enrolling = Server::start(Some("sparkfleet:1")).await;
-    enrolling.board.set(CLUSTER, Some(offer(&[(&first, u64::MAX)], Some("the-key"))));
+    enrolling.script_store.set(CLUSTER, Some(offer(&[(&first, u64::MAX)], Some("the-key"))));
     let answer = enrolling.get(&CLUSTER.to_string(), Some(&format!("bearer {}", first.expose()))).await;
     let password = enrolling.passwords.get(CLUSTER).unwrap();
     assert!(answer.contains(first.expose()) && answer.contains("the-key") && answer.contains("sparkfleet:1"));
@@ -119,8 +119,8 @@ async fn one_of_its_tokens_opens_a_clusters_script_as_often_as_needed() {
 async fn whatever_is_wrong_is_the_same_404() {
     let server = Server::start(None).await;
     let (good, expired, foreign) = (Token::new([1; 32]), Token::new([2; 32]), Token::new([3; 32]));
-    server.board.set(CLUSTER, Some(offer(&[(&good, u64::MAX), (&expired, 1)], None)));
-    server.board.set(OTHER, Some(offer(&[(&foreign, u64::MAX)], None)));
+    server.script_store.set(CLUSTER, Some(offer(&[(&good, u64::MAX), (&expired, 1)], None)));
+    server.script_store.set(OTHER, Some(offer(&[(&foreign, u64::MAX)], None)));
     let bearer = |token: &Token| format!("Bearer {}", token.expose());
     let (cluster, unknown) = (CLUSTER.to_string(), Uuid::from_u128(0xC).to_string());
     let expected = server.get(&cluster, None).await;
@@ -138,7 +138,7 @@ async fn whatever_is_wrong_is_the_same_404() {
         assert_eq!(server.get(cluster, Some(&authorization)).await, expected, "{cluster} {authorization}");
     }
     assert!(server.get(&cluster, Some(&bearer(&good))).await.starts_with("HTTP/1.1 200"));
-    server.board.set(CLUSTER, None);
+    server.script_store.set(CLUSTER, None);
     assert_eq!(server.get(&cluster, Some(&bearer(&good))).await, expected, "revoked or torn down");
 }
 
@@ -148,7 +148,7 @@ async fn what_passes_by_itself_is_a_503_that_curl_repeats_and_says_nothing_of_cl
     let (good, other) = (Token::new([1; 32]), Token::new([2; 32]));
     let bearer = |token: &Token| format!("Bearer {}", token.expose());
     let waiting = BootstrapGrant { values: None, ..offer(&[(&good, u64::MAX)], None) };
-    server.board.set(CLUSTER, Some(waiting));
+    server.script_store.set(CLUSTER, Some(waiting));
     let cluster = CLUSTER.to_string();
     let later = server.get(&cluster, Some(&bearer(&good))).await;
     assert!(later.starts_with("HTTP/1.1 503") && later.contains("\nretry-after: 2\n"), "being set up: {later}");
@@ -162,7 +162,7 @@ async fn what_passes_by_itself_is_a_503_that_curl_repeats_and_says_nothing_of_cl
     for (cluster, token) in [(&cluster, &good), (&OTHER.to_string(), &other)] {
         assert_eq!(server.get(cluster, Some(&bearer(token))).await, later, "started a moment ago");
     }
-    server.board.complete();
+    server.script_store.complete();
     assert!(server.get(&cluster, Some(&bearer(&good))).await.starts_with("HTTP/1.1 404"), "no cluster has it");
 }
 
@@ -170,17 +170,17 @@ async fn what_passes_by_itself_is_a_503_that_curl_repeats_and_says_nothing_of_cl
 async fn a_sites_own_script_is_given_out_with_its_values_put_in() {
     let server = Server::start(None).await;
     let token = Token::new([5; 32]);
-    server.board.set(CLUSTER, Some(offer(&[(&token, u64::MAX)], None)));
+    server.script_store.set(CLUSTER, Some(offer(&[(&token, u64::MAX)], None)));
     let entry =
         r#"{"files": {"hello.txt": "it's $(a) file"}, "wrapper": "echo \"$cluster_name\" \"$file_hello_txt\""}"#;
     let script = cluster_manager::bootstrap::site::SiteScript::read(entry).unwrap();
-    server.board.set_script(Some(std::sync::Arc::new(script)));
+    server.script_store.set_script(Some(std::sync::Arc::new(script)));
     let bearer = format!("Bearer {}", token.expose());
     let answer = server.get(&CLUSTER.to_string(), Some(&bearer)).await;
     let (preamble, text) = answer.trim_end().rsplit_once('\n').unwrap();
     assert!(preamble.contains("\ncluster_name='Paint_Shop'\n"), "{answer}");
     assert!(preamble.ends_with(r"file_hello_txt='it'\''s $(a) file'"), "{answer}");
     assert_eq!(text, "echo \"$cluster_name\" \"$file_hello_txt\"");
-    server.board.set_script(None);
+    server.script_store.set_script(None);
     assert!(server.get(&CLUSTER.to_string(), Some(&bearer)).await.contains("kubectl"));
 }

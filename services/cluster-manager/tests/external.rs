@@ -43,9 +43,9 @@ impl Here {
         let external = External::new(url, Some(credentials), None, Duration::from_secs(60));
         let hosted = Hosted { repositories, passwords, external: Some(external) };
         let (work, inbox) = mpsc::channel(1);
-        let (outlet, results) = mpsc::channel(1);
+        let (result_sender, results) = mpsc::channel(1);
         let (_, pushed) = mpsc::channel(1);
-        tokio::spawn(git_work::run(hosted.clone(), inbox, pushed, outlet));
+        tokio::spawn(git_work::run(hosted.clone(), inbox, pushed, result_sender));
         Self { directory, hosted, work, results }
     }
 

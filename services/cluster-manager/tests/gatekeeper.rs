@@ -27,8 +27,8 @@ fn request(token: &str, repository: Option<Open>, push: bool) -> AdmissionReques
 
 #[tokio::test]
 async fn users_are_admitted_as_far_as_their_tokens_go_and_pushes_are_reported() {
-    let (desk, pushes) = state_client::start();
-    let gatekeeper = state_client::gatekeeper(desk);
+    let (state_client, pushes) = state_client::start();
+    let gatekeeper = state_client::gatekeeper(state_client);
 
     let own = || Some(repository(Kind::Cluster, "cluster/A"));
     let shared = || Some(repository(Kind::Shared, "shared/helm"));

@@ -49,11 +49,11 @@ impl Site {
             };
             repositories.write(uuid, &place, &files, 0).unwrap();
         }
-        let (desk, pushes) = state_client::start();
+        let (state_client, pushes) = state_client::start();
         let (pushed, _) = mpsc::channel(1);
         let receiver = Receiver {
             hooks: Hooks::install(state_dir.path()).unwrap(),
-            gatekeeper: state_client::gatekeeper(desk),
+            gatekeeper: state_client::gatekeeper(state_client),
             repositories: repositories.clone(),
             limit: Duration::from_secs(60),
             pushed,

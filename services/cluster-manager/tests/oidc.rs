@@ -268,9 +268,9 @@ async fn git_server(issuer: &Issuer) -> GitServer {
     repositories.write(CLUSTER, &place, &files, 0).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
-    let (desk, pushes) = state_client::start();
+    let (state_client, pushes) = state_client::start();
     let (pushed, touched) = mpsc::channel(1);
-    let gatekeeper = StateGatekeeper { identities, ..state_client::gatekeeper(desk) };
+    let gatekeeper = StateGatekeeper { identities, ..state_client::gatekeeper(state_client) };
     let settings = Settings { pushed, ..state_client::settings(directory.path(), Anonymous::None) };
     let router = router(repositories, gatekeeper, settings);
     let stop = Shutdown::new();

@@ -60,11 +60,11 @@ async fn many_commits_leave_few_files_and_clones_go_on_meanwhile() {
     let state_dir = tempfile::tempdir().unwrap();
     let repositories = Repositories::load(state_dir.path()).unwrap();
     let (work, inbox) = mpsc::channel(1);
-    let (outlet, mut results) = mpsc::channel(1);
+    let (result_sender, mut results) = mpsc::channel(1);
     let (_pushed, pushes) = mpsc::channel(1);
     let passwords = ClusterPasswords::load(state_dir.path(), []).unwrap();
     let hosted = Hosted { repositories: repositories.clone(), passwords, external: None };
-    let worker = tokio::spawn(git_work::run(hosted, inbox, pushes, outlet));
+    let worker = tokio::spawn(git_work::run(hosted, inbox, pushes, result_sender));
     let mut write = async |n: usize| {
         work.send(Work::Git(GitWork { cluster: CLUSTER, action: action(n) })).await.unwrap();
         let Some(Event::Git(GitResult { outcome: GitOutcome::Written { .. }, .. })) = results.recv().await else {

@@ -34,33 +34,48 @@ pub(crate) fn doubled((first, longest): (Duration, Duration), attempt: u32) -> D
 /// No wait is shorter, whatever is configured: retrying is never a busy loop.
 const WAIT_MIN: Duration = Duration::from_millis(10);
 
-/// Waits before a new CONNECT, or before something is sent again.
+/// The next waits of one thing that is tried again: a new CONNECT, or a message. Each is between half and all of the doubled one. The seed is an argument; the same seed gives the same
+/// waits.
+///
+/// ```
+/// use sparkplug::backoff::Backoff;
+/// use std::time::Duration;
+///
+/// let mut backoff = Backoff::new((Duration::from_secs(1), Duration::from_secs(60)), 42);
+/// let first = backoff.next_delay();
+/// assert!(first >= Duration::from_millis(500) && first <= Duration::from_secs(1));
+/// backoff.reset();
+/// assert_eq!(backoff.attempts(), 0);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Backoff {
+pub struct Backoff {
     range: (Duration, Duration),
     attempt: u32,
     random: SplitMix64,
 }
 
 impl Backoff {
-    pub(crate) const fn new(range: (Duration, Duration), seed: u64) -> Self {
+    /// Waits from the first of `range`, doubling up to the longest; where that is shorter, the first is used throughout.
+    #[must_use]
+    pub const fn new(range: (Duration, Duration), seed: u64) -> Self {
         Self { range, attempt: 0, random: SplitMix64::new(seed) }
     }
 
-    /// The next wait: between half and all of the doubled one.
-    pub(crate) fn next(&mut self) -> Duration {
+    /// How long to wait before the next attempt; counts one.
+    pub fn next_delay(&mut self) -> Duration {
         let full = doubled(self.range, self.attempt).max(WAIT_MIN);
         self.attempt = self.attempt.saturating_add(1);
         full / 2 + self.random.up_to(full / 2)
     }
 
     /// Attempts since the first wait.
-    pub(crate) const fn attempts(&self) -> u32 {
+    #[must_use]
+    pub const fn attempts(&self) -> u32 {
         self.attempt
     }
 
-    /// The attempt has come to its goal: begin with the first wait again.
-    pub(crate) const fn reset(&mut self) {
+    /// The attempt has come to its goal: the next wait is a first one again.
+    pub const fn reset(&mut self) {
         self.attempt = 0;
     }
 }
@@ -75,17 +90,33 @@ mod tests {
         let mut backoff = Backoff::new((first, longest), 7);
         let mut full = first;
         for _ in 0..40 {
-            let wait = backoff.next();
+            let wait = backoff.next_delay();
             assert!(wait >= full / 2 && wait <= full, "{wait:?} of {full:?}");
             full = (full * 2).min(longest);
         }
         backoff.reset();
-        assert!(backoff.next() <= first);
+        assert!(backoff.next_delay() <= first);
     }
 
     #[test]
     fn a_range_of_zero_still_waits() {
         let mut backoff = Backoff::new((Duration::ZERO, Duration::ZERO), 0);
-        assert!((0..100).all(|_| backoff.next() >= WAIT_MIN / 2));
+        assert!((0..100).all(|_| backoff.next_delay() >= WAIT_MIN / 2));
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_waits_and_another_seed_others() {
+        let waits = |seed| {
+            let mut backoff = Backoff::new((Duration::from_secs(1), Duration::from_secs(30)), seed);
+            (0..100).map(|_| backoff.next_delay()).collect::<Vec<_>>()
+        };
+        assert_eq!(waits(1), waits(1));
+        assert_ne!(waits(1), waits(2));
+    }
+
+    #[test]
+    fn a_longest_wait_below_the_first_one_is_raised_to_it() {
+        let mut backoff = Backoff::new((Duration::from_secs(1), Duration::ZERO), 3);
+        assert!(backoff.next_delay() >= Duration::from_millis(500));
     }
 }

@@ -15,7 +15,7 @@ const AGENT: Uuid = known::class::EDGE_AGENT;
 
 #[derive(Default)]
 struct World {
-    wishes: BTreeMap<&'static str, AccountWish>,
+    requests: BTreeMap<&'static str, AccountRequest>,
     objects: BTreeMap<Uuid, Object>,
 }
 
@@ -30,8 +30,8 @@ impl World {
         Self { objects: groups.map(|(uuid, class)| (uuid, group(class))).into(), ..Self::default() }
     }
 
-    fn of(wish: AccountWish) -> Self {
-        Self { wishes: [("robot", wish)].into(), ..Self::new() }
+    fn of(request: AccountRequest) -> Self {
+        Self { requests: [("robot", request)].into(), ..Self::new() }
     }
 
     fn with(mut self, object: Object) -> Self {
@@ -48,7 +48,7 @@ impl World {
             name: "Paint",
             group: "ACME-Paint",
             realm: Some("ACME.EXAMPLE"),
-            wishes: self.wishes.iter().map(|(resource, wish)| (*resource, wish)).collect(),
+            requests: self.requests.iter().map(|(resource, request)| (*resource, request)).collect(),
             recorded: recorded.map(|(uuid, _)| *uuid).collect(),
             object: &|uuid| self.objects.get(&uuid).cloned(),
         })
@@ -105,19 +105,19 @@ impl World {
     }
 }
 
-fn wish() -> AccountWish {
-    AccountWish {
+fn request() -> AccountRequest {
+    AccountRequest {
         principal: "nd1/Paint/Robot@ACME.EXAMPLE".to_owned(),
         class: Some(AGENT),
         name: Some("Robot".to_owned()),
         groups: vec![GROUP],
         sparkplug: Some(NodeAddress { node: "Robot".to_owned(), group: None }),
-        ..AccountWish::default()
+        ..AccountRequest::default()
     }
 }
 
-fn given() -> AccountWish {
-    AccountWish { uuid: Some(GIVEN), class: None, name: None, ..wish() }
+fn given() -> AccountRequest {
+    AccountRequest { uuid: Some(GIVEN), class: None, name: None, ..request() }
 }
 
 fn agent() -> Object {
@@ -130,8 +130,8 @@ fn account(cluster: Uuid) -> EdgeAccount {
 
 #[test]
 fn an_account_is_made_in_one_write_and_then_answered() {
-    let mut world = World::of(wish());
-    let uuid = object_of(CLUSTER, &wish());
+    let mut world = World::of(request());
+    let uuid = object_of(CLUSTER, &request());
     let plan = world.plan();
     assert_eq!((plan.answers.len(), plan.writes.len(), plan.written_for[&uuid].as_str()), (0, 1, "robot"));
     assert!(plan.depends_on.is_superset(&[uuid, GROUP].into()));
@@ -142,7 +142,7 @@ fn an_account_is_made_in_one_write_and_then_answered() {
     assert_eq!(object.address, Some(SparkplugAddress::node("ACME-Paint", "Robot")));
     let account = object.account.clone().unwrap().unwrap();
     assert_eq!((account.principal.as_str(), account.managed), ("nd1/Paint/Robot@ACME.EXAMPLE", true));
-    assert_ne!(object_of(OTHER, &wish()), uuid, "the same principal of another cluster is another account");
+    assert_ne!(object_of(OTHER, &request()), uuid, "the same principal of another cluster is another account");
 }
 
 #[test]
@@ -151,9 +151,14 @@ fn a_change_takes_back_what_was_made_for_it_and_leaves_the_rest() {
     assert_eq!(world.settle()["robot"], Ok(GIVEN));
     assert_eq!(world.objects[&GIVEN].member_of, [AGENT, GROUP, GROUP_2].into());
     assert_eq!(world.objects[&GIVEN].info, agent().info, "no name is wanted");
-    let renamed =
-        AccountWish { class: Some(AGENT), name: Some("Robot".to_owned()), groups: vec![], sparkplug: None, ..given() };
-    world.wishes.insert("robot", renamed);
+    let renamed = AccountRequest {
+        class: Some(AGENT),
+        name: Some("Robot".to_owned()),
+        groups: vec![],
+        sparkplug: None,
+        ..given()
+    };
+    world.requests.insert("robot", renamed);
     assert_eq!(world.settle()["robot"], Ok(GIVEN));
     let object = &world.objects[&GIVEN];
     assert_eq!((&object.member_of, &object.address), (&[AGENT, GROUP_2].into(), &None));
@@ -162,10 +167,10 @@ fn a_change_takes_back_what_was_made_for_it_and_leaves_the_rest() {
 
 #[test]
 fn the_end_deletes_what_was_made_and_leaves_what_was_given() {
-    let mut world = World::of(wish()).with(Object { member_of: [AGENT, GROUP_2].into(), ..agent() });
-    world.wishes.insert(
+    let mut world = World::of(request()).with(Object { member_of: [AGENT, GROUP_2].into(), ..agent() });
+    world.requests.insert(
         "given",
-        AccountWish {
+        AccountRequest {
             principal: "nd1/Paint/Other@ACME.EXAMPLE".to_owned(),
             sparkplug: Some(NodeAddress { node: "Other".to_owned(), group: Some("ACME-Paint".to_owned()) }),
             ..given()
@@ -173,34 +178,34 @@ fn the_end_deletes_what_was_made_and_leaves_what_was_given() {
     );
     let answers = world.settle();
     assert!(answers.values().all(Result::is_ok), "{answers:?}");
-    world.wishes.clear();
+    world.requests.clear();
     world.settle();
-    assert_eq!(world.objects.get(&object_of(CLUSTER, &wish())), None);
+    assert_eq!(world.objects.get(&object_of(CLUSTER, &request())), None);
     assert_eq!(world.objects[&GIVEN], Object { member_of: [AGENT, GROUP_2].into(), ..agent() });
 }
 
 #[test]
 fn an_account_with_another_principal_is_another_account() {
-    let mut world = World::of(wish());
+    let mut world = World::of(request());
     world.settle();
-    let other = AccountWish { principal: "nd1/Paint/Second@ACME.EXAMPLE".to_owned(), ..wish() };
-    world.wishes.insert("robot", other.clone());
+    let other = AccountRequest { principal: "nd1/Paint/Second@ACME.EXAMPLE".to_owned(), ..request() };
+    world.requests.insert("robot", other.clone());
     assert_eq!(world.settle()["robot"], Ok(object_of(CLUSTER, &other)));
-    assert_eq!(world.objects.get(&object_of(CLUSTER, &wish())), None);
+    assert_eq!(world.objects.get(&object_of(CLUSTER, &request())), None);
 }
 
 #[test]
 fn what_is_refused_stays_as_it_was() {
-    let mut world = World::of(wish());
+    let mut world = World::of(request());
     world.settle();
-    world.wishes.insert("robot", AccountWish { groups: vec![NO_GROUP], ..wish() });
+    world.requests.insert("robot", AccountRequest { groups: vec![NO_GROUP], ..request() });
     assert!(world.refusal().contains("is not an Edge group"));
-    assert_eq!(world.objects[&object_of(CLUSTER, &wish())].member_of, [AGENT, GROUP].into());
+    assert_eq!(world.objects[&object_of(CLUSTER, &request())].member_of, [AGENT, GROUP].into());
 }
 
 #[test]
 fn a_cluster_has_accounts_of_its_own_things_only() {
-    let principal = |principal: &str| AccountWish { principal: principal.to_owned(), ..wish() };
+    let principal = |principal: &str| AccountRequest { principal: principal.to_owned(), ..request() };
     let node = |node: &str, group: &str| Some(NodeAddress { node: node.to_owned(), group: Some(group.to_owned()) });
     let table = [
         (principal("nd1/Other/Robot@ACME.EXAMPLE"), "second component must be Paint"),
@@ -211,18 +216,21 @@ fn a_cluster_has_accounts_of_its_own_things_only() {
         (principal("nd1/Paint/Robot@A@ACME.EXAMPLE"), "has no realm"),
         (principal("nd1/Paint/\u{7}@ACME.EXAMPLE"), "others than letters"),
         (principal(&"x".repeat(5000)), "more than 255 characters"),
-        (AccountWish { class: Some(known::class::EDGE_CLUSTER), ..wish() }, "is not a class that an edge may use"),
         (
-            AccountWish { sparkplug: node("Robot", "ACME-Other"), ..wish() },
+            AccountRequest { class: Some(known::class::EDGE_CLUSTER), ..request() },
+            "is not a class that an edge may use",
+        ),
+        (
+            AccountRequest { sparkplug: node("Robot", "ACME-Other"), ..request() },
             "is not the group of this cluster, ACME-Paint",
         ),
-        (AccountWish { groups: vec![GROUP, NO_GROUP], ..wish() }, "is not an Edge group"),
-        (AccountWish { groups: vec![Uuid::nil()], ..wish() }, "is not an Edge group"),
-        (AccountWish { class: None, ..wish() }, "account.uuid is missing"),
+        (AccountRequest { groups: vec![GROUP, NO_GROUP], ..request() }, "is not an Edge group"),
+        (AccountRequest { groups: vec![Uuid::nil()], ..request() }, "is not an Edge group"),
+        (AccountRequest { class: None, ..request() }, "account.uuid is missing"),
         (given(), "there is no object"),
     ];
-    for (wish, part) in table {
-        let refusal = World::of(wish).refusal();
+    for (request, part) in table {
+        let refusal = World::of(request).refusal();
         assert!(refusal.contains(part), "{refusal} should say {part}");
     }
 }
@@ -243,7 +251,7 @@ fn a_given_object_must_be_free_and_one_that_can_be_an_account() {
         assert!(refusal.contains(part), "{refusal} should say {part}");
     }
     let class = Some(known::class::EDGE_SERVICE_ACCOUNT);
-    let refusal = World::of(AccountWish { class, ..given() }).with(agent()).refusal();
+    let refusal = World::of(AccountRequest { class, ..given() }).with(agent()).refusal();
     assert!(refusal.contains("is not of class"), "{refusal}");
     for object in [agent(), Object { deployment_of: Some(CLUSTER), ..Object::default() }] {
         assert_eq!(World::of(given()).with(object).settle()["robot"], Ok(GIVEN));
@@ -252,7 +260,7 @@ fn a_given_object_must_be_free_and_one_that_can_be_an_account() {
 
 #[test]
 fn two_resources_cannot_have_one_principal_one_object_or_one_address() {
-    let second = |principal: &str, node: &str| AccountWish {
+    let second = |principal: &str, node: &str| AccountRequest {
         principal: format!("nd1/Paint/{principal}@ACME.EXAMPLE"),
         sparkplug: Some(NodeAddress { node: node.to_owned(), group: None }),
         ..given()
@@ -260,11 +268,11 @@ fn two_resources_cannot_have_one_principal_one_object_or_one_address() {
     let table = [
         (second("Robot", "B"), "has an account by another resource"),
         (second("B", "B"), "is the account of another principal"),
-        (AccountWish { uuid: None, class: Some(AGENT), ..second("B", "Robot") }, "is that of another account"),
+        (AccountRequest { uuid: None, class: Some(AGENT), ..second("B", "Robot") }, "is that of another account"),
     ];
-    for (wish, part) in table {
+    for (request, part) in table {
         let mut world = World::of(given()).with(agent());
-        world.wishes.insert("second", wish);
+        world.requests.insert("second", request);
         let answers = world.settle();
         assert_eq!(answers["robot"], Ok(GIVEN), "the first by name has it");
         let refusal = answers["second"].clone().unwrap_err();

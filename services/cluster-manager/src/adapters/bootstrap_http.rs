@@ -93,7 +93,7 @@ pub struct Settings {
 
 #[derive(Debug, Clone)]
 struct Server {
-    board: ScriptStore,
+    script_store: ScriptStore,
     passwords: ClusterPasswords,
     settings: Arc<Settings>,
     clock: Clock,
@@ -122,8 +122,8 @@ impl From<Refusal> for Response {
 }
 
 /// The route.
-pub fn router(board: ScriptStore, passwords: ClusterPasswords, settings: Settings, clock: Clock) -> Router {
-    let server = Server { board, passwords, settings: Arc::new(settings), clock };
+pub fn router(script_store: ScriptStore, passwords: ClusterPasswords, settings: Settings, clock: Clock) -> Router {
+    let server = Server { script_store, passwords, settings: Arc::new(settings), clock };
     Router::new().route("/bootstrap/{cluster}", get(script)).with_state(server)
 }
 
@@ -154,14 +154,14 @@ async fn script(
 impl Server {
     /// The cluster, the hash of the token, and the script.
     fn script(&self, cluster: &str, headers: &HeaderMap) -> Result<(Uuid, String, String), Refusal> {
-        if !self.board.is_known() {
+        if !self.script_store.is_known() {
             return Err(Refusal::NotYet("the tokens of the clusters are not known yet".to_owned()));
         }
         let (cluster, token, grant) = self.admit(cluster, headers).map_err(Refusal::NotFound)?;
         let hash = token.hash();
         let values = grant.values.as_ref().ok_or_else(|| format!("cluster {cluster} is not set up at present"));
         let bootstrap = values.and_then(|values| self.bootstrap(cluster, values, token)).map_err(Refusal::NotYet)?;
-        let script = bootstrap::script(self.board.script().as_deref(), &bootstrap)
+        let script = bootstrap::script(self.script_store.script().as_deref(), &bootstrap)
             .map_err(|error| Refusal::NotYet(error.to_string()))?;
         Ok((cluster, hash.as_str().to_owned(), script))
     }
@@ -171,7 +171,7 @@ impl Server {
         let token = bearer(headers).and_then(|shown| Token::exact(shown).ok());
         let token = token.ok_or("no bearer token of the form that there is")?;
         let cluster = Uuid::parse_str(cluster).map_err(|_| "no UUID of a cluster")?;
-        let grant = self.board.get(cluster).ok_or_else(|| format!("cluster {cluster} has no token"))?;
+        let grant = self.script_store.get(cluster).ok_or_else(|| format!("cluster {cluster} has no token"))?;
         let hash = token.hash();
         let known = grant.tokens.iter().find(|known| hash.is(&known.hash));
         let known = known.ok_or_else(|| format!("cluster {cluster} does not know this token (any more)"))?;

@@ -16,7 +16,7 @@ use access::Denied;
 #[derive(Debug, Clone)]
 pub struct StateGatekeeper {
     /// Where users are known.
-    pub desk: StateClient,
+    pub state_client: StateClient,
     /// The identity provider, if one is configured.
     pub identities: Option<Identities>,
     /// Clusters follow their repositories on the site's server.
@@ -33,7 +33,7 @@ impl Gatekeeper for StateGatekeeper {
         let nowhere = (Uuid::nil(), false);
         let (uuid, shared) = repository.as_ref().map_or(nowhere, |open| (open.uuid, open.kind == Kind::Shared));
         let question = GitOperation::Repository { repository: uuid, shared, push };
-        match self.desk.ask(from, credential, question).await {
+        match self.state_client.ask(from, credential, question).await {
             Ok(GitOutcome::Repository { .. }) if push && repository.is_some_and(|open| self.is_elsewhere(&open)) => {
                 Err(Denial::Forbidden(ELSEWHERE.to_owned()))
             }
@@ -49,7 +49,7 @@ impl Gatekeeper for StateGatekeeper {
         let Push { repository, who, from, before, after } = push;
         let shared = repository.kind == Kind::Shared;
         let push = RepositoryPush { repository: repository.uuid, shared, before, after };
-        self.desk.ask(from, Credential::Verified(who), GitOperation::Pushed(push)).await.is_ok()
+        self.state_client.ask(from, Credential::Verified(who), GitOperation::Pushed(push)).await.is_ok()
     }
 }
 

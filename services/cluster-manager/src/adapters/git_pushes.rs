@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 use git_hosting::credential::CredentialKeyPair;
 use git_hosting::gatekeeper::{Admission, AdmissionRequest, Denial, Gatekeeper as _};
-use git_hosting::originals::{self, NO_OBJECT, RefChanges, Taken};
+use git_hosting::originals::{self, NO_OBJECT, PushOutcome, RefChanges};
 use git_hosting::places::Places;
 use git_hosting::push::{Allowed, Receiver};
 
@@ -67,8 +67,8 @@ impl PushTaker {
         let pack = pack.map_or_else(Bytes::new, Bytes::from_owner);
         let allowed = Allowed { repository, who, from, pulled };
         match originals::take(self.receiver, allowed, &changes, pack, place).await {
-            Ok(Taken::Accepted) => Ok(()),
-            Ok(Taken::Refused(reason)) => Err(reason),
+            Ok(PushOutcome::Accepted) => Ok(()),
+            Ok(PushOutcome::Refused(reason)) => Err(reason),
             Err(reason) => Err(refusal(Denial::Broken(reason))),
         }
     }

@@ -490,9 +490,9 @@ mod tests {
         let passwords = ClusterPasswords::load(state_dir.path(), []).unwrap();
         let hosted = Hosted { repositories: repositories.clone(), passwords: passwords.clone(), external: None };
         let (work, inbox) = mpsc::channel(1);
-        let (outlet, mut results) = mpsc::channel(1);
+        let (result_sender, mut results) = mpsc::channel(1);
         let (_pushed, pushes) = mpsc::channel(1);
-        let worker = tokio::spawn(run(hosted, inbox, pushes, outlet));
+        let worker = tokio::spawn(run(hosted, inbox, pushes, result_sender));
         let clusters: Vec<Uuid> = (0..3 * PLACES as u128).map(|n| Uuid::from_u128(0xC0 + n)).collect();
         let wanted = clusters.clone();
         let sender = tokio::spawn(async move {

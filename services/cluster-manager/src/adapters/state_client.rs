@@ -1,4 +1,4 @@
-//! Who waits for which answer of the state. A question whose asker went away is answered all the same, and the write that it asked for recorded.
+//! Which request waits for which answer of the state. A question whose client has gone away is answered all the same, and its write is recorded.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -33,7 +33,7 @@ pub async fn keep_records(mut file: RecordFile, mut entries: mpsc::Receiver<Entr
     }
 }
 
-/// Brings questions to the state and answers back. Clones are the same desk.
+/// Brings questions to the state and answers back. Clones share one table of waiting requests.
 #[derive(Debug, Clone)]
 pub struct StateClient {
     questions: mpsc::Sender<GitRequest>,
@@ -51,19 +51,19 @@ struct Table {
 /// Who waits. The place is kept until the answer, also when the client has gone away.
 #[derive(Debug)]
 pub struct Waiting {
-    outlet: oneshot::Sender<Published>,
+    sender: oneshot::Sender<Published>,
     _place: OwnedSemaphorePermit,
 }
 
 impl Waiting {
     /// Sends the answer; a client that has gone away does not get it.
     pub fn send(self, answer: Published) {
-        let _ = self.outlet.send(answer);
+        let _ = self.sender.send(answer);
     }
 }
 
 impl StateClient {
-    /// A desk; `questions` leads to the loop, `records` to the file. Both need room for [`QUESTIONS_MAX`].
+    /// A client; `questions` leads to the loop, `records` to the file. Both need room for [`QUESTIONS_MAX`].
     #[must_use]
     pub fn new(questions: mpsc::Sender<GitRequest>, records: mpsc::Sender<Entry>) -> Self {
         Self { questions, records, places: Arc::new(Semaphore::new(QUESTIONS_MAX)), waiting: Arc::default() }
@@ -77,12 +77,12 @@ impl StateClient {
         let busy = || GitAccessError::NotAtPresent("too many requests are under way; try again".to_owned());
         let stopping = || GitAccessError::NotAtPresent("the cluster manager is stopping".to_owned());
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| busy())?;
-        let (outlet, answer) = oneshot::channel();
+        let (sender, answer) = oneshot::channel();
         let id = {
             let mut table = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             table.asked += 1;
             let id = table.asked;
-            table.waiting.insert(id, Waiting { outlet, _place: place });
+            table.waiting.insert(id, Waiting { sender, _place: place });
             id
         };
         if self.questions.try_send(GitRequest { id, from: from.to_string(), credential, question }).is_err() {
@@ -134,25 +134,25 @@ mod tests {
     const HOME: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
     #[tokio::test]
-    async fn each_asker_gets_the_answer_to_the_own_question_and_too_many_are_turned_away() {
-        let (outlet, mut questions) = mpsc::channel(QUESTIONS_MAX);
+    async fn each_request_gets_the_answer_to_its_own_question_and_too_many_are_turned_away() {
+        let (question_sender, mut questions) = mpsc::channel(QUESTIONS_MAX);
         let (records, _records) = mpsc::channel(QUESTIONS_MAX);
-        let desk = StateClient::new(outlet, records);
-        let ask = |desk: StateClient| async move {
+        let state_client = StateClient::new(question_sender, records);
+        let ask = |state_client: StateClient| async move {
             let question = GitOperation::Repository { repository: Uuid::nil(), shared: true, push: false };
-            desk.ask(HOME, Credential::None, question).await
+            state_client.ask(HOME, Credential::None, question).await
         };
-        let asking: Vec<_> = (0..QUESTIONS_MAX).map(|_| tokio::spawn(ask(desk.clone()))).collect();
+        let asking: Vec<_> = (0..QUESTIONS_MAX).map(|_| tokio::spawn(ask(state_client.clone()))).collect();
         let mut ids = Vec::new();
         for _ in 0..QUESTIONS_MAX {
             ids.push(questions.recv().await.unwrap().id);
         }
-        let refused = ask(desk.clone()).await.unwrap_err();
+        let refused = ask(state_client.clone()).await.unwrap_err();
         assert!(refused.to_string().contains("too many requests"), "{refused}");
         for id in ids {
             let who = Principal { name: id.to_string(), grants: Vec::new() };
             let reply = GitOutcome::Repository { who, pulled: std::collections::BTreeSet::new() };
-            desk.answer(GitResponse { id, reply: Ok(reply), audit: None });
+            state_client.answer(GitResponse { id, reply: Ok(reply), audit: None });
         }
         let mut answers = std::collections::BTreeSet::new();
         for task in asking {
@@ -160,6 +160,6 @@ mod tests {
             assert!(answers.insert(who.name), "each asked its own question");
         }
         drop(questions);
-        assert!(ask(desk).await.unwrap_err().to_string().contains("stopping"));
+        assert!(ask(state_client).await.unwrap_err().to_string().contains("stopping"));
     }
 }

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn facts(credentials: Credentials, flux: FluxSource) -> Bootstrap {
+fn values(credentials: Credentials, flux: FluxSource) -> Bootstrap {
     Bootstrap {
         cluster: Uuid::from_u128(7),
         name: "Paint_Shop".to_owned(),
@@ -43,12 +43,12 @@ fn enrolment(token: [u8; RANDOM_BYTES]) -> Credentials {
 fn every_kind() -> Vec<String> {
     let url = || FluxSource::Url("https://mirror.example/flux.yaml".to_owned());
     let kinds = [
-        facts(password("it's $(secret)"), url()),
-        facts(enrolment([1; RANDOM_BYTES]), url()),
-        facts(enrolment([1; RANDOM_BYTES]), FluxSource::Manifests("kind: Namespace\n".into())),
-        facts(password("x"), FluxSource::Site),
+        values(password("it's $(secret)"), url()),
+        values(enrolment([1; RANDOM_BYTES]), url()),
+        values(enrolment([1; RANDOM_BYTES]), FluxSource::Manifests("kind: Namespace\n".into())),
+        values(password("x"), FluxSource::Site),
     ];
-    kinds.iter().map(|facts| script(None, facts).unwrap()).collect()
+    kinds.iter().map(|values| script(None, values).unwrap()).collect()
 }
 
 /// Runs a program with text on its standard input; what it prints.
@@ -78,15 +78,15 @@ fn what_is_rendered_is_as_clean_as_the_template() {
 
 #[test]
 fn no_script_holds_a_nul() {
-    let facts = Bootstrap { self_link: "a\0b".to_owned(), ..facts(password("x"), FluxSource::Site) };
-    assert_eq!(script(None, &facts), Err(BootstrapError::Nul("self_link_manifests".to_owned())));
+    let values = Bootstrap { self_link: "a\0b".to_owned(), ..values(password("x"), FluxSource::Site) };
+    assert_eq!(script(None, &values), Err(BootstrapError::Nul("self_link_manifests".to_owned())));
 }
 
 #[test]
 fn another_token_or_image_is_another_job() {
     let job = |credentials: &Credentials| {
         let Credentials::Enrolment(enrolment) = credentials else { panic!("an enrolment") };
-        enrolment_job(&facts(password("x"), FluxSource::Site), enrolment)
+        enrolment_job(&values(password("x"), FluxSource::Site), enrolment)
     };
     let first = enrolment([1; RANDOM_BYTES]);
     assert_eq!(job(&first).0, job(&first).0);
@@ -102,8 +102,8 @@ fn another_token_or_image_is_another_job() {
 
 #[test]
 fn the_enrolment_finds_what_it_connects_with_in_its_secret() {
-    let facts = facts(enrolment([1; 32]), FluxSource::Site);
-    let (secret, list) = credentials(&facts);
+    let values = values(enrolment([1; 32]), FluxSource::Site);
+    let (secret, list) = credentials(&values);
     let secret: Value = serde_json::from_str(&secret).unwrap();
     let list: Value = serde_json::from_str(&list).unwrap();
     let container = &list["items"][3]["spec"]["template"]["spec"]["containers"][0];

@@ -193,7 +193,7 @@ fn yaml_of_tricky_texts_means_the_same_to_a_reader_of_yaml_1_1() {
     catalog.set(known::application::FLUX_TEMPLATE, "FluxTemplate", Some(&template.to_string()));
     let repo = rendered(json!({}), &catalog).unwrap();
     assert_eq!(parsed(&repo.self_link)[3..], [map.clone(), map.clone()]);
-    // The words that YAML 1.1 reads as something else than text stand in quotes.
+    // The words that YAML 1.1 reads as something else than text are quoted.
     for word in ["yes", "no", "on", "off", "y", "n", "1_000", "0x1f", "2001-01-01", "12:30:45", "="] {
         assert!(!repo.self_link.contains(&format!(": {word}\n")), "{word} is not quoted");
         assert!(!repo.self_link.contains(&format!("  {word}:")), "key {word} is not quoted");

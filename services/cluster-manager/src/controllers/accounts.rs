@@ -9,13 +9,13 @@ use configdb_contract::{Entry, WriteRequest};
 use configdb_schema::Document;
 use configdb_schema::document::{EdgeAccount, Info, SparkplugAddress};
 use krb_keys_contract::names::account_device;
-use krb_keys_contract::{Answer, KeysReplica};
+use krb_keys_contract::{AccountDecision, KeysReplica};
 use sparkplug::Now;
 use sparkplug::host::HostRequest;
 use sparkplug::replication::{Pace, Repetition};
 use uuid::Uuid;
 
-use super::{Pacing, Wait};
+use super::{Controller, Forgotten, Pacing, Wait};
 use crate::accounts::{self, AccountInputs, Object, Plan};
 use crate::event::Effect;
 use crate::fleet::FleetView;
@@ -25,7 +25,7 @@ const WRITES_MAX: usize = 16;
 
 /// The accounts of all clusters.
 #[derive(Debug)]
-pub struct AccountsController {
+pub(crate) struct AccountsController {
     /// Of the site's KDC; None: it has none, or keeps principals by itself.
     realm: Option<String>,
     pacing: Pacing,
@@ -54,13 +54,13 @@ struct Accounts {
     refused: BTreeMap<Uuid, String>,
     wait: Wait,
     /// Answers that the edge does not show yet.
-    sent: BTreeMap<String, Repetition<Answer>>,
+    sent: BTreeMap<String, Repetition<AccountDecision>>,
     pace: Pace,
 }
 
 /// What is to be done for the accounts of one cluster.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// Accounts to be written to ConfigDB; each is reported to [`AccountsController::on_submitted`].
     pub writes: Vec<WriteRequest>,
     /// Answers to the Keys node.
@@ -89,9 +89,42 @@ impl Accounts {
     }
 }
 
+impl Controller for AccountsController {
+    fn retry(&mut self, uuid: Uuid) {
+        if let Some(accounts) = self.clusters.get_mut(&uuid) {
+            accounts.is_stale = true;
+            accounts.wait.retry_now();
+            accounts.sent.clear();
+        }
+    }
+
+    fn next_deadline(&self, uuid: Uuid, now: Now) -> Option<Duration> {
+        let accounts = self.clusters.get(&uuid)?;
+        accounts
+            .wait
+            .until()
+            .into_iter()
+            .chain(accounts.sent.values().map(Repetition::next))
+            .filter(|at| *at > now.mono)
+            .min()
+    }
+
+    fn clear(&mut self) {
+        *self = Self::new(self.realm.take(), self.pacing);
+    }
+
+    fn forget(&mut self, uuid: Uuid) -> Forgotten {
+        if let Some(accounts) = self.clusters.remove(&uuid) {
+            self.depend(uuid, &accounts.plan.depends_on, &BTreeSet::new());
+        }
+        self.requests.retain(|_, (cluster, _)| *cluster != uuid);
+        Forgotten::default()
+    }
+}
+
 impl AccountsController {
     /// Nothing is known. `realm`: of the site's KDC; None: it has none, or keeps principals by itself.
-    pub const fn new(realm: Option<String>, pacing: Pacing) -> Self {
+    pub(crate) const fn new(realm: Option<String>, pacing: Pacing) -> Self {
         Self {
             realm,
             pacing,
@@ -103,18 +136,13 @@ impl AccountsController {
         }
     }
 
-    /// Everything is learnt again.
-    pub fn clear(&mut self) {
-        *self = Self::new(self.realm.take(), self.pacing);
-    }
-
     fn of(&mut self, uuid: Uuid) -> &mut Accounts {
         let pace = self.pacing.of(uuid, 43);
         self.clusters.entry(uuid).or_insert_with(|| Accounts::new(pace))
     }
 
     /// An `EdgeAccount` entry changed. Says whose accounts are concerned.
-    pub fn on_entry(&mut self, object: Uuid, new: Option<&Entry>) -> Vec<Uuid> {
+    pub(crate) fn on_entry(&mut self, object: Uuid, new: Option<&Entry>) -> Vec<Uuid> {
         let cluster = new.and_then(|entry| entry.parse::<EdgeAccount>().ok()).map(|account| account.cluster);
         let before = match cluster {
             Some(cluster) => self.cluster_of.insert(object, cluster),
@@ -136,61 +164,38 @@ impl AccountsController {
     }
 
     /// An object changed. Says whose accounts depend on it.
-    pub fn on_object(&mut self, object: Uuid) -> BTreeSet<Uuid> {
+    pub(crate) fn on_object(&mut self, object: Uuid) -> BTreeSet<Uuid> {
         let dependents = self.dependents.get(&object).cloned().unwrap_or_default();
         dependents.iter().for_each(|cluster| self.mark(*cluster));
         dependents
     }
 
     /// Something that the accounts of the cluster depend on has changed.
-    pub fn mark(&mut self, uuid: Uuid) {
+    pub(crate) fn mark(&mut self, uuid: Uuid) {
         if let Some(accounts) = self.clusters.get_mut(&uuid) {
             accounts.is_stale = true;
         }
     }
 
     /// Whether the Keys node of a cluster is to be asked for its birth: one that has accounts is waited for.
-    pub fn waits_for_keys(&self, uuid: Uuid) -> bool {
+    pub(crate) fn waits_for_keys(&self, uuid: Uuid) -> bool {
         self.recorded.contains_key(&uuid)
     }
 
     /// Something is being written for a cluster.
-    pub fn is_writing(&self, uuid: Uuid) -> bool {
+    pub(crate) fn is_writing(&self, uuid: Uuid) -> bool {
         self.clusters.get(&uuid).is_some_and(|accounts| accounts.writing > 0)
     }
 
-    /// Try again what was refused, and send again what is not shown, at once.
-    pub fn retry(&mut self, uuid: Uuid) {
-        if let Some(accounts) = self.clusters.get_mut(&uuid) {
-            accounts.is_stale = true;
-            accounts.wait.retry_now();
-            accounts.sent.clear();
-        }
-    }
-
-    /// `Now::mono` at which there is something to try or to send again for a cluster.
-    pub fn next_deadline(&self, uuid: Uuid) -> Option<Duration> {
-        let accounts = self.clusters.get(&uuid)?;
-        accounts.wait.until().into_iter().chain(accounts.sent.values().map(Repetition::next)).min()
-    }
-
-    /// Nothing of a cluster is left.
-    pub fn forget(&mut self, uuid: Uuid) {
-        if let Some(accounts) = self.clusters.remove(&uuid) {
-            self.depend(uuid, &accounts.plan.depends_on, &BTreeSet::new());
-        }
-        self.requests.retain(|_, (cluster, _)| *cluster != uuid);
-    }
-
     /// What a tear-down has to do to the accounts of a cluster, some at a time.
-    pub fn removals(&self, fleet: &FleetView, uuid: Uuid) -> Vec<WriteRequest> {
+    pub(crate) fn removals(&self, fleet: &FleetView, uuid: Uuid) -> Vec<WriteRequest> {
         let accounts = self.recorded.get(&uuid).into_iter().flatten();
         let removal = |account: &Uuid| accounts::removal(uuid, *account, &account_object(fleet, *account)?);
         accounts.filter_map(removal).take(WRITES_MAX).collect()
     }
 
     /// Manages the accounts of a cluster, and answers its Keys node. `name`: of a cluster that is set up.
-    pub fn reconcile(&mut self, fleet: &FleetView, uuid: Uuid, name: Option<&str>, now: Now) -> Outcome {
+    pub(crate) fn reconcile(&mut self, fleet: &FleetView, uuid: Uuid, name: Option<&str>, now: Now) -> Outcome {
         let accounts = self.of(uuid);
         if accounts.is_served != name.is_some() {
             (accounts.is_served, accounts.is_stale) = (name.is_some(), true);
@@ -220,7 +225,7 @@ impl AccountsController {
             name,
             group: keys.address().group.as_str(),
             realm: self.realm.as_deref(),
-            wishes: keys.devices().iter().map(|(resource, device)| (resource.as_str(), &device.wish)).collect(),
+            requests: keys.devices().iter().map(|(resource, device)| (resource.as_str(), &device.request)).collect(),
             recorded: self.recorded.get(&uuid).cloned().unwrap_or_default(),
             object: &|object| account_object(fleet, object),
         });
@@ -245,7 +250,7 @@ impl AccountsController {
         for (resource, result) in &plan.answers {
             let Some(device) = keys.devices().get(resource) else { continue };
             let Some(id) = account_device(resource).filter(|_| !device.shows(result)) else { continue };
-            let answer = Answer::new(&device.wish, result);
+            let answer = AccountDecision::new(&device.request, result);
             let mut slot = sent.remove(resource);
             if Repetition::send(&mut slot, answer.clone(), *pace, now) {
                 let (node, metrics) = (keys.address().clone(), answer.to_metrics());
@@ -258,7 +263,7 @@ impl AccountsController {
     }
 
     /// A write of [`Outcome::writes`] was submitted under an id, or could not be.
-    pub fn on_submitted(&mut self, uuid: Uuid, object: Uuid, submitted: Result<String, String>, now: Now) {
+    pub(crate) fn on_submitted(&mut self, uuid: Uuid, object: Uuid, submitted: Result<String, String>, now: Now) {
         match submitted {
             Ok(id) => {
                 tracing::info!(cluster_id = %uuid, object_id = %object, "an account is written");
@@ -270,7 +275,7 @@ impl AccountsController {
     }
 
     /// ConfigDB has answered a request. Says whose account it was about; None: it was not about an account.
-    pub fn on_written(&mut self, id: &str, refusal: Option<&str>, now: Now) -> Option<Uuid> {
+    pub(crate) fn on_written(&mut self, id: &str, refusal: Option<&str>, now: Now) -> Option<Uuid> {
         let (uuid, object) = self.requests.remove(id)?;
         let accounts = self.of(uuid);
         accounts.writing = accounts.writing.saturating_sub(1);

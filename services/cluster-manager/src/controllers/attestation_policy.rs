@@ -15,13 +15,13 @@ use sparkplug::Now;
 use sparkplug::replication::{Desired, DesiredSender, Report};
 use uuid::Uuid;
 
-use super::Pacing;
+use super::{Controller, Forgotten, Pacing};
 use crate::event::Effect;
 use crate::fleet::FleetView;
 
 /// The policies of all clusters.
 #[derive(Debug)]
-pub struct AttestationPolicyController {
+pub(crate) struct AttestationPolicyController {
     pacing: Pacing,
     clusters: BTreeMap<Uuid, Forwarding>,
 }
@@ -33,36 +33,41 @@ struct Forwarding {
     report: JoinReport,
 }
 
-impl AttestationPolicyController {
-    /// Nothing was sent.
-    pub const fn new(pacing: Pacing) -> Self {
-        Self { pacing, clusters: BTreeMap::new() }
-    }
-
-    /// Whether the Join node of a cluster is to be asked for its birth: one that has a policy is waited for.
-    pub fn waits_for_join(&self, fleet: &FleetView, uuid: Uuid) -> bool {
-        fleet.config().entry(uuid, AttestationPolicy::slug()).is_some()
-    }
-
-    /// Send what is not agreed again, at once.
-    pub fn retry(&mut self, uuid: Uuid) {
+impl Controller for AttestationPolicyController {
+    fn retry(&mut self, uuid: Uuid) {
         if let Some(forwarding) = self.clusters.get_mut(&uuid) {
             forwarding.sender.pause();
         }
     }
 
-    /// Only these clusters are left.
-    pub fn retain(&mut self, is_left: impl Fn(&Uuid) -> bool) {
-        self.clusters.retain(|uuid, _| is_left(uuid));
-    }
-
-    /// `Now::mono` at which there is something to send again for a cluster.
-    pub fn next_deadline(&self, uuid: Uuid) -> Option<Duration> {
+    fn next_deadline(&self, uuid: Uuid, _now: Now) -> Option<Duration> {
         self.clusters.get(&uuid)?.sender.next_deadline()
     }
 
+    fn retain(&mut self, is_left: &dyn Fn(&Uuid) -> bool) -> Vec<Effect> {
+        self.clusters.retain(|uuid, _| is_left(uuid));
+        Vec::new()
+    }
+
+    fn forget(&mut self, uuid: Uuid) -> Forgotten {
+        self.clusters.remove(&uuid);
+        Forgotten::default()
+    }
+}
+
+impl AttestationPolicyController {
+    /// Nothing was sent.
+    pub(crate) const fn new(pacing: Pacing) -> Self {
+        Self { pacing, clusters: BTreeMap::new() }
+    }
+
+    /// Whether the Join node of a cluster is to be asked for its birth: one that has a policy is waited for.
+    pub(crate) fn waits_for_join(&self, fleet: &FleetView, uuid: Uuid) -> bool {
+        fleet.config().entry(uuid, AttestationPolicy::slug()).is_some()
+    }
+
     /// Compares the policy that the Join of the cluster of that name shall have with what it reports, and sends it until they agree.
-    pub fn reconcile(
+    pub(crate) fn reconcile(
         &mut self,
         fleet: &FleetView,
         (uuid, name): (Uuid, &str),

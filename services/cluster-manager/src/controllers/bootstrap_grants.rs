@@ -11,6 +11,7 @@ use configdb_schema::Document;
 use configdb_schema::document::{EdgeClusterEnrolment, EdgeClusterSetup};
 use uuid::Uuid;
 
+use super::{Controller, Forgotten};
 use crate::bootstrap::site::SiteScript;
 use crate::bootstrap::{BootstrapGrant, OfferedToken, ScriptValues};
 use crate::event::Effect;
@@ -19,7 +20,7 @@ use crate::identity::IdentityEntries;
 
 /// The scripts of all clusters.
 #[derive(Debug)]
-pub struct BootstrapGrantsController {
+pub(crate) struct BootstrapGrantsController {
     /// Base URL of the scripts.
     base_url: String,
     /// The site's own script.
@@ -28,9 +29,20 @@ pub struct BootstrapGrantsController {
     grants: BTreeMap<Uuid, BootstrapGrant>,
 }
 
+impl Controller for BootstrapGrantsController {
+    fn retain(&mut self, is_left: &dyn Fn(&Uuid) -> bool) -> Vec<Effect> {
+        let gone: Vec<Uuid> = self.grants.keys().copied().filter(|uuid| !is_left(uuid)).collect();
+        gone.into_iter().filter_map(|uuid| self.set(uuid, None)).collect()
+    }
+
+    fn forget(&mut self, uuid: Uuid) -> Forgotten {
+        Forgotten { effects: self.set(uuid, None).into_iter().collect(), released: Vec::new() }
+    }
+}
+
 impl BootstrapGrantsController {
     /// Nothing is offered. `base_url`: that of the scripts.
-    pub const fn new(base_url: String) -> Self {
+    pub(crate) const fn new(base_url: String) -> Self {
         Self { base_url, script: None, grants: BTreeMap::new() }
     }
 
@@ -38,7 +50,7 @@ impl BootstrapGrantsController {
     ///
     /// # Errors
     /// Why the script cannot be used.
-    pub fn on_script(&mut self, json: Option<&str>) -> (Result<(), String>, Option<Effect>) {
+    pub(crate) fn on_script(&mut self, json: Option<&str>) -> (Result<(), String>, Option<Effect>) {
         let read = json.map(SiteScript::read).transpose();
         if let Err(error) = &read {
             tracing::warn!(error, "the BootstrapScript entry cannot be used; the shipped script is");
@@ -51,17 +63,12 @@ impl BootstrapGrantsController {
     }
 
     /// The site's own script is in use.
-    pub const fn is_site_script(&self) -> bool {
+    pub(crate) const fn is_site_script(&self) -> bool {
         self.script.is_some()
     }
 
-    /// To whom the script of a cluster that is set up is offered.
-    pub fn grant(&self, uuid: Uuid) -> Option<&BootstrapGrant> {
-        self.grants.get(&uuid).filter(|grant| grant.values.is_some())
-    }
-
     /// Brings the grant of a cluster up to date. `record` is that of its set-up if it is ready; a cluster that is being deleted has no grant.
-    pub fn reconcile(
+    pub(crate) fn reconcile(
         &mut self,
         fleet: &FleetView,
         (uuid, deleting): (Uuid, bool),
@@ -94,16 +101,5 @@ impl BootstrapGrantsController {
             None => self.grants.remove(&uuid),
         };
         (before != offer).then_some(Effect::BootstrapGrant { cluster: uuid, offer })
-    }
-
-    /// The cluster is gone.
-    pub fn forget(&mut self, uuid: Uuid) -> Option<Effect> {
-        self.set(uuid, None)
-    }
-
-    /// Only these clusters are left.
-    pub fn retain(&mut self, is_left: impl Fn(&Uuid) -> bool) -> Vec<Effect> {
-        let gone: Vec<Uuid> = self.grants.keys().copied().filter(|uuid| !is_left(uuid)).collect();
-        gone.into_iter().filter_map(|uuid| self.forget(uuid)).collect()
     }
 }

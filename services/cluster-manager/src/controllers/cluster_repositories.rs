@@ -14,7 +14,7 @@ use sparkplug::Now;
 use sparkplug::replication::Hold;
 use uuid::Uuid;
 
-use super::{Pacing, Wait};
+use super::{Controller, Forgotten, Pacing, Wait};
 use crate::cluster_repo::{self, ClusterRepo};
 use crate::devices::ClusterDevices;
 use crate::event::{Effect, GitAction, GitOutcome, GitResult, GitWork};
@@ -25,7 +25,7 @@ use crate::wanted_by::WantedBy;
 
 /// What the controller goes by.
 #[derive(Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// How repositories are rendered.
     pub cluster: cluster_repo::Settings,
     /// How long neither Sync nor Flux of a cluster must have been received before later waves do not wait for its repository.
@@ -36,7 +36,7 @@ pub struct Settings {
 
 /// The repositories of all clusters.
 #[derive(Debug)]
-pub struct ClusterRepositoriesController {
+pub(crate) struct ClusterRepositoriesController {
     settings: Settings,
     known: BTreeMap<Uuid, ClusterRepository>,
     /// What each repository that is open was brought to last; also of clusters that ConfigDB does not have.
@@ -99,7 +99,7 @@ struct Content {
 
 /// A cluster's repository in staged rollouts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct RepositoryReport {
+pub(crate) struct RepositoryReport {
     /// Why it keeps what it holds.
     pub waits: Option<String>,
     /// Why it has not settled, so that later waves wait.
@@ -108,7 +108,7 @@ pub struct RepositoryReport {
 
 /// What an evaluation has found out about a repository.
 #[derive(Debug)]
-pub struct Evaluated<'a> {
+pub(crate) struct Evaluated<'a> {
     /// What it is.
     pub repository: Repository,
     /// Why the set-up does not go on.
@@ -156,29 +156,19 @@ impl ClusterRepository {
     }
 }
 
-impl ClusterRepositoriesController {
-    /// No cluster is known. `wanted_by`: of what is open on the disk.
-    pub fn new(settings: Settings, wanted_by: BTreeMap<Uuid, WantedBy>) -> Self {
-        Self { settings, known: BTreeMap::new(), wanted_by, dependents: BTreeMap::new(), waves: Rollout::default() }
+impl Controller for ClusterRepositoriesController {
+    fn retry(&mut self, uuid: Uuid) {
+        if let Some(repository) = self.known.get_mut(&uuid) {
+            repository.wait.retry_now();
+            repository.written = None;
+        }
     }
 
-    fn is_ageing(&self, fleet: &FleetView, uuid: Uuid) -> bool {
-        self.wanted_by.get(&uuid).is_some_and(|wanted_by| wanted_by.is_ageing(fleet))
+    fn next_deadline(&self, uuid: Uuid, _now: Now) -> Option<Duration> {
+        self.known.get(&uuid)?.wait.until()
     }
 
-    /// Why the repository of a cluster keeps what it holds, whatever ConfigDB wants.
-    pub fn hold(&self, fleet: &FleetView, uuid: Uuid) -> Option<Hold> {
-        self.wanted_by.get(&uuid)?.hold(fleet, fleet.origin(uuid))
-    }
-
-    /// There is a cluster of that UUID.
-    pub fn add(&mut self, uuid: Uuid) {
-        let pacing = self.settings.pacing;
-        self.known.entry(uuid).or_insert_with(|| ClusterRepository::new(pacing.wait(uuid, 17)));
-    }
-
-    /// Everything about ConfigDB is learnt again. Work that is under way stays so.
-    pub fn start_again(&mut self) {
+    fn clear(&mut self) {
         self.dependents.clear();
         self.waves = Rollout::default();
         for (uuid, repository) in &mut self.known {
@@ -188,69 +178,82 @@ impl ClusterRepositoriesController {
         }
     }
 
-    /// Only these clusters are left.
-    pub fn retain(&mut self, is_left: impl Fn(&Uuid) -> bool) {
+    fn retain(&mut self, is_left: &dyn Fn(&Uuid) -> bool) -> Vec<Effect> {
         self.known.retain(|uuid, _| is_left(uuid));
+        Vec::new()
     }
 
-    /// A cluster is gone. Says which clusters waited for it.
-    pub fn remove(&mut self, uuid: Uuid) -> Vec<Uuid> {
+    fn forget(&mut self, uuid: Uuid) -> Forgotten {
         if let Some(repository) = self.known.remove(&uuid) {
             self.set_dependencies(uuid, &repository.rendered_from, &BTreeSet::new());
         }
-        self.waves.remove(uuid)
+        Forgotten { effects: Vec::new(), released: self.waves.remove(uuid) }
+    }
+}
+
+impl ClusterRepositoriesController {
+    /// No cluster is known. `wanted_by`: of what is open on the disk.
+    pub(crate) fn new(settings: Settings, wanted_by: BTreeMap<Uuid, WantedBy>) -> Self {
+        Self { settings, known: BTreeMap::new(), wanted_by, dependents: BTreeMap::new(), waves: Rollout::default() }
+    }
+
+    fn is_ageing(&self, fleet: &FleetView, uuid: Uuid) -> bool {
+        self.wanted_by.get(&uuid).is_some_and(|wanted_by| wanted_by.is_ageing(fleet))
+    }
+
+    /// Why the repository of a cluster keeps what it holds, whatever ConfigDB wants.
+    pub(crate) fn hold(&self, fleet: &FleetView, uuid: Uuid) -> Option<Hold> {
+        self.wanted_by.get(&uuid)?.hold(fleet, fleet.origin(uuid))
+    }
+
+    /// There is a cluster of that UUID.
+    pub(crate) fn add(&mut self, uuid: Uuid) {
+        let pacing = self.settings.pacing;
+        self.known.entry(uuid).or_insert_with(|| ClusterRepository::new(pacing.wait(uuid, 17)));
     }
 
     /// The disk has still to answer, and the cluster is evaluated then.
-    pub fn is_under_way(&self, uuid: Uuid) -> bool {
+    pub(crate) fn is_under_way(&self, uuid: Uuid) -> bool {
         self.known.get(&uuid).is_some_and(|repository| repository.under_way.is_some())
     }
 
     /// Commit of branch `main`.
-    pub fn commit(&self, uuid: Uuid) -> Option<&str> {
+    pub(crate) fn commit(&self, uuid: Uuid) -> Option<&str> {
         self.known.get(&uuid)?.commit.as_deref()
     }
 
     /// Branch `main` is at another commit.
-    pub fn moved(&mut self, uuid: Uuid, commit: Option<String>) {
+    pub(crate) fn moved(&mut self, uuid: Uuid, commit: Option<String>) {
         if let Some(repository) = self.known.get_mut(&uuid) {
             repository.commit = commit;
         }
     }
 
     /// The cluster's Flux has asked for a repository; `at`: `Now::mono`.
-    pub fn polled(&mut self, uuid: Uuid, at: Duration) {
+    pub(crate) fn polled(&mut self, uuid: Uuid, at: Duration) {
         if let Some(repository) = self.known.get_mut(&uuid) {
             repository.polled_at = repository.polled_at.max(Some(at));
         }
     }
 
     /// Clusters reach repositories elsewhere than before. Each is still to be marked.
-    pub fn set_git(&mut self, git: GitAddress) {
+    pub(crate) fn set_git(&mut self, git: GitAddress) {
         self.settings.cluster.git = git;
     }
 
-    /// An operator wants everything tried again.
-    pub fn retry(&mut self, uuid: Uuid) {
-        if let Some(repository) = self.known.get_mut(&uuid) {
-            repository.wait.retry_now();
-            repository.written = None;
-        }
-    }
-
     /// A repository is to be rendered again. Its wave waits until that is done.
-    pub fn mark(&mut self, uuid: Uuid) {
+    pub(crate) fn mark(&mut self, uuid: Uuid) {
         self.waves.unknown(uuid);
         self.forget_rendered(uuid);
     }
 
     /// ConfigDB has something else of a cluster's secrets. Its wave waits for nothing: secrets are not held by rollouts.
-    pub fn secrets_changed(&mut self, uuid: Uuid) {
+    pub(crate) fn secrets_changed(&mut self, uuid: Uuid) {
         self.forget_rendered(uuid);
     }
 
     /// The secrets in a repository.
-    pub fn secrets(&self, uuid: Uuid) -> SecretsReport {
+    pub(crate) fn secrets(&self, uuid: Uuid) -> SecretsReport {
         self.known.get(&uuid).map(|repository| repository.secrets.clone()).unwrap_or_default()
     }
 
@@ -261,38 +264,33 @@ impl ClusterRepositoriesController {
     }
 
     /// Clusters whose repository is rendered from an object.
-    pub fn dependents(&self, object: Uuid) -> BTreeSet<Uuid> {
+    pub(crate) fn dependents(&self, object: Uuid) -> BTreeSet<Uuid> {
         self.dependents.get(&object).cloned().unwrap_or_default()
     }
 
     /// Objects that the repository of a cluster is rendered from.
-    pub fn rendered_from(&self, uuid: Uuid) -> impl Iterator<Item = Uuid> {
+    pub(crate) fn rendered_from(&self, uuid: Uuid) -> impl Iterator<Item = Uuid> {
         self.known.get(&uuid).into_iter().flat_map(|repository| &repository.rendered_from).copied()
     }
 
     /// Its part in staged rollouts.
-    pub fn report(&self, uuid: Uuid) -> RepositoryReport {
+    pub(crate) fn report(&self, uuid: Uuid) -> RepositoryReport {
         self.known.get(&uuid).map(|repository| repository.report.clone()).unwrap_or_default()
     }
 
-    /// When there is something to try again.
-    pub fn next_deadline(&self, uuid: Uuid) -> Option<Duration> {
-        self.known.get(&uuid)?.wait.until()
-    }
-
     /// The cluster is in another wave, or stays elsewhere in the repositories of charts. Says which clusters waited for it.
-    pub fn set_wave(&mut self, uuid: Uuid, wave: u8) -> Vec<Uuid> {
+    pub(crate) fn set_wave(&mut self, uuid: Uuid, wave: u8) -> Vec<Uuid> {
         self.forget_rendered(uuid);
         self.waves.set_wave(uuid, wave)
     }
 
     /// What would have to settle first if the repository shall hold something else.
-    pub fn blocker(&self, uuid: Uuid) -> Option<Blocker> {
+    pub(crate) fn blocker(&self, uuid: Uuid) -> Option<Blocker> {
         self.waves.blocker(uuid, &BTreeSet::from([WholeRepository]))
     }
 
     /// What a repository shall hold, as far as the set-up needs it. None: it was not rendered.
-    pub fn wanted(&self, uuid: Uuid) -> Option<Result<WantedRepository, String>> {
+    pub(crate) fn wanted(&self, uuid: Uuid) -> Option<Result<WantedRepository, String>> {
         let rendered = self.known.get(&uuid)?.rendered.as_ref()?;
         Some(
             rendered
@@ -304,7 +302,7 @@ impl ClusterRepositoriesController {
     }
 
     /// What a repository is. `must_wait`: it keeps what it holds.
-    pub fn state(&self, fleet: &FleetView, uuid: Uuid, must_wait: bool, now: Now) -> Repository {
+    pub(crate) fn state(&self, fleet: &FleetView, uuid: Uuid, must_wait: bool, now: Now) -> Repository {
         let Some(repository) = self.known.get(&uuid) else { return Repository::Behind };
         let wanted = repository.rendered.as_ref().and_then(|rendered| rendered.repo.as_ref().ok());
         let wanted = wanted.map(|wanted| &wanted.content);
@@ -318,7 +316,7 @@ impl ClusterRepositoriesController {
     }
 
     /// Renders what a repository shall hold, unless that is known.
-    pub fn render(&mut self, fleet: &FleetView, uuid: Uuid, config: &EdgeCluster) {
+    pub(crate) fn render(&mut self, fleet: &FleetView, uuid: Uuid, config: &EdgeCluster) {
         let Some(repository) = self.known.get_mut(&uuid) else { return };
         if repository.rendered.as_ref().is_some_and(|rendered| rendered.spec == *config) {
             return;
@@ -355,7 +353,7 @@ impl ClusterRepositoriesController {
     }
 
     /// Writes what a repository shall hold. `hold`: its files stay, also if they are others. Of Secrets the newer decision counts, whichever ConfigDB has it.
-    pub fn write(&mut self, fleet: &FleetView, uuid: Uuid, hold: bool, now: Now) -> Option<Effect> {
+    pub(crate) fn write(&mut self, fleet: &FleetView, uuid: Uuid, hold: bool, now: Now) -> Option<Effect> {
         let origin = fleet.origin(uuid)?;
         let renews = self.is_ageing(fleet, uuid);
         let may_write =
@@ -375,7 +373,7 @@ impl ClusterRepositoriesController {
     }
 
     /// Closes a repository.
-    pub fn close(&mut self, uuid: Uuid) -> Option<Effect> {
+    pub(crate) fn close(&mut self, uuid: Uuid) -> Option<Effect> {
         self.work(uuid, None, GitAction::Close)
     }
 
@@ -386,7 +384,7 @@ impl ClusterRepositoriesController {
     }
 
     /// The disk has answered.
-    pub fn on_result(&mut self, result: GitResult, now: Now) {
+    pub(crate) fn on_result(&mut self, result: GitResult, now: Now) {
         let Some(repository) = self.known.get_mut(&result.cluster) else { return };
         let written = repository.under_way.take().flatten();
         let (state, commit) = match result.outcome {
@@ -426,7 +424,7 @@ impl ClusterRepositoriesController {
     }
 
     /// Notes whether a cluster's repository waits, and whether it has settled. `name` is None while the cluster is torn down or has none. Says which clusters are to be evaluated.
-    pub fn settle(
+    pub(crate) fn settle(
         &mut self,
         fleet: &FleetView,
         devices: &ClusterDevices,
@@ -454,7 +452,7 @@ impl ClusterRepositoriesController {
                     affected.extend(self.waves.compared(uuid, whole));
                 }
                 Finding::NotReceived => {
-                    unsettled = self.waves.holds_up(uuid).then(|| "its edge sync is offline".to_owned());
+                    unsettled = self.waves.blocks_rollout(uuid).then(|| "its edge sync is offline".to_owned());
                 }
             }
         }
@@ -503,8 +501,8 @@ impl ClusterRepositoriesController {
     }
 
     /// When later waves do not wait any more for the repository of a cluster. None: nothing waits for it, its Sync is current, or the session is down.
-    pub fn settles_at(&self, fleet: &FleetView, uuid: Uuid, name: &str) -> Option<Duration> {
-        if self.waves.holds_up(uuid) { self.flux_away_at(fleet, uuid, name) } else { None }
+    pub(crate) fn settles_at(&self, fleet: &FleetView, uuid: Uuid, name: &str) -> Option<Duration> {
+        if self.waves.blocks_rollout(uuid) { self.flux_away_at(fleet, uuid, name) } else { None }
     }
 
     /// When a cluster whose Sync is not current counts as away: its Flux asked for nothing either.

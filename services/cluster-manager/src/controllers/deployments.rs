@@ -15,7 +15,7 @@ use sparkplug::replication::{Origin, Pace, Repetition, Report};
 use sparkplug::{EdgeNodeDescriptor, Now};
 use uuid::Uuid;
 
-use super::Pacing;
+use super::{Controller, Forgotten, Pacing};
 use crate::event::Effect;
 use crate::fleet::{FleetView, Placement};
 use crate::reconcile::{self, DeploymentIntent, DerivedFrom, Plan, Reported, SentVersions};
@@ -31,7 +31,7 @@ const WINDOW: usize = 64;
 const ATTEMPTS_IN_WINDOW: u32 = 3;
 
 /// Most deployments on one cluster: their index must fit into one message of 256 KiB.
-pub const DEPLOYMENTS_MAX: usize = 1_500;
+pub(crate) const DEPLOYMENTS_MAX: usize = 1_500;
 
 /// Bytes that one deployment takes in the index.
 const ENTRY_BYTES: usize = 140;
@@ -79,7 +79,7 @@ struct Provenance {
 
 /// A cluster whose deployments are compared.
 #[derive(Debug, Clone, Copy)]
-pub struct Target<'a> {
+pub(crate) struct Target<'a> {
     /// Which.
     pub uuid: Uuid,
     /// Its name.
@@ -92,7 +92,7 @@ pub struct Target<'a> {
 
 /// What comparing has come to.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// For the cluster's Device.
     pub desired: DesiredState,
     /// Deployments that are refused, here or there.
@@ -186,7 +186,7 @@ impl EdgeState {
 
 /// The deployments of all clusters.
 #[derive(Debug)]
-pub struct DeploymentsController {
+pub(crate) struct DeploymentsController {
     settings: render::Settings,
     pacing: Pacing,
     /// Of clusters that exist.
@@ -201,22 +201,16 @@ pub struct DeploymentsController {
     rollout: Rollout<Uuid>,
 }
 
-impl DeploymentsController {
-    /// Nothing is known.
-    pub fn new(settings: render::Settings, pacing: Pacing) -> Self {
-        Self {
-            settings,
-            pacing,
-            clusters: BTreeMap::new(),
-            deployments: BTreeMap::new(),
-            invalid: BTreeMap::new(),
-            dependents: BTreeMap::new(),
-            rollout: Rollout::default(),
-        }
+impl Controller for DeploymentsController {
+    fn retry(&mut self, uuid: Uuid) {
+        self.edge(uuid).retry();
     }
 
-    /// Everything is learnt again but the versions that were given.
-    pub fn clear(&mut self) {
+    fn next_deadline(&self, uuid: Uuid, _now: Now) -> Option<Duration> {
+        self.clusters.get(&uuid)?.next_deadline()
+    }
+
+    fn clear(&mut self) {
         for (uuid, edge) in &mut self.clusters {
             let mut assigned = std::mem::take(&mut edge.assigned);
             assigned.index.pause();
@@ -228,15 +222,29 @@ impl DeploymentsController {
         self.rollout = Rollout::default();
     }
 
-    /// Only these clusters are left.
-    pub fn retain(&mut self, is_left: impl Fn(&Uuid) -> bool) {
+    fn retain(&mut self, is_left: &dyn Fn(&Uuid) -> bool) -> Vec<Effect> {
         self.clusters.retain(|uuid, _| is_left(uuid));
+        Vec::new()
     }
 
-    /// The cluster is gone. Clusters that may go on by that.
-    pub fn forget(&mut self, uuid: Uuid) -> Vec<Uuid> {
+    fn forget(&mut self, uuid: Uuid) -> Forgotten {
         self.clusters.remove(&uuid);
-        self.rollout.remove(uuid)
+        Forgotten { effects: Vec::new(), released: self.rollout.remove(uuid) }
+    }
+}
+
+impl DeploymentsController {
+    /// Nothing is known.
+    pub(crate) fn new(settings: render::Settings, pacing: Pacing) -> Self {
+        Self {
+            settings,
+            pacing,
+            clusters: BTreeMap::new(),
+            deployments: BTreeMap::new(),
+            invalid: BTreeMap::new(),
+            dependents: BTreeMap::new(),
+            rollout: Rollout::default(),
+        }
     }
 
     fn edge(&mut self, uuid: Uuid) -> &mut EdgeState {
@@ -244,24 +252,14 @@ impl DeploymentsController {
         self.clusters.entry(uuid).or_insert_with(|| EdgeState::new(pace))
     }
 
-    /// Send everything that is not agreed again, at once, the refused as well.
-    pub fn retry(&mut self, uuid: Uuid) {
-        self.edge(uuid).retry();
-    }
-
-    /// `Now::mono` at which there is something to compare or to send again for a cluster.
-    pub fn next_deadline(&self, uuid: Uuid) -> Option<Duration> {
-        self.clusters.get(&uuid)?.next_deadline()
-    }
-
     /// Puts a cluster into a wave; all of its deployments are rendered again. Clusters that may go on by that.
-    pub fn set_wave(&mut self, uuid: Uuid, wave: u8) -> Vec<Uuid> {
+    pub(crate) fn set_wave(&mut self, uuid: Uuid, wave: u8) -> Vec<Uuid> {
         self.edge(uuid).all_stale = true;
         self.rollout.set_wave(uuid, wave)
     }
 
     /// Takes over what operators have decided about the rollout of a chart template, whose entry has the ETag `template`. Says which clusters may continue because of that.
-    pub fn decide_rollout(&mut self, chart: Uuid, decided: &ChartRollout, template: Option<Uuid>) -> Vec<Uuid> {
+    pub(crate) fn decide_rollout(&mut self, chart: Uuid, decided: &ChartRollout, template: Option<Uuid>) -> Vec<Uuid> {
         let mut released = self.rollout.set_held(chart, decided.hold.is_some());
         let passed = decided.passed(template).map(|(cluster, _)| cluster);
         released.extend(self.rollout.set_passed(&chart, passed));
@@ -269,38 +267,43 @@ impl DeploymentsController {
     }
 
     /// The wave of a cluster.
-    pub fn wave(&self, uuid: Uuid) -> u8 {
+    pub(crate) fn wave(&self, uuid: Uuid) -> u8 {
         self.rollout.wave(uuid)
     }
 
     /// Whether a cluster may block others.
-    pub fn blocks_others(&self, uuid: Uuid) -> bool {
-        self.rollout.holds_up(uuid)
+    pub(crate) fn blocks_others(&self, uuid: Uuid) -> bool {
+        self.rollout.blocks_rollout(uuid)
     }
 
     /// Whether deployments of a cluster wait for an earlier wave.
-    pub fn rollout_report(&self, uuid: Uuid) -> RolloutReport {
+    pub(crate) fn rollout_report(&self, uuid: Uuid) -> RolloutReport {
         self.clusters.get(&uuid).map(|edge| edge.rollout.clone()).unwrap_or_default()
     }
 
     /// How many deployments a cluster shall have.
-    pub fn count(&self, uuid: Uuid) -> usize {
+    pub(crate) fn count(&self, uuid: Uuid) -> usize {
         self.deployments.get(&uuid).map_or(0, BTreeMap::len)
     }
 
     /// Objects that the deployments of a cluster are rendered from.
-    pub fn rendered_from(&self, uuid: Uuid) -> BTreeSet<Uuid> {
+    pub(crate) fn rendered_from(&self, uuid: Uuid) -> BTreeSet<Uuid> {
         let deployments = self.deployments.get(&uuid).into_iter().flat_map(BTreeMap::values);
         deployments.flat_map(|deployment| &deployment.rendered_from).copied().collect()
     }
 
     /// Clusters with a deployment that is rendered from an object.
-    pub fn followers(&self, object: Uuid) -> BTreeSet<Uuid> {
+    pub(crate) fn followers(&self, object: Uuid) -> BTreeSet<Uuid> {
         self.dependents.get(&object).into_iter().flatten().map(|(cluster, _)| *cluster).collect()
     }
 
     /// The entry of a deployment changed, and with it perhaps its cluster. Says which clusters are concerned; None: every one.
-    pub fn on_entry(&mut self, uuid: Uuid, placement: Placement, entry: Option<&Entry>) -> Option<BTreeSet<Uuid>> {
+    pub(crate) fn on_entry(
+        &mut self,
+        uuid: Uuid,
+        placement: Placement,
+        entry: Option<&Entry>,
+    ) -> Option<BTreeSet<Uuid>> {
         let parsed = entry.map(|entry| entry.parse::<EdgeDeployment>().map_err(|error| error.to_string()));
         let mut concerns_all = self.invalid.remove(&uuid).is_some();
         if let (Some(Err(reason)), None) = (&parsed, placement.now) {
@@ -345,14 +348,14 @@ impl DeploymentsController {
     }
 
     /// A deployment of a cluster is to be rendered again.
-    pub fn mark(&mut self, cluster: Uuid, deployment: Uuid) {
+    pub(crate) fn mark(&mut self, cluster: Uuid, deployment: Uuid) {
         if let Some(edge) = self.clusters.get_mut(&cluster) {
             edge.stale.insert(deployment);
         }
     }
 
     /// All deployments are to be rendered again.
-    pub fn mark_all(&mut self) {
+    pub(crate) fn mark_all(&mut self) {
         for (uuid, edge) in &mut self.clusters {
             edge.all_stale = true;
             self.rollout.unknown(*uuid);
@@ -360,7 +363,7 @@ impl DeploymentsController {
     }
 
     /// What is rendered from an object is to be rendered again. Says which clusters are concerned.
-    pub fn on_template(&mut self, object: Uuid) -> BTreeSet<Uuid> {
+    pub(crate) fn on_template(&mut self, object: Uuid) -> BTreeSet<Uuid> {
         let dependents = self.dependents.get(&object).cloned().unwrap_or_default();
         for (cluster, deployment) in &dependents {
             self.rollout.unknown(*cluster);
@@ -392,24 +395,24 @@ impl DeploymentsController {
     }
 
     /// For a cluster that has no group yet.
-    pub fn without_edge(&mut self, uuid: Uuid) -> Outcome {
+    pub(crate) fn without_edge(&mut self, uuid: Uuid) -> Outcome {
         let released = self.clear_rollout_block(uuid);
         Outcome { released, ..self.edge(uuid).outcome() }
     }
 
     /// For a cluster of which nothing is concluded at present.
-    pub fn unchanged(&mut self, uuid: Uuid) -> Outcome {
+    pub(crate) fn unchanged(&mut self, uuid: Uuid) -> Outcome {
         self.edge(uuid).outcome()
     }
 
     /// Clusters reach repositories elsewhere than before: everything is rendered again.
-    pub fn set_git(&mut self, git: GitAddress) {
+    pub(crate) fn set_git(&mut self, git: GitAddress) {
         self.settings.git = git;
         self.mark_all();
     }
 
     /// Compares what the cluster shall have with what its Sync reports, and says what is missing. `names`: how people call a cluster.
-    pub fn reconcile(
+    pub(crate) fn reconcile(
         &mut self,
         fleet: &FleetView,
         target: Target<'_>,
@@ -511,7 +514,7 @@ impl DeploymentsController {
                 hold.or_else(|| self.rollout.blocker(uuid, &charts).map(reason))
             };
             if runs_other
-                && !edge.assigned.has(*deployment, digest)
+                && !edge.assigned.is_listed_with(*deployment, digest)
                 && changed_at(*deployment) <= sent_at
                 && let Some(reason) = waits()
             {
@@ -568,7 +571,7 @@ impl DeploymentsController {
                 }
             };
             if is_due {
-                edge.assigned.sent(*deployment);
+                edge.assigned.mark_sent(*deployment);
                 due.push((*deployment, desired.version, desired.digest));
             }
         }
@@ -608,7 +611,7 @@ impl DeploymentsController {
             .iter()
             .filter_map(|(uuid, deployment)| {
                 let runs = reported.get(uuid).is_some_and(DeploymentDevice::runs);
-                let is_listed = reported.contains_key(uuid) || edge.assigned.knows(*uuid);
+                let is_listed = reported.contains_key(uuid) || edge.assigned.is_listed(*uuid);
                 Some(Claim::new(*uuid, deployment.entry.as_ref().ok()?, runs, is_listed))
             })
             .collect();

@@ -8,13 +8,13 @@ use sparkplug::replication::{Desired, DesiredSender, Report};
 use sparkplug::{EdgeNodeDescriptor, Now};
 use uuid::Uuid;
 
-use super::Pacing;
+use super::{Controller, Forgotten, Pacing};
 use crate::event::Effect;
 use crate::fleet::FleetView;
 
 /// At which commits the repositories of a cluster are, hexadecimal.
 #[derive(Debug)]
-pub struct Commits<'a> {
+pub(crate) struct Commits<'a> {
     /// Its own; None: not known yet.
     pub repository: Option<&'a str>,
     /// That of the shared charts.
@@ -25,34 +25,34 @@ pub struct Commits<'a> {
 
 /// The commits of all clusters on their way.
 #[derive(Debug)]
-pub struct FluxSourcesController {
+pub(crate) struct FluxSourcesController {
     pacing: Pacing,
     clusters: BTreeMap<Uuid, DesiredSender<Sources>>,
 }
 
-impl FluxSourcesController {
-    /// Nothing was sent.
-    pub const fn new(pacing: Pacing) -> Self {
-        Self { pacing, clusters: BTreeMap::new() }
-    }
-
-    /// Everything is learnt again.
-    pub fn clear(&mut self) {
-        self.clusters.clear();
-    }
-
-    /// The cluster is gone.
-    pub fn forget(&mut self, uuid: Uuid) {
-        self.clusters.remove(&uuid);
-    }
-
-    /// `Now::mono` at which there is something to send again for a cluster.
-    pub fn next_deadline(&self, uuid: Uuid) -> Option<Duration> {
+impl Controller for FluxSourcesController {
+    fn next_deadline(&self, uuid: Uuid, _now: Now) -> Option<Duration> {
         self.clusters.get(&uuid)?.next_deadline()
     }
 
+    fn clear(&mut self) {
+        self.clusters.clear();
+    }
+
+    fn forget(&mut self, uuid: Uuid) -> Forgotten {
+        self.clusters.remove(&uuid);
+        Forgotten::default()
+    }
+}
+
+impl FluxSourcesController {
+    /// Nothing was sent.
+    pub(crate) const fn new(pacing: Pacing) -> Self {
+        Self { pacing, clusters: BTreeMap::new() }
+    }
+
     /// Compares the commits with what the Sync of the cluster of that name has, and sends them until it has them. `node`: where that Sync listens; None: no Sync is expected.
-    pub fn reconcile(
+    pub(crate) fn reconcile(
         &mut self,
         fleet: &FleetView,
         (uuid, name): (Uuid, &str),

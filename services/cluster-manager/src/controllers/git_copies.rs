@@ -37,7 +37,7 @@ const MAIN: &str = "refs/heads/main";
 
 /// Which pushes a repository takes, by what ConfigDB and the configuration say.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct PushRules {
+pub(crate) struct PushRules {
     /// Branches that are pulled from elsewhere.
     pub pulled: BTreeSet<String>,
     /// Why none is taken.
@@ -45,7 +45,7 @@ pub struct PushRules {
 }
 
 /// What other controllers say of repositories.
-pub trait Surroundings {
+pub(crate) trait Surroundings {
     /// ConfigDB wants it: it is open, or will be.
     fn is_wanted(&self, repository: Uuid) -> bool;
 
@@ -55,7 +55,7 @@ pub trait Surroundings {
 
 /// All copies.
 #[derive(Debug)]
-pub struct GitCopiesController {
+pub(crate) struct GitCopiesController {
     pacing: Pacing,
     known: BTreeMap<Uuid, GitCopy>,
     /// To be looked at in this turn, or when everything about the git server is known.
@@ -313,7 +313,7 @@ fn served(refs: &BTreeMap<String, String>) -> BTreeMap<String, String> {
 
 impl GitCopiesController {
     /// `open`: the repositories that are open on the disk.
-    pub fn new(pacing: Pacing, open: impl IntoIterator<Item = Uuid>) -> Self {
+    pub(crate) fn new(pacing: Pacing, open: impl IntoIterator<Item = Uuid>) -> Self {
         let mut controller = Self {
             pacing,
             known: BTreeMap::new(),
@@ -333,7 +333,7 @@ impl GitCopiesController {
     }
 
     /// Work on a repository has ended: the disk is to be asked what it is now.
-    pub fn changed(&mut self, repository: Uuid) {
+    pub(crate) fn changed(&mut self, repository: Uuid) {
         let copy = self.copy(repository);
         copy.look = match copy.look {
             DiskCheck::Fresh | DiskCheck::Due => DiskCheck::Due,
@@ -343,7 +343,7 @@ impl GitCopiesController {
     }
 
     /// Branch `main` of an open repository is at that commit by what the disk has answered, or will be asked.
-    pub fn is_at(&self, repository: Uuid, commit: Option<&str>) -> bool {
+    pub(crate) fn is_at(&self, repository: Uuid, commit: Option<&str>) -> bool {
         let Some(copy) = self.known.get(&repository).filter(|copy| !copy.is_closed) else { return false };
         match copy.look {
             DiskCheck::Due => true,
@@ -353,25 +353,25 @@ impl GitCopiesController {
     }
 
     /// The manager has closed a repository, or opened it.
-    pub fn set_closed(&mut self, repository: Uuid, is_closed: bool) {
+    pub(crate) fn set_closed(&mut self, repository: Uuid, is_closed: bool) {
         self.copy(repository).is_closed = is_closed;
         self.changed(repository);
     }
 
     /// Something about the object has changed in ConfigDB.
-    pub fn mark(&mut self, object: Uuid) {
+    pub(crate) fn mark(&mut self, object: Uuid) {
         if self.known.contains_key(&object) {
             self.stale.insert(object);
         }
     }
 
     /// Everything is to be compared again.
-    pub fn mark_all(&mut self) {
+    pub(crate) fn mark_all(&mut self) {
         self.stale.extend(self.known.keys());
     }
 
     /// The git server has said something.
-    pub fn on_git_change(&mut self, fleet: &FleetView, change: &ReplicaChange<GitDevice>) {
+    pub(crate) fn on_git_change(&mut self, fleet: &FleetView, change: &ReplicaChange<GitDevice>) {
         match change {
             ReplicaChange::Born => {
                 self.pause();
@@ -409,7 +409,7 @@ impl GitCopiesController {
     }
 
     /// The disk has answered.
-    pub fn on_result(&mut self, repository: Uuid, outcome: CopyOutcome, now: Now) -> Option<Effect> {
+    pub(crate) fn on_result(&mut self, repository: Uuid, outcome: CopyOutcome, now: Now) -> Option<Effect> {
         self.stale.insert(repository);
         let copy = self.known.get_mut(&repository)?;
         match outcome {
@@ -461,24 +461,24 @@ impl GitCopiesController {
     }
 
     /// Commit of branch `main` of an open repository, as the disk has answered after everything that may have moved it.
-    pub fn main(&self, repository: Uuid) -> Option<(repositories::Kind, &str)> {
+    pub(crate) fn main(&self, repository: Uuid) -> Option<(repositories::Kind, &str)> {
         let copy = self.known.get(&repository).filter(|copy| copy.look == DiskCheck::Fresh)?;
         let Some(Disk::Open(original)) = &copy.original else { return None };
         original.refs.get(MAIN).map(|commit| (original.kind, commit.as_str()))
     }
 
     /// Path of each repository of which the git server has not everything, and why.
-    pub fn problems(&self) -> impl Iterator<Item = (String, String)> {
+    pub(crate) fn problems(&self) -> impl Iterator<Item = (String, String)> {
         self.problems.values().cloned()
     }
 
     /// When there is something to do without an event.
-    pub fn next_deadline(&self) -> Option<Duration> {
+    pub(crate) fn next_deadline(&self) -> Option<Duration> {
         self.deadlines.first()
     }
 
     /// Compares each copy of which something has changed, or whose time has come. Nothing is concluded before the git server is known completely.
-    pub fn reconcile(&mut self, fleet: &FleetView, around: &impl Surroundings, now: Now) -> Vec<Effect> {
+    pub(crate) fn reconcile(&mut self, fleet: &FleetView, around: &impl Surroundings, now: Now) -> Vec<Effect> {
         while let Some(repository) = self.deadlines.pop_due(now) {
             self.stale.insert(repository);
         }
@@ -555,7 +555,7 @@ impl GitCopiesController {
         if copy.look == DiskCheck::Due && copy.wait.is_over(now) {
             copy.look = DiskCheck::UnderWay;
             copy.wait.retry_now();
-            effects.push(Effect::Copy(CopyWork { repository, action: CopyAction::Look }));
+            effects.push(Effect::Copy(CopyWork { repository, action: CopyAction::Inspect }));
         }
         copy.look == DiskCheck::Fresh
     }

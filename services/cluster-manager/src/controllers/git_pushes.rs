@@ -19,7 +19,7 @@ const DAMAGED_MAX: u32 = 3;
 
 /// All pushes under way, by their ids.
 #[derive(Debug, Default)]
-pub struct GitPushesController(BTreeMap<Uuid, Push>);
+pub(crate) struct GitPushesController(BTreeMap<Uuid, Push>);
 
 /// One push.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl Push {
 
 impl GitPushesController {
     /// The git server has said something.
-    pub fn on_git_change(&mut self, fleet: &FleetView, change: &ReplicaChange<GitDevice>) -> Vec<Effect> {
+    pub(crate) fn on_git_change(&mut self, fleet: &FleetView, change: &ReplicaChange<GitDevice>) -> Vec<Effect> {
         let git = fleet.git();
         match change {
             // Its pushes end with it. What the disk has of one is carried out nevertheless.
@@ -122,7 +122,7 @@ impl GitPushesController {
     }
 
     /// The disk has taken a push over, or not.
-    pub fn on_result(&mut self, fleet: &FleetView, result: PushResult) -> Option<Effect> {
+    pub(crate) fn on_result(&mut self, fleet: &FleetView, result: PushResult) -> Option<Effect> {
         let PushResult { push: id, outcome, .. } = result;
         let push = self.0.get_mut(&id)?;
         push.state = State::Done(outcome);

@@ -20,7 +20,7 @@ const PRINCIPALS_MAX: usize = 4096;
 
 /// What the controller goes by.
 #[derive(Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// The manager writes the repository of the well-known charts itself.
     pub charts_written: bool,
     /// How often one principal may ask.
@@ -29,7 +29,7 @@ pub struct Settings {
 
 /// See the module.
 #[derive(Debug)]
-pub struct GitUsersController {
+pub(crate) struct GitUsersController {
     settings: Settings,
     /// Whose tokens are accepted.
     tokens: Tokens,
@@ -38,7 +38,7 @@ pub struct GitUsersController {
 
 /// What a question comes to.
 #[derive(Debug)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// The answer, with its record.
     pub answer: Effect,
     /// Branch `main` of a repository is at another commit.
@@ -47,7 +47,7 @@ pub struct Outcome {
 
 /// A repository whose branch `main` is at another commit.
 #[derive(Debug)]
-pub struct Moved {
+pub(crate) struct Moved {
     /// Which repository; of a cluster's repository the cluster.
     pub repository: Uuid,
     /// It does not belong to a cluster.
@@ -99,13 +99,13 @@ fn answer(id: u64, reply: Result<GitOutcome, GitAccessError>, audit: Option<Audi
 
 impl GitUsersController {
     /// No user is known yet.
-    pub fn new(settings: Settings) -> Self {
+    pub(crate) fn new(settings: Settings) -> Self {
         let limiter = Limiter::new(settings.rate, PRINCIPALS_MAX);
         Self { settings, tokens: Tokens::default(), limiter }
     }
 
     /// Takes a token entry over.
-    pub fn on_token(&mut self, object: Uuid, json: Option<&str>) {
+    pub(crate) fn on_token(&mut self, object: Uuid, json: Option<&str>) {
         match self.tokens.set(object, json) {
             Ok(()) => {
                 let name = json.and_then(|json| serde_json::from_str::<ApiToken>(json).ok()).map(|token| token.name);
@@ -118,12 +118,12 @@ impl GitUsersController {
     }
 
     /// Everything about ConfigDB is learnt again.
-    pub fn forget_tokens(&mut self) {
+    pub(crate) fn forget_tokens(&mut self) {
         self.tokens = Tokens::default();
     }
 
     /// Answers a question.
-    pub fn on_asked(
+    pub(crate) fn on_asked(
         &mut self,
         asked: GitRequest,
         fleet: &FleetView,

@@ -5,21 +5,29 @@ use std::collections::BTreeMap;
 use cluster_manager_contract::SealedLogin;
 use uuid::Uuid;
 
+use super::{Controller, Forgotten};
 use crate::event::{Effect, LoginResult};
 use crate::fleet::FleetView;
 
 /// The logins of all clusters.
 #[derive(Debug, Default)]
-pub struct LoginsController {
+pub(crate) struct LoginsController {
     /// Enrolment key that all of them are or shall be sealed to.
     key: Option<String>,
     /// None: it is being sealed.
     known: BTreeMap<Uuid, Option<SealedLogin>>,
 }
 
+impl Controller for LoginsController {
+    fn forget(&mut self, uuid: Uuid) -> Forgotten {
+        self.known.remove(&uuid);
+        Forgotten::default()
+    }
+}
+
 impl LoginsController {
     /// Has the login of a cluster sealed when that is to be done. `is_open`: its repository is published, and not on its way out.
-    pub fn reconcile(&mut self, fleet: &FleetView, uuid: Uuid, is_open: bool) -> Option<Effect> {
+    pub(crate) fn reconcile(&mut self, fleet: &FleetView, uuid: Uuid, is_open: bool) -> Option<Effect> {
         let key = fleet.identity().key().filter(|_| is_open);
         let Some(key) = key else {
             // A key that is known stays known while Identity is away, so this is a repository that is closed.
@@ -38,7 +46,7 @@ impl LoginsController {
     }
 
     /// Takes what was sealed.
-    pub fn on_result(&mut self, result: LoginResult) {
+    pub(crate) fn on_result(&mut self, result: LoginResult) {
         let LoginResult { cluster, key, sealed } = result;
         let Some(login) = self.known.get_mut(&cluster).filter(|_| self.key == Some(key)) else { return };
         match sealed {
@@ -51,12 +59,7 @@ impl LoginsController {
     }
 
     /// The login of a cluster's repository, for Identity.
-    pub fn get(&self, uuid: Uuid) -> Option<&SealedLogin> {
+    pub(crate) fn get(&self, uuid: Uuid) -> Option<&SealedLogin> {
         self.known.get(&uuid)?.as_ref()
-    }
-
-    /// The cluster is gone.
-    pub fn forget(&mut self, uuid: Uuid) {
-        self.known.remove(&uuid);
     }
 }

@@ -8,13 +8,13 @@ use std::time::Duration;
 use sparkplug::Now;
 use uuid::Uuid;
 
-use super::{Pacing, Wait};
+use super::{Controller, Forgotten, Pacing, Wait};
 use crate::event::{Effect, PrincipalsResult, PrincipalsWork};
 use crate::setup::{Account, Principals};
 
 /// The principals of all clusters.
 #[derive(Debug)]
-pub struct PrincipalsController {
+pub(crate) struct PrincipalsController {
     /// Of the site's KDC; None: it has none, or keeps principals by itself.
     realm: Option<String>,
     pacing: Pacing,
@@ -30,14 +30,43 @@ struct Known {
     wait: Wait,
 }
 
+impl Controller for PrincipalsController {
+    fn retry(&mut self, uuid: Uuid) {
+        if let Some(known) = self.clusters.get_mut(&uuid) {
+            known.wait.retry_now();
+        }
+    }
+
+    fn next_deadline(&self, uuid: Uuid, _now: Now) -> Option<Duration> {
+        self.clusters.get(&uuid)?.wait.until()
+    }
+
+    fn clear(&mut self) {
+        for (uuid, known) in &mut self.clusters {
+            known.state = Principals::Behind;
+            known.wait = self.pacing.wait(*uuid, 29);
+        }
+    }
+
+    fn retain(&mut self, is_left: &dyn Fn(&Uuid) -> bool) -> Vec<Effect> {
+        self.clusters.retain(|uuid, _| is_left(uuid));
+        Vec::new()
+    }
+
+    fn forget(&mut self, uuid: Uuid) -> Forgotten {
+        self.clusters.remove(&uuid);
+        Forgotten::default()
+    }
+}
+
 impl PrincipalsController {
     /// Nothing is known. `realm`: of the site's KDC; None: it has none, or keeps principals by itself.
-    pub const fn new(realm: Option<String>, pacing: Pacing) -> Self {
+    pub(crate) const fn new(realm: Option<String>, pacing: Pacing) -> Self {
         Self { realm, pacing, clusters: BTreeMap::new() }
     }
 
     /// For a decision about the set-up.
-    pub fn state(&self, uuid: Uuid, now: Now) -> Principals {
+    pub(crate) fn state(&self, uuid: Uuid, now: Now) -> Principals {
         if self.realm.is_none() {
             return Principals::Off;
         }
@@ -49,7 +78,7 @@ impl PrincipalsController {
     }
 
     /// Begins work on the principals of the cluster of that name, unless some is under way. `allowed`: they get tickets, or none.
-    pub fn allow(&mut self, uuid: Uuid, name: &str, allowed: bool) -> Option<Effect> {
+    pub(crate) fn allow(&mut self, uuid: Uuid, name: &str, allowed: bool) -> Option<Effect> {
         let realm = self.realm.as_ref()?;
         let principals = Account::ALL.map(|account| account.principal(name, realm)).into();
         let fresh = || Known { state: Principals::Behind, is_under_way: false, wait: self.pacing.wait(uuid, 29) };
@@ -59,7 +88,7 @@ impl PrincipalsController {
     }
 
     /// The KDC has answered.
-    pub fn on_result(&mut self, answer: PrincipalsResult, now: Now) {
+    pub(crate) fn on_result(&mut self, answer: PrincipalsResult, now: Now) {
         let PrincipalsResult { cluster: uuid, allowed, result } = answer;
         let Some(known) = self.clusters.get_mut(&uuid) else { return };
         known.is_under_way = false;
@@ -74,31 +103,5 @@ impl PrincipalsController {
                 known.wait.failed(reason, now);
             }
         }
-    }
-
-    /// Try again at once.
-    pub fn retry(&mut self, uuid: Uuid) {
-        if let Some(known) = self.clusters.get_mut(&uuid) {
-            known.wait.retry_now();
-        }
-    }
-
-    /// The cluster is gone.
-    pub fn forget(&mut self, uuid: Uuid) {
-        self.clusters.remove(&uuid);
-    }
-
-    /// Everything is learnt again, but what is under way for these clusters.
-    pub fn rebuild(&mut self, is_left: impl Fn(&Uuid) -> bool) {
-        self.clusters.retain(|uuid, _| is_left(uuid));
-        for (uuid, known) in &mut self.clusters {
-            known.state = Principals::Behind;
-            known.wait = self.pacing.wait(*uuid, 29);
-        }
-    }
-
-    /// `Now::mono` at which there is something to try again for a cluster.
-    pub fn next_deadline(&self, uuid: Uuid) -> Option<Duration> {
-        self.clusters.get(&uuid)?.wait.until()
     }
 }

@@ -15,7 +15,7 @@ use configdb_schema::{Document, known};
 use sparkplug::Now;
 use uuid::Uuid;
 
-use super::{Pacing, Wait};
+use super::{Controller, Forgotten, Pacing, Wait};
 use crate::fleet::FleetView;
 use crate::identity::IdentityEntries;
 use crate::requests::Requests;
@@ -31,7 +31,7 @@ const STATUSES_CLUSTERS_MAX: usize = 20_000;
 
 /// The set-ups of all clusters.
 #[derive(Debug)]
-pub struct SetupsController {
+pub(crate) struct SetupsController {
     pacing: Pacing,
     known: BTreeMap<Uuid, ClusterSetup>,
     /// How often the status entry of a cluster is written: what it says comes from the cluster.
@@ -53,7 +53,7 @@ struct ClusterSetup {
 
 /// What ConfigDB says of a cluster.
 #[derive(Debug)]
-pub struct ClusterEntries {
+pub(crate) struct ClusterEntries {
     /// Its configuration; Err: what is wrong with it.
     pub config: Option<Result<EdgeCluster, String>>,
     /// Its `EdgeClusterStatus` entry.
@@ -65,7 +65,7 @@ pub struct ClusterEntries {
 
 /// What other controllers say of a cluster.
 #[derive(Debug)]
-pub struct Surroundings {
+pub(crate) struct Surroundings {
     /// What is to be done to the accounts of its principals when it goes.
     pub account_removals: Vec<WriteRequest>,
     /// What its repository shall hold.
@@ -82,31 +82,48 @@ pub struct Surroundings {
 
 impl ClusterEntries {
     /// What the cluster goes by: as it is set up, or else as configured.
-    pub fn spec(&self) -> Option<&EdgeCluster> {
+    pub(crate) fn spec(&self) -> Option<&EdgeCluster> {
         self.recorded().and_then(|record| record.spec.as_ref()).or_else(|| self.config.as_ref()?.as_ref().ok())
     }
 
     /// Its record, if that can be read.
-    pub fn recorded(&self) -> Option<&EdgeClusterSetup> {
+    pub(crate) fn recorded(&self) -> Option<&EdgeClusterSetup> {
         self.record.as_ref()?.as_ref().ok()
+    }
+}
+
+impl Controller for SetupsController {
+    fn retry(&mut self, uuid: Uuid) {
+        if let Some(cluster) = self.known.get_mut(&uuid) {
+            cluster.writes.retry_now();
+        }
+    }
+
+    fn next_deadline(&self, uuid: Uuid, now: Now) -> Option<Duration> {
+        let cluster = self.known.get(&uuid)?;
+        cluster.writes.until().into_iter().chain(cluster.status_at).filter(|at| *at > now.mono).min()
+    }
+
+    fn clear(&mut self) {
+        self.known.clear();
+    }
+
+    fn forget(&mut self, uuid: Uuid) -> Forgotten {
+        self.known.remove(&uuid);
+        Forgotten::default()
     }
 }
 
 impl SetupsController {
     /// No cluster is known.
-    pub fn new(pacing: Pacing) -> Self {
+    pub(crate) fn new(pacing: Pacing) -> Self {
         let statuses = Limiter::new(STATUSES, STATUSES_CLUSTERS_MAX);
         let statuses_kib = Limiter::new(STATUSES_KIB, STATUSES_CLUSTERS_MAX);
         Self { pacing, known: BTreeMap::new(), statuses, statuses_kib }
     }
 
-    /// Everything about ConfigDB is learnt again.
-    pub fn clear(&mut self) {
-        self.known.clear();
-    }
-
     /// There is a cluster of that UUID.
-    pub fn add(&mut self, uuid: Uuid) {
+    pub(crate) fn add(&mut self, uuid: Uuid) {
         let pacing = self.pacing;
         self.known.entry(uuid).or_insert_with(|| ClusterSetup {
             orphan: None,
@@ -116,13 +133,8 @@ impl SetupsController {
         });
     }
 
-    /// Nothing is left of a cluster.
-    pub fn remove(&mut self, uuid: Uuid) {
-        self.known.remove(&uuid);
-    }
-
     /// Remembers the record of a cluster whose object is gone, for its tear-down.
-    pub fn set_orphan(&mut self, uuid: Uuid, record: EdgeClusterSetup) {
+    pub(crate) fn set_orphan(&mut self, uuid: Uuid, record: EdgeClusterSetup) {
         self.add(uuid);
         if let Some(cluster) = self.known.get_mut(&uuid) {
             cluster.orphan = Some(record);
@@ -130,39 +142,27 @@ impl SetupsController {
     }
 
     /// The record of a cluster whose object is gone.
-    pub fn orphan(&self, uuid: Uuid) -> Option<&EdgeClusterSetup> {
+    pub(crate) fn orphan(&self, uuid: Uuid) -> Option<&EdgeClusterSetup> {
         self.known.get(&uuid)?.orphan.as_ref()
     }
 
-    /// Something has changed, or an operator wants it: what was refused is tried again.
-    pub fn retry_now(&mut self, uuid: Uuid) {
-        if let Some(cluster) = self.known.get_mut(&uuid) {
-            cluster.writes.retry_now();
-        }
-    }
-
     /// Requests of a cluster are not answered yet.
-    pub fn is_writing(&self, uuid: Uuid) -> bool {
+    pub(crate) fn is_writing(&self, uuid: Uuid) -> bool {
         self.known.get(&uuid).is_some_and(|cluster| !cluster.requests.is_empty())
     }
 
     /// No failure is waited for.
-    pub fn is_due(&self, uuid: Uuid, now: Now) -> bool {
+    pub(crate) fn is_due(&self, uuid: Uuid, now: Now) -> bool {
         self.known.get(&uuid).is_some_and(|cluster| cluster.writes.is_over(now))
     }
 
     /// Why the last request was refused.
-    pub fn reason(&self, uuid: Uuid) -> Option<&str> {
+    pub(crate) fn reason(&self, uuid: Uuid) -> Option<&str> {
         self.known.get(&uuid)?.writes.reason()
     }
 
-    /// When there is something to try again, or the status entry may be written again.
-    pub fn next_deadlines(&self, uuid: Uuid) -> [Option<Duration>; 2] {
-        self.known.get(&uuid).map_or([None, None], |cluster| [cluster.writes.until(), cluster.status_at])
-    }
-
     /// Reads what ConfigDB says of a cluster.
-    pub fn read(&mut self, fleet: &FleetView, uuid: Uuid) -> ClusterEntries {
+    pub(crate) fn read(&mut self, fleet: &FleetView, uuid: Uuid) -> ClusterEntries {
         let replica = fleet.config();
         let text = |error: configdb_contract::EntryError| error.to_string();
         let config = replica.entry(uuid, EdgeCluster::slug()).map(|entry| entry.parse().map_err(text));
@@ -188,7 +188,7 @@ impl SetupsController {
     }
 
     /// Decides the next step. `name`: as the cluster is set up.
-    pub fn decide(
+    pub(crate) fn decide(
         &self,
         fleet: &FleetView,
         (uuid, name): (Uuid, Option<&str>),
@@ -250,7 +250,7 @@ impl SetupsController {
     }
 
     /// The status entry of a cluster, if that has to be written. `name`: as the cluster is set up.
-    pub fn status(
+    pub(crate) fn status(
         &mut self,
         fleet: &FleetView,
         (uuid, name): (Uuid, Option<&str>),
@@ -277,7 +277,7 @@ impl SetupsController {
     }
 
     /// Sends requests to ConfigDB.
-    pub fn submit(&mut self, requests: &mut Requests, uuid: Uuid, writes: Vec<WriteRequest>, now: Now) {
+    pub(crate) fn submit(&mut self, requests: &mut Requests, uuid: Uuid, writes: Vec<WriteRequest>, now: Now) {
         for write in writes {
             let id = requests.next_id();
             let write = WriteRequest { id: id.clone(), ..write }.by(cluster_manager_contract::names::SERVICE);
@@ -294,7 +294,7 @@ impl SetupsController {
     }
 
     /// ConfigDB has answered a request.
-    pub fn on_written(&mut self, uuid: Uuid, request: &str, refusal: Option<String>, now: Now) {
+    pub(crate) fn on_written(&mut self, uuid: Uuid, request: &str, refusal: Option<String>, now: Now) {
         let Some(cluster) = self.known.get_mut(&uuid) else { return };
         cluster.requests.remove(request);
         match refusal {

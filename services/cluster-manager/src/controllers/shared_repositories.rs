@@ -12,8 +12,8 @@ use configdb_schema::document::GitConfig;
 use configdb_schema::known;
 use git_hosting::pulls::Pull;
 use manifests::git_address::HELM_PATH;
-use service_runtime::backoff::Backoff;
 use sparkplug::Now;
+use sparkplug::backoff::Backoff;
 use sparkplug::edge_node::NodeUpdate;
 use uuid::Uuid;
 
@@ -34,7 +34,7 @@ const JITTER_MAX: Duration = Duration::from_secs(5);
 
 /// What the controller goes by.
 #[derive(Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Base URL of the own git server; empty: not known yet.
     pub git_url: String,
     /// Commit that the repository of the well-known charts is at, which is served from the start; None: it is not.
@@ -47,7 +47,7 @@ pub struct Settings {
 
 /// All shared repositories.
 #[derive(Debug)]
-pub struct SharedRepositoriesController {
+pub(crate) struct SharedRepositoriesController {
     settings: Settings,
     known: BTreeMap<Uuid, SharedRepository>,
     /// Who wants to be served at a path.
@@ -127,7 +127,7 @@ impl SharedRepository {
                     branch.retry.reset();
                 }
                 None => {
-                    let retry = Backoff::new(PULL_RETRY_FIRST, PULL_RETRY_MAX, seed.rotate_left(index));
+                    let retry = Backoff::new((PULL_RETRY_FIRST, PULL_RETRY_MAX), seed.rotate_left(index));
                     let due = Some(now.mono);
                     let (pull, diverged) = (pull.clone(), false);
                     let branch = Branch { pull, due, retry, commit: None, at: None, error: None, diverged };
@@ -183,7 +183,7 @@ impl SharedRepository {
 
 impl SharedRepositoriesController {
     /// `left`: what is open on the disk, with the state of ConfigDB that wanted it.
-    pub fn new(settings: Settings, left: Vec<(Uuid, WantedBy)>) -> Self {
+    pub(crate) fn new(settings: Settings, left: Vec<(Uuid, WantedBy)>) -> Self {
         let charts = known::repository::HELM_CHARTS;
         let mut known = BTreeMap::new();
         if let Some(commit) = &settings.charts_commit {
@@ -196,34 +196,34 @@ impl SharedRepositoriesController {
     }
 
     /// Commit of branch `main`.
-    pub fn commit(&self, repository: Uuid) -> Option<&str> {
+    pub(crate) fn commit(&self, repository: Uuid) -> Option<&str> {
         self.known.get(&repository)?.main.as_deref()
     }
 
     /// The own git server is reached at another base URL.
-    pub fn set_git_url(&mut self, git_url: String) {
+    pub(crate) fn set_git_url(&mut self, git_url: String) {
         self.settings.git_url = git_url;
         self.mark_all();
     }
 
     /// It is open or being opened.
-    pub fn is_wanted(&self, repository: Uuid) -> bool {
+    pub(crate) fn is_wanted(&self, repository: Uuid) -> bool {
         self.known.get(&repository).is_some_and(|known| matches!(known.wanted, Some(Ok(_))) || known.open.is_some())
     }
 
     /// The branches that are pulled from elsewhere.
-    pub fn pulled_branches(&self, repository: Uuid) -> BTreeSet<String> {
+    pub(crate) fn pulled_branches(&self, repository: Uuid) -> BTreeSet<String> {
         let wanted = self.known.get(&repository).and_then(|known| known.wanted.as_ref()?.as_ref().ok());
         wanted.map(|wanted| wanted.pulls.keys().cloned().collect()).unwrap_or_default()
     }
 
     /// Something about the object has changed.
-    pub fn mark(&mut self, object: Uuid) {
+    pub(crate) fn mark(&mut self, object: Uuid) {
         self.stale.insert(object);
     }
 
     /// Learns everything again from a replica that is complete for the first time.
-    pub fn rebuild(&mut self, fleet: &FleetView) {
+    pub(crate) fn rebuild(&mut self, fleet: &FleetView) {
         let store = fleet.config().store();
         for (repository, wanted_by) in std::mem::take(&mut self.left) {
             if Some(wanted_by.store) == store {
@@ -240,17 +240,17 @@ impl SharedRepositoriesController {
     }
 
     /// Everything is to be looked at again.
-    pub fn mark_all(&mut self) {
+    pub(crate) fn mark_all(&mut self) {
         self.stale.extend(self.known.keys().copied());
     }
 
     /// When there is something to do: nothing while ConfigDB is not known completely.
-    pub fn next_deadline(&self, fleet: &FleetView) -> Option<Duration> {
+    pub(crate) fn next_deadline(&self, fleet: &FleetView) -> Option<Duration> {
         self.known.values().filter_map(SharedRepository::next_deadline).min().filter(|_| fleet.is_ready())
     }
 
     /// Brings every shared repository a step forward of which something has changed, or whose time has come.
-    pub fn reconcile(&mut self, fleet: &FleetView, now: Now) -> Vec<Effect> {
+    pub(crate) fn reconcile(&mut self, fleet: &FleetView, now: Now) -> Vec<Effect> {
         let mut effects = Vec::new();
         if !fleet.is_known() {
             self.stale.clear();
@@ -359,7 +359,7 @@ impl SharedRepositoriesController {
     }
 
     /// The disk or another git server has answered. True: branch `main` has moved.
-    pub fn on_result(&mut self, result: SharedResult, now: Now) -> bool {
+    pub(crate) fn on_result(&mut self, result: SharedResult, now: Now) -> bool {
         let SharedResult { repository: uuid, branch, outcome } = result;
         let Some(repository) = self.known.get_mut(&uuid) else { return false };
         let done = repository.under_way.take();
@@ -421,7 +421,7 @@ impl SharedRepositoriesController {
     }
 
     /// Branch `main` of a shared repository is at a commit. True: it was at another before.
-    pub fn moved(&mut self, uuid: Uuid, main: Option<String>) -> bool {
+    pub(crate) fn moved(&mut self, uuid: Uuid, main: Option<String>) -> bool {
         let Some(repository) = self.known.get_mut(&uuid).filter(|repository| repository.main != main) else {
             return false;
         };
@@ -431,7 +431,7 @@ impl SharedRepositoriesController {
     }
 
     /// A user wants it pulled at once.
-    pub fn pull_now(&mut self, uuid: Uuid, now: Now) {
+    pub(crate) fn pull_now(&mut self, uuid: Uuid, now: Now) {
         let Some(repository) = self.known.get_mut(&uuid) else { return };
         for branch in repository.branches.values_mut() {
             branch.due = Some(now.mono);

@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::ClusterManager;
 use crate::cluster_repo;
+use crate::controllers::Forgotten;
 use crate::controllers::deployments::Outcome;
 use crate::controllers::setups::ClusterEntries;
 use crate::event::Effect;
@@ -234,17 +235,13 @@ impl ClusterManager {
         self.set_claims(uuid, BTreeSet::new());
         self.forget_edges(&names);
         let Some(cluster) = self.clusters.remove(&uuid) else { return };
-        self.logins.forget(uuid);
+        let forgotten: Vec<_> = self.controllers().into_iter().map(|controller| controller.forget(uuid)).collect();
+        for Forgotten { effects, released } in forgotten {
+            self.effects.extend(effects);
+            self.dirty.extend(released);
+        }
         self.copies.mark(uuid);
-        self.dirty.extend(self.deployments.forget(uuid));
         self.fleet.set_pins(uuid, BTreeMap::new());
-        self.dirty.extend(self.repositories.remove(uuid));
-        self.setups.remove(uuid);
-        self.effects.extend(self.bootstrap_grants.forget(uuid));
-        self.attestation_policy.retain(|other| *other != uuid);
-        self.flux_sources.forget(uuid);
-        self.principals.forget(uuid);
-        self.accounts.forget(uuid);
         self.fleet.remove_accounts(uuid);
         self.deadlines.set(uuid, None);
         if let Some(death) = self.devices.remove(uuid) {

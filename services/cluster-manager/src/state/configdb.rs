@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::ClusterManager;
 use super::cluster::Cluster;
+use crate::controllers::Controller as _;
 use crate::event::Effect;
 use crate::setup;
 
@@ -61,12 +62,8 @@ impl ClusterManager {
         let before = std::mem::take(&mut self.clusters);
         self.fleet.rebuild();
         self.git_users.forget_tokens();
-        self.repositories.start_again();
-        self.setups.clear();
+        self.controllers().into_iter().for_each(|controller| controller.clear());
         self.on_script(None);
-        self.deployments.clear();
-        self.accounts.clear();
-        self.flux_sources.clear();
         self.requests.forget_clusters();
         self.deadlines.clear();
         let entries: Vec<(Uuid, String, Entry)> = self
@@ -83,11 +80,9 @@ impl ClusterManager {
         self.adopt_left_repositories();
         self.fleet.look_for_all_unknown();
         self.shared.rebuild(&self.fleet);
-        self.deployments.retain(|uuid| self.clusters.contains_key(uuid));
-        self.repositories.retain(|uuid| self.clusters.contains_key(uuid));
-        self.principals.rebuild(|uuid| self.clusters.contains_key(uuid));
-        self.attestation_policy.retain(|uuid| self.clusters.contains_key(uuid));
-        self.effects.extend(self.bootstrap_grants.retain(|uuid| self.clusters.contains_key(uuid)));
+        let known: BTreeSet<Uuid> = self.clusters.keys().copied().collect();
+        let effects = self.controllers().map(|controller| controller.retain(&|uuid| known.contains(uuid)));
+        self.effects.extend(effects.into_iter().flatten());
         for (uuid, cluster) in before {
             let share = cluster.share.clone();
             if let Some(share) = &share {
@@ -178,7 +173,7 @@ impl ClusterManager {
                 self.orphan(object, record);
             }
             self.add_cluster(object);
-            self.setups.retry_now(object);
+            self.setups.retry(object);
             self.claim(object);
         }
         self.mark_owner(object);

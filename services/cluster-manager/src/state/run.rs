@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::ClusterManager;
 use super::cluster::Published;
+use crate::controllers::Controller;
 use crate::controllers::cluster_repositories::Evaluated;
 use crate::controllers::deployments::{Outcome, Target};
 use crate::controllers::flux_sources::Commits;
@@ -19,6 +20,21 @@ use crate::rollout::Blocker;
 use crate::setup::{self, Account, Repository};
 
 impl ClusterManager {
+    /// All controllers of clusters. What is asked of each in the same way goes through this list.
+    pub(super) fn controllers(&mut self) -> [&mut dyn Controller; 9] {
+        [
+            &mut self.setups,
+            &mut self.repositories,
+            &mut self.accounts,
+            &mut self.deployments,
+            &mut self.attestation_policy,
+            &mut self.flux_sources,
+            &mut self.principals,
+            &mut self.logins,
+            &mut self.bootstrap_grants,
+        ]
+    }
+
     /// Runs the controllers for each cluster that something has changed for. Without knowing ConfigDB completely nothing may be concluded.
     pub(super) fn run_controllers(&mut self, now: Now) {
         if !self.fleet.is_known() {
@@ -200,18 +216,9 @@ impl ClusterManager {
         if !self.clusters.contains_key(&uuid) {
             return;
         }
-        let waits = [
-            self.repositories.next_deadline(uuid),
-            self.deployments.next_deadline(uuid),
-            self.principals.next_deadline(uuid),
-            self.accounts.next_deadline(uuid),
-            self.attestation_policy.next_deadline(uuid),
-            self.flux_sources.next_deadline(uuid),
-            away,
-            given_up,
-            settles,
-        ];
-        let waits = waits.into_iter().chain(self.setups.next_deadlines(uuid));
-        self.deadlines.set(uuid, waits.flatten().filter(|at| *at > now.mono).min());
+        let own = self.controllers().into_iter().filter_map(|controller| controller.next_deadline(uuid, now));
+        let waits = own.chain([away, given_up, settles].into_iter().flatten()).filter(|at| *at > now.mono);
+        let first = waits.min();
+        self.deadlines.set(uuid, first);
     }
 }

@@ -1,5 +1,5 @@
 //! A state client that knows users by three tokens and keeps the pushes that are reported to it.
-#![allow(dead_code, reason = "not every test that has a desk pushes")]
+#![allow(dead_code, reason = "not every test that has a state client pushes")]
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -59,9 +59,9 @@ fn reply(
     Ok(GitOutcome::Repository { who, pulled: [PULLED.to_owned()].into() })
 }
 
-/// A gatekeeper that asks that desk, without a provider of identities.
-pub fn gatekeeper(desk: StateClient) -> StateGatekeeper {
-    StateGatekeeper { desk, identities: None, has_external: false }
+/// A gatekeeper that asks that state client, without a provider of identities.
+pub fn gatekeeper(state_client: StateClient) -> StateGatekeeper {
+    StateGatekeeper { state_client, identities: None, has_external: false }
 }
 
 /// How repositories are served.
@@ -73,10 +73,10 @@ pub fn settings(state_dir: &Path, anonymous: Anonymous) -> Settings {
 }
 
 pub fn start() -> (StateClient, Arc<Mutex<Vec<RepositoryPush>>>) {
-    let (outlet, mut questions) = mpsc::channel(QUESTIONS_MAX);
+    let (question_sender, mut questions) = mpsc::channel(QUESTIONS_MAX);
     let (records, _) = mpsc::channel(QUESTIONS_MAX);
-    let desk = StateClient::new(outlet, records);
-    let (answering, pushes) = (desk.clone(), Arc::new(Mutex::new(Vec::new())));
+    let state_client = StateClient::new(question_sender, records);
+    let (answering, pushes) = (state_client.clone(), Arc::new(Mutex::new(Vec::new())));
     let kept = Arc::clone(&pushes);
     tokio::spawn(async move {
         while let Some(GitRequest { id, credential, question, .. }) = questions.recv().await {
@@ -84,5 +84,5 @@ pub fn start() -> (StateClient, Arc<Mutex<Vec<RepositoryPush>>>) {
             answering.answer(GitResponse { id, reply, audit: None });
         }
     });
-    (desk, pushes)
+    (state_client, pushes)
 }

@@ -7,8 +7,9 @@ use git_hosting::copies::Refs;
 use git_server_contract::names::repository_device;
 use git_server_contract::pack::{Pack, Received};
 use git_server_contract::{DesiredRepository, PackPart, PackReceiver, RepositoryCopy};
-use service_runtime::backoff::Backoff;
+use sparkplug::backoff::Backoff;
 use sparkplug::edge_node::NodeUpdate;
+use sparkplug::replication::{DesiredReceiver, Outcome, Stamp};
 use sparkplug::{Now, TypedMetrics as _};
 use uuid::Uuid;
 
@@ -30,6 +31,7 @@ const MAIN: &str = "refs/heads/main";
 struct Copy {
     /// What it shall be.
     desired: DesiredRepository,
+    receiver: DesiredReceiver<String>,
     /// Version that is on the disk.
     recorded: u64,
     /// Objects that are to be taken.
@@ -75,6 +77,11 @@ pub(crate) struct Copies {
     retry: (Duration, Duration),
 }
 
+/// What a desired state is judged by. A copy is made of what the cluster manager has, whichever store that follows.
+fn stamp(desired: &DesiredRepository) -> Stamp<String> {
+    Stamp { origin: None, follows: None, decided_for: None, version: desired.version, digest: desired.digest() }
+}
+
 impl Copies {
     /// What is on the disk. `retry`: first and longest pause after work that failed.
     pub(crate) fn new(persisted: PersistedCopies, retry: (Duration, Duration), now: Now) -> Self {
@@ -89,6 +96,7 @@ impl Copies {
         for (repository, PersistedCopy { desired, refs, is_placed }) in persisted {
             let is_applied = is_placed && (refs == desired.refs || desired.place.is_none());
             let mut copy = copies.fresh(desired, now);
+            copy.receiver.set_accepted(Some(stamp(&copy.desired)));
             copy.recorded = copy.desired.version;
             copy.report.version = copy.recorded;
             copy.report.applied = is_applied.then(|| copy.desired.digest());
@@ -103,16 +111,16 @@ impl Copies {
     }
 
     fn fresh(&self, desired: DesiredRepository, now: Now) -> Copy {
-        let (first, longest) = self.retry;
         let seed = desired.repository.as_u64_pair().1;
         Copy {
             desired,
+            receiver: DesiredReceiver::default(),
             recorded: 0,
             packs: Vec::new(),
             is_doubtful: false,
             is_under_way: false,
             due: None,
-            retry: Backoff::new(first, longest, seed),
+            retry: Backoff::new(self.retry, seed),
             report: RepositoryCopy { since: now.wall, ..RepositoryCopy::default() },
             published: None,
         }
@@ -141,17 +149,26 @@ impl Copies {
             self.by_repository.insert(repository, fresh);
         }
         let Some(copy) = self.by_repository.get_mut(&repository) else { return };
-        if desired.version < copy.desired.version {
-            tracing::debug!(%repository, version = desired.version, accepted = copy.desired.version, "an older desired state is ignored");
-            return;
-        }
-        if desired.version == copy.desired.version && desired != copy.desired {
-            tracing::warn!(%repository, version = desired.version, "two desired states have the same version; the later one is ignored");
-            return;
-        }
-        if desired != copy.desired {
-            copy.retry.reset();
-            copy.desired = desired;
+        let (stamp, version) = (stamp(&desired), desired.version);
+        match copy.receiver.receive(&stamp) {
+            Outcome::Accepted => {
+                copy.receiver.set_accepted(Some(stamp));
+                copy.retry.reset();
+                copy.desired = desired;
+            }
+            Outcome::Duplicate => {}
+            Outcome::Stale => {
+                tracing::debug!(%repository, version, accepted = copy.desired.version, "an older desired state is ignored");
+                return;
+            }
+            Outcome::Conflict => {
+                tracing::warn!(%repository, version, "two desired states have the same version; the later one is ignored");
+                return;
+            }
+            Outcome::Held(hold) => {
+                tracing::warn!(%repository, version, %hold, "a desired state is held");
+                return;
+            }
         }
         let is_applied = copy.report.applied.as_ref() == Some(&copy.desired.digest());
         if copy.recorded != copy.desired.version || !is_applied {

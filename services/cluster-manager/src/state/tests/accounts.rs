@@ -2,7 +2,7 @@
 
 use configdb_schema::document::EdgeAccount;
 use krb_keys_contract::names::{account_device, keys_node, resource_of};
-use krb_keys_contract::{AccountDevice, AccountWish, Answer, KeysNode, NodeAddress};
+use krb_keys_contract::{AccountDecision, AccountDevice, AccountRequest, KeysNode, NodeAddress};
 use sparkplug::GroupId;
 
 use super::*;
@@ -53,8 +53,8 @@ impl Keys {
         HostEvent::NodeData { node: self.address(), timestamp: 0, metrics }
     }
 
-    fn want(&mut self, resource: &str, wish: AccountWish) -> Vec<HostEvent> {
-        self.accounts.insert(resource.to_owned(), AccountDevice { wish, ..AccountDevice::default() });
+    fn want(&mut self, resource: &str, request: AccountRequest) -> Vec<HostEvent> {
+        self.accounts.insert(resource.to_owned(), AccountDevice { request, ..AccountDevice::default() });
         vec![self.device_birth(resource), self.counted()]
     }
 
@@ -66,9 +66,9 @@ impl Keys {
 
     pub(super) fn command(&mut self, device: &DeviceId, metrics: &[Metric]) -> Vec<HostEvent> {
         self.commands += 1;
-        let answer = Answer::from_metrics(metrics).unwrap().unwrap();
+        let answer = AccountDecision::from_metrics(metrics).unwrap().unwrap();
         let account = self.accounts.get_mut(&*resource_of(device).unwrap());
-        let Some(account) = account.filter(|account| !self.deaf && account.wish.digest() == answer.wish) else {
+        let Some(account) = account.filter(|account| !self.deaf && account.request.digest() == answer.request) else {
             return Vec::new();
         };
         (account.uuid, account.refused) = (answer.uuid, answer.refused);
@@ -77,19 +77,19 @@ impl Keys {
     }
 }
 
-fn wish(name: &str) -> AccountWish {
-    AccountWish {
+fn request(name: &str) -> AccountRequest {
+    AccountRequest {
         principal: format!("nd1/Paint_Shop/{name}@ACME.EXAMPLE"),
         class: Some(AGENT),
         name: Some(name.to_owned()),
         groups: vec![GROUP],
         sparkplug: Some(NodeAddress { node: name.to_owned(), group: None }),
-        ..AccountWish::default()
+        ..AccountRequest::default()
     }
 }
 
 fn object(name: &str) -> Uuid {
-    crate::accounts::object_of(CLUSTER, &wish(name))
+    crate::accounts::object_of(CLUSTER, &request(name))
 }
 
 impl World {
@@ -97,8 +97,8 @@ impl World {
         self.keys.get_mut("Paint_Shop").unwrap()
     }
 
-    fn want(&mut self, resource: &str, wish: AccountWish) {
-        let events = self.keys().want(resource, wish);
+    fn want(&mut self, resource: &str, request: AccountRequest) {
+        let events = self.keys().want(resource, request);
         self.feed(events);
         self.settle();
     }
@@ -141,7 +141,7 @@ fn keeping(kill: Kill) -> World {
 fn an_account_is_made_answered_once_and_goes_with_its_resource() {
     let mut world = keeping(Kill::Never);
     assert!(!world.expected.contains("ACME-Paint_Shop/Keys"), "no rebirth of a Keys node is requested without need");
-    world.want("robot", wish("Robot"));
+    world.want("robot", request("Robot"));
     assert_eq!((world.shown("robot").uuid, world.keys().commands), (Some(object("Robot")), 1));
     let made = &world.db.objects[&object("Robot")];
     assert_eq!((made.class, &made.member_of), (AGENT, &[AGENT, GROUP].into()));
@@ -157,8 +157,8 @@ fn an_account_is_made_answered_once_and_goes_with_its_resource() {
 fn killed_anywhere_it_comes_to_the_same_end_and_leaves_no_object_behind() {
     let ends = |kill| {
         let mut world = keeping(kill);
-        world.want("a", wish("A"));
-        world.want("b", wish("B"));
+        world.want("a", request("A"));
+        world.want("b", request("B"));
         world.unwant("a");
         world.run(Duration::from_secs(120));
         world.kill = Kill::Never;
@@ -177,7 +177,7 @@ fn killed_anywhere_it_comes_to_the_same_end_and_leaves_no_object_behind() {
 #[test]
 fn nothing_is_removed_because_keys_is_dead_or_not_known_completely() {
     let mut world = keeping(Kill::Never);
-    world.want("robot", wish("Robot"));
+    world.want("robot", request("Robot"));
     let node = world.keys().address();
     world.feed(vec![HostEvent::NodeDeath { node, timestamp: 0 }]);
     world.run(Duration::from_secs(3600));
@@ -211,7 +211,7 @@ fn nothing_is_removed_because_keys_is_dead_or_not_known_completely() {
 fn a_refusal_is_reported_and_ends_when_its_reason_does() {
     let mut world = keeping(Kill::Never);
     let group = Uuid::from_u128(0x62);
-    world.want("robot", AccountWish { groups: vec![group], ..wish("Robot") });
+    world.want("robot", AccountRequest { groups: vec![group], ..request("Robot") });
     let refused = world.shown("robot").refused.unwrap();
     assert!(refused.contains("is not an Edge group"), "{refused}");
     assert_eq!((world.accounts().len(), world.keys().commands), (0, 1));
@@ -226,7 +226,7 @@ fn a_refusal_is_reported_and_ends_when_its_reason_does() {
 fn what_configdb_refuses_is_reported_with_its_reason_and_tried_again() {
     let mut world = keeping(Kill::Never);
     world.db.refuse = Some("too many objects");
-    world.want("robot", wish("Robot"));
+    world.want("robot", request("Robot"));
     let refused = world.shown("robot").refused.unwrap();
     assert!(refused.contains("too many objects"), "{refused}");
     assert_eq!(world.state(), SetupState::Ready, "the cluster itself is not held up");
@@ -239,7 +239,7 @@ fn what_configdb_refuses_is_reported_with_its_reason_and_tried_again() {
 fn an_answer_that_is_not_shown_is_repeated_with_growing_pauses() {
     let mut world = keeping(Kill::Never);
     world.keys().deaf = true;
-    world.want("robot", wish("Robot"));
+    world.want("robot", request("Robot"));
     world.run(Duration::from_secs(60));
     let commands = world.keys().commands;
     assert!((5..=12).contains(&commands), "{commands}");
@@ -254,7 +254,7 @@ fn an_answer_that_is_not_shown_is_repeated_with_growing_pauses() {
 #[test]
 fn what_another_writer_changes_about_an_account_is_set_right() {
     let mut world = keeping(Kill::Never);
-    world.want("robot", wish("Robot"));
+    world.want("robot", request("Robot"));
     world.delete(object("Robot"), "SparkplugAddress");
     world.settle();
     assert!(world.db.json(object("Robot"), "SparkplugAddress").is_some());
@@ -265,13 +265,13 @@ fn the_accounts_of_a_cluster_go_with_it_also_when_its_keys_are_silent() {
     let mut world = keeping(Kill::Never);
     // More than one step of the tear-down takes.
     for number in 0..20 {
-        world.want(&format!("robot-{number}"), wish(&format!("Robot{number}")));
+        world.want(&format!("robot-{number}"), request(&format!("Robot{number}")));
     }
     let given = Uuid::from_u128(0x64);
     let write = WriteRequest::put("", given).create_object(AGENT, None);
     let events = world.db.write(&write);
     world.feed(events);
-    world.want("given", AccountWish { uuid: Some(given), ..wish("Given") });
+    world.want("given", AccountRequest { uuid: Some(given), ..request("Given") });
     assert_eq!(world.accounts().len(), 21);
     let node = world.keys().address();
     world.feed(vec![HostEvent::NodeDeath { node, timestamp: 0 }]);

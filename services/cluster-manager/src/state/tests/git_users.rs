@@ -1,4 +1,4 @@
-//! Users who use repositories over git, by tokens that stand in ConfigDB.
+//! Users who use repositories over git, by tokens that are stored in ConfigDB.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;

@@ -167,7 +167,7 @@ fn a_cluster_that_is_deleted_or_put_into_a_later_wave_blocks_no_other() {
             .map(|(cluster, name)| world.edges[name].deployments.get(&deployment(cluster)).map(|device| device.digest));
         assert_ne!((second, last), (Some(before[1]), Some(before[2])));
         assert_eq!(world.devices[&CLUSTER].rollout.waiting + world.devices[&SECOND].rollout.waiting, 0);
-        // Nor does what is left of it in ConfigDB, in another life of the manager.
+        // Nor does what is left of it in ConfigDB, in another instance of the manager.
         let before = world.edges["Paint_Shop"].deployments[&deployment(CLUSTER)].digest;
         world.start();
         world.put(known::chart::EDGE_AGENT, "HelmChartTemplate", chart("two"));

@@ -101,7 +101,7 @@ fn a_sites_own_script_is_used_if_it_can_be_and_else_the_shipped_one_visibly() {
     let object = known::application::BOOTSTRAP_SCRIPT;
     assert_eq!((world.node.bootstrap_script.as_str(), &world.node.bootstrap_error), ("shipped", &None));
     world.put(object, "BootstrapScript", json!({"files": {}, "wrapper": "echo \"$cluster_name\""}));
-    // An upgrade of the manager is another life of it: it takes what the site wants.
+    // An upgrade of the manager starts another instance of it, which takes what the site wants.
     for _ in 0..2 {
         world.settle();
         assert_eq!((world.node.bootstrap_script.as_str(), &world.node.bootstrap_error), ("site", &None));

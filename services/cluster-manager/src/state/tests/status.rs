@@ -136,19 +136,19 @@ fn unanswered_commands_are_repeated_with_growing_pauses() {
 }
 
 #[test]
-fn a_repetition_that_falls_due_amid_other_news_is_not_forgotten() {
+fn a_repetition_that_falls_due_amid_other_changes_is_not_forgotten() {
     let mut world = running();
     world.edges.get_mut("Paint_Shop").unwrap().deaf = true;
     world.put_deployment(Uuid::from_u128(0xD2), "Second");
     world.run(Duration::from_millis(100));
     let repetition = world.manager.next_deadline().unwrap();
-    // News shortly before it: the comparison at the moment of the repetition is put off.
+    // A change shortly before it: the comparison at the moment of the repetition is put off.
     for before in [20, 10] {
         world.run(repetition - Duration::from_millis(before) - world.now.mono);
         let edge = world.edges.get_mut("Paint_Shop").unwrap();
         let metrics = edge.node_metrics();
-        let news = HostEvent::NodeData { node: edge.address(), timestamp: 0, metrics };
-        world.feed(vec![news]);
+        let event = HostEvent::NodeData { node: edge.address(), timestamp: 0, metrics };
+        world.feed(vec![event]);
     }
     world.edges.get_mut("Paint_Shop").unwrap().deaf = false;
     world.run(Duration::from_secs(120));
