@@ -44,12 +44,12 @@ pub fn bootstrap_http(bytes: &[u8]) {
     connection::run(async {
         let state_dir = tempfile::tempdir().expect("a temporary directory");
         let passwords = ClusterPasswords::load(state_dir.path(), []).expect("an empty directory");
-        let (token, board) = (Token::new([1; 32]), ScriptStore::default());
+        let (token, script_store) = (Token::new([1; 32]), ScriptStore::default());
         for (cluster, expires) in [(CLUSTER, u64::MAX), (ENDED, 1)] {
             passwords.ensure(cluster).expect("a password");
-            board.set(cluster, Some(grant(&token, expires)));
+            script_store.set(cluster, Some(grant(&token, expires)));
         }
-        board.complete();
+        script_store.complete();
         let settings = Settings {
             organisation: "ACME".to_owned(),
             flux: FluxSource::Site,
@@ -60,7 +60,7 @@ pub fn bootstrap_http(bytes: &[u8]) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let shutdown = Shutdown::new();
-        let router = router(board, passwords.clone(), settings, Clock::new());
+        let router = router(script_store, passwords.clone(), settings, Clock::new());
         let serving = tokio::spawn(server::serve(listener, router, None, shutdown.clone()));
         let answers = connection::exchange(address, bytes).await;
         assert!(answers.is_empty() || answers.starts_with(b"HTTP/1."), "an answer is HTTP");

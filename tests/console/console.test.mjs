@@ -157,9 +157,9 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     await page.getByRole("button", { name: "Move" }).click();
     await page.getByLabel("Host").selectOption("paint-shop-2");
     await page.getByRole("dialog").getByRole("button", { name: "Move" }).click();
-    await page.locator(".facts").getByRole("link", { name: "paint-shop-2" }).waitFor();
+    await page.locator(".details").getByRole("link", { name: "paint-shop-2" }).waitFor();
     await page.getByRole("button", { name: "Suspend" }).click();
-    await page.locator(".facts").getByText("suspended", { exact: true }).waitFor();
+    await page.locator(".details").getByText("suspended", { exact: true }).waitFor();
     await page.getByRole("button", { name: "Reconcile" }).waitFor({ state: "detached" });
     await page.getByRole("button", { name: "Resume" }).click();
     await page.locator("h1 .mark.h-good").waitFor();
@@ -563,12 +563,12 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     node.lose();
     node.report([["Temperature", DOUBLE, 21.5]]);
     await inTree.locator(".shape.h-working").waitFor();
-    await page.locator(".facts > div", { hasText: "Out of sync" }).getByText("1", { exact: true }).waitFor();
+    await page.locator(".details > div", { hasText: "Out of sync" }).getByText("1", { exact: true }).waitFor();
     node.die();
     await inTree.getByText("away").waitFor({ state: "attached" });
     await node.start([["Temperature", DOUBLE, 20.25]], { bdSeq: 2 });
     await inTree.locator(".shape.h-good").waitFor();
-    await page.locator(".facts > div", { hasText: "Out of sync" }).getByText("1", { exact: true }).waitFor();
+    await page.locator(".details > div", { hasText: "Out of sync" }).getByText("1", { exact: true }).waitFor();
     await row.getByRole("link").click();
     await page.getByRole("heading", { name: "Temperature" }).waitFor();
     await page.close_checked();
@@ -836,7 +836,7 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     assert.ok(then.at < later.at);
     const page = await open("/cluster/Body_Shop?tab=events");
     await signIn(page, tokens.operator);
-    const fact = page.locator(".facts > div", { has: page.locator("dt", { hasText: /^Wave$/ }) }).locator("dd");
+    const fact = page.locator(".details > div", { has: page.locator("dt", { hasText: /^Wave$/ }) }).locator("dd");
     // The page cuts long sentences.
     const begun = (text) => text.trim().slice(0, 200);
     // Who caused it, or that this is not known, stands after the sentence.
@@ -941,7 +941,7 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     await page.close_checked();
   });
 
-  scenario("two machines of one name are told apart, and the command approves the one that is shown", async () => {
+  scenario("two machines of one name are distinguished, and the command approves the one that is shown", async () => {
     const name = "body-shop-12";
     for (const folder of ["one", "other"]) factory.background("simulate-host", name, "--cluster", "Body_Shop", "--data-dir", folder);
     const page = await open("/enrolment");

@@ -52,18 +52,18 @@ export function wrongWith(value, type, types, place = "") {
     const found = union.map((one) => wrongWith(value, one, types, place));
     return found.some((one) => one.length === 0) ? [] : [found.sort((a, b) => b.join().length - a.join().length)[0][0]];
   }
-  const no = [`${place}: ${JSON.stringify(value)?.slice(0, 80)} is no ${type}`];
-  const of = (is) => (is ? [] : no);
+  const wrong = [`${place}: ${JSON.stringify(value)?.slice(0, 80)} is not of type ${type}`];
+  const of = (is) => (is ? [] : wrong);
   if (type === "unknown") return [];
   if (type === "null") return of(value === null);
   if (["string", "number", "boolean"].includes(type)) return of(typeof value === type);
   if (type.startsWith('"')) return of(value === JSON.parse(type));
-  if (type.endsWith("[]")) return Array.isArray(value) ? value.flatMap((one, index) => wrongWith(one, type.slice(0, -2), types, `${place}[${index}]`)) : no;
+  if (type.endsWith("[]")) return Array.isArray(value) ? value.flatMap((one, index) => wrongWith(one, type.slice(0, -2), types, `${place}[${index}]`)) : wrong;
   if (type.startsWith("[")) {
     const items = split(type.slice(1, -1), ",");
-    return Array.isArray(value) && value.length === items.length ? items.flatMap((one, index) => wrongWith(value[index], one, types, `${place}[${index}]`)) : no;
+    return Array.isArray(value) && value.length === items.length ? items.flatMap((one, index) => wrongWith(value[index], one, types, `${place}[${index}]`)) : wrong;
   }
-  if (typeof value !== "object" || value === null || Array.isArray(value)) return types.get(type)?.alias !== undefined ? wrongWith(value, types.get(type).alias, types, place) : no;
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return types.get(type)?.alias !== undefined ? wrongWith(value, types.get(type).alias, types, place) : wrong;
   if (type.startsWith("Record<")) return Object.entries(value).flatMap(([name, one]) => wrongWith(one, split(type.slice(7, -1), ",")[1], types, `${place}.${name}`));
   if (type.startsWith("{")) return wrongFields(value, fieldsOf(type.slice(1, -1)), types, place);
   const known = types.get(type);

@@ -2,17 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Who may enrol as a cluster, and which of its identities are void: what an operator wants. Closed.
+/// Who may enrol as a cluster, and which of its identities are revoked: what an operator wants. Closed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EdgeClusterEnrolment {
     /// One-time tokens. Taking one out revokes it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tokens: Vec<EnrolmentToken>,
-    /// Identities that were issued under a lower fence are void.
+    /// Identities that were issued under a lower fence are revoked.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub fence: u32,
-    /// Serial numbers of certificates that are void, hexadecimal in lower case.
+    /// Serial numbers of certificates that are revoked, hexadecimal in lower case.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub revoked: Vec<String>,
     /// Serial numbers of expired certificates that may be renewed all the same.

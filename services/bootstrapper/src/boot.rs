@@ -8,7 +8,7 @@ use crate::record::{NodeRecord, Progress};
 
 /// What follows from a look around.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decision {
+pub(crate) enum Decision {
     /// No member: its disk has to be made (again) before anything else.
     Prepare,
     /// No member: ask for a ticket.
@@ -33,7 +33,7 @@ const RECORD_LOST: &str =
 
 /// Decides. `record`: that of the disk, if it is open and has one.
 #[must_use]
-pub fn decide(locked: bool, disk: DiskFound, record: Option<&NodeRecord>) -> Decision {
+pub(crate) fn decide(locked: bool, disk: DiskFound, record: Option<&NodeRecord>) -> Decision {
     let progress = record.map(|record| record.progress);
     let DiskFound::Ours { mark, open, .. } = disk else {
         return if locked { Decision::Blocked(REGISTER_OF_OTHERS) } else { Decision::Prepare };

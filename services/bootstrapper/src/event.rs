@@ -185,7 +185,7 @@ pub enum Event {
         result: Result<TpmAnswer, TaskError>,
     },
     /// Answer to [`Effect::Run`].
-    Ended {
+    TaskEnded {
         /// Of which task.
         number: u64,
         /// What came of it.

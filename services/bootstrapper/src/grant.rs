@@ -15,7 +15,7 @@ const FOLDERS: [&str; 4] = ["/opt/", "/usr/local/", "/var/lib/", "/run/state/"];
 
 /// Why a ticket cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum GrantFault {
+pub(crate) enum GrantFault {
     /// A field of the membership.
     #[error("membership.{field} {rule}")]
     Membership {
@@ -37,7 +37,7 @@ fn fault(field: &'static str, rule: impl Into<String>) -> Result<(), GrantFault>
 ///
 /// # Errors
 /// The first rule that is broken.
-pub fn check_grant(grant: &Grant, settings: &HostSettings) -> Result<(), GrantFault> {
+pub(crate) fn check_grant(grant: &Grant, settings: &HostSettings) -> Result<(), GrantFault> {
     if let Some(membership) = &grant.membership {
         check_membership(membership, settings)?;
     }
@@ -60,7 +60,7 @@ pub fn check_grant(grant: &Grant, settings: &HostSettings) -> Result<(), GrantFa
 ///
 /// # Errors
 /// There is nothing, or nothing that can be read.
-pub fn init_parameters(grant: &Grant) -> Result<InitParameters, ParametersError> {
+pub(crate) fn init_parameters(grant: &Grant) -> Result<InitParameters, ParametersError> {
     match &grant.setup {
         Some(setup) => InitParameters::from_bytes(setup.parameters.expose()),
         None => Err(ParametersError("there are none".to_owned())),

@@ -23,19 +23,19 @@
 //!
 //! Guaranteed: the token of the disk says "initialised" last of all. So a host that is killed at any step either continues, or begins again with a disk that no member needs
 //! (`state/work.rs`). A member's disk is never formatted again (`boot.rs`). No log, metric, error or argument of a command holds a secret.
-#![warn(missing_docs, unreachable_pub)]
+#![warn(unreachable_pub)]
 
 pub mod adapters;
-pub mod boot;
+mod boot;
 pub mod config;
 pub mod event;
-pub mod grant;
-pub mod luks;
+mod grant;
+mod luks;
 pub mod platform;
-pub mod record;
-pub mod renewal;
+mod record;
+mod renewal;
 mod settings;
-pub mod state;
+mod state;
 
 use std::time::Duration;
 

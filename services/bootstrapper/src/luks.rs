@@ -13,31 +13,31 @@ use uuid::Uuid;
 use crate::platform::{Mark, SealedKey};
 
 /// Type of our token.
-pub const TOKEN_TYPE: &str = "sparkfleet";
+pub(crate) const TOKEN_TYPE: &str = "sparkfleet";
 /// Its slot.
-pub const TOKEN_SLOT: &str = "0";
+pub(crate) const TOKEN_SLOT: &str = "0";
 /// Type of the token with a second key, which is sealed to values that are signed.
-pub const SEALED_TYPE: &str = "sparkfleet-tpm2-signed";
+pub(crate) const SEALED_TYPE: &str = "sparkfleet-tpm2-signed";
 /// Type of the token with a second key that is sealed to values themselves. It is not used, and the next ticket replaces it.
 const UNSIGNED_TYPE: &str = "sparkfleet-tpm2";
 /// Its slot.
-pub const SEALED_SLOT: &str = "1";
+pub(crate) const SEALED_SLOT: &str = "1";
 /// The key slot that only the cluster opens.
-pub const CLUSTER_KEY_SLOT: &str = "0";
+pub(crate) const CLUSTER_KEY_SLOT: &str = "0";
 /// The key slot of the second key.
-pub const SEALED_KEY_SLOT: &str = "1";
+pub(crate) const SEALED_KEY_SLOT: &str = "1";
 /// Bytes of either part of a sealed key, at most; those of known TPMs have some 200.
 const SEALED_BYTES_MAX: usize = 2048;
 /// The cipher.
-pub const CIPHER: &str = "aes-xts-plain64";
+pub(crate) const CIPHER: &str = "aes-xts-plain64";
 
 /// Largest header JSON that is read: the most that the format allows is 4 MiB; ours has some KiB.
-pub const JSON_BYTES_MAX: usize = 256 * 1024;
+pub(crate) const JSON_BYTES_MAX: usize = 256 * 1024;
 
 /// Why a header is not believed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("LUKS2 header: {0}")]
-pub struct HeaderFault(pub String);
+pub(crate) struct HeaderFault(pub String);
 
 fn fault<T>(text: impl Into<String>) -> Result<T, HeaderFault> {
     Err(HeaderFault(text.into()))
@@ -174,7 +174,7 @@ struct SealedToken {
 
 /// What the header of a state disk says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StateHeader {
+pub(crate) struct StateHeader {
     /// Mark of our token.
     pub mark: Mark,
     /// Drawn when the disk was made.
@@ -191,7 +191,7 @@ pub struct StateHeader {
 ///
 /// # Errors
 /// The first field that is unknown, missing or has another value than ours; or there is no token of ours.
-pub fn check_header(json: &[u8]) -> Result<StateHeader, HeaderFault> {
+pub(crate) fn check_header(json: &[u8]) -> Result<StateHeader, HeaderFault> {
     if json.len() > JSON_BYTES_MAX {
         return fault(format!("has {} bytes; at most {JSON_BYTES_MAX} are read", json.len()));
     }
@@ -336,7 +336,7 @@ const fn state_of(mark: Mark) -> &'static str {
 
 /// Our token, as it is imported.
 #[must_use]
-pub fn token(mark: Mark, generation: Option<Uuid>) -> String {
+pub(crate) fn token(mark: Mark, generation: Option<Uuid>) -> String {
     let mut token = serde_json::json!({"type": TOKEN_TYPE, "keyslots": [], "state": state_of(mark)});
     if let Some(generation) = generation {
         token["generation"] = serde_json::json!(generation);
@@ -346,7 +346,7 @@ pub fn token(mark: Mark, generation: Option<Uuid>) -> String {
 
 /// The token of a second key, as it is imported.
 #[must_use]
-pub fn token_of_sealed(sealed: &SealedKey) -> String {
+pub(crate) fn token_of_sealed(sealed: &SealedKey) -> String {
     let SealedKey { id, unlock: LocalUnlock { bank, key, registers }, .. } = sealed;
     let value = |one: &UnlockValue| format!("{}:{}", hex::encode(&one.value), hex::encode(one.signature));
     let values = |values: &Vec<UnlockValue>| values.iter().map(value).collect::<Vec<_>>();

@@ -20,7 +20,7 @@ impl ValidityPeriod {
 
 /// True if one of the certificates is to be renewed. Without certificates nothing is.
 #[must_use]
-pub fn is_due(certificates: &[ValidityPeriod], percent: u8, wall_ms: u64) -> bool {
+pub(crate) fn is_due(certificates: &[ValidityPeriod], percent: u8, wall_ms: u64) -> bool {
     certificates.iter().any(|certificate| wall_ms >= certificate.share_over_ms(percent))
 }
 

@@ -91,7 +91,7 @@ pub struct State {
     /// Has looked around and made a disk once; a disk that is still to be made then is an error.
     prepared: bool,
     host: Option<HostSettings>,
-    tracks: Vec<JoinSession>,
+    sessions: Vec<JoinSession>,
     work: Option<Work>,
     /// A member whose certificates are to be renewed once it runs.
     renews: Option<Box<(Uuid, Inspection)>>,
@@ -130,7 +130,7 @@ impl State {
             fault: None,
             prepared: false,
             host: None,
-            tracks: Vec::new(),
+            sessions: Vec::new(),
             work: None,
             renews: None,
             is_committed: false,
@@ -177,7 +177,7 @@ impl State {
             Phase::Asking => self.unlocks_at,
             Phase::Looking | Phase::Preparing | Phase::Rebooting(_) => None,
         };
-        self.tracks.iter().filter_map(JoinSession::next_deadline).chain(of_phase).min()
+        self.sessions.iter().filter_map(JoinSession::next_deadline).chain(of_phase).min()
     }
 
     /// Takes an event. `entropy`: 32 fresh random bytes.
@@ -191,9 +191,9 @@ impl State {
             Event::Node(NodeEvent::Command { device: None, metrics, .. }) => self.on_command(&metrics, &mut turn),
             Event::Node(_) => {}
             Event::Tpm { kind, request, result } => self.on_tpm(kind, request, result, &mut turn),
-            Event::Ended { number, result } if number == self.task => self.on_ended(result, &mut turn),
+            Event::TaskEnded { number, result } if number == self.task => self.on_ended(result, &mut turn),
             // Of a task that was given up.
-            Event::Ended { .. } => {}
+            Event::TaskEnded { .. } => {}
             Event::Activity(text) => self.on_activity(text, &mut turn),
             Event::DeadlineReached => self.on_deadline(&mut turn),
             Event::Stop => self.on_stop(),
@@ -332,7 +332,7 @@ impl State {
         self.phase = Phase::Asking;
         // A member continues either way, and checks its certificates again at its next start.
         let ends_at = (kind == Kind::Renew).then_some(turn.now.mono + self.settings.member_within);
-        self.tracks.push(JoinSession::new(settings, ends_at));
+        self.sessions.push(JoinSession::new(settings, ends_at));
         self.drive(kind, MachineEvent::Start, turn);
     }
 
@@ -376,7 +376,8 @@ impl State {
             }
             _ => {}
         }
-        let kinds: Vec<Kind> = self.tracks.iter().filter(|track| track.is_due(mono)).map(|track| track.kind).collect();
+        let kinds: Vec<Kind> =
+            self.sessions.iter().filter(|session| session.is_due(mono)).map(|session| session.kind).collect();
         for kind in kinds {
             self.on_track_due(kind, turn);
         }
@@ -385,11 +386,11 @@ impl State {
     fn on_track_due(&mut self, kind: Kind, turn: &mut Turn) {
         let mono = turn.now.mono;
         let worked_on = self.work.as_ref().is_some_and(|work| work.kind == Some(kind));
-        let Some(track) = self.tracks.iter_mut().find(|track| track.kind == kind) else { return };
-        if track.ends_at.is_some_and(|at| at <= mono) {
-            track.ends_at = None;
+        let Some(session) = self.sessions.iter_mut().find(|session| session.kind == kind) else { return };
+        if session.ends_at.is_some_and(|at| at <= mono) {
+            session.ends_at = None;
             if !worked_on {
-                self.tracks.retain(|track| track.kind != kind);
+                self.sessions.retain(|session| session.kind != kind);
                 if kind == Kind::Renew {
                     tracing::warn!("the certificates are not renewed; the next start tries again");
                     self.end(Ending::Member);
@@ -397,7 +398,7 @@ impl State {
                 return;
             }
         }
-        let event = if track.restart(mono) { MachineEvent::Start } else { MachineEvent::Timer };
+        let event = if session.restart(mono) { MachineEvent::Start } else { MachineEvent::Timer };
         self.drive(kind, event, turn);
     }
 
@@ -428,9 +429,9 @@ impl State {
             _ => HostClock::Unset,
         };
         let entropy = turn.entropy();
-        let Some(track) = self.tracks.iter_mut().find(|track| track.kind == kind) else { return Vec::new() };
-        let effects = track.machine.on_event(event, turn.now.mono, clock, entropy);
-        if track.counts_attempt() {
+        let Some(session) = self.sessions.iter_mut().find(|session| session.kind == kind) else { return Vec::new() };
+        let effects = session.machine.on_event(event, turn.now.mono, clock, entropy);
+        if session.counts_attempt() {
             self.node.attempts += 1;
         }
         effects

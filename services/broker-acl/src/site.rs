@@ -46,7 +46,7 @@ pub enum Principal {
     EnrollingClusters,
 }
 
-/// A host id that cannot stand in every server's files.
+/// A host id that cannot be written into every server's files.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "host id {host_id:?} contains {character:?}; with access control only A-Z, a-z, 0-9, `_`, `-` and `.` are allowed in a host id"

@@ -6,7 +6,7 @@ use hyper::Uri;
 use hyper::header::HeaderValue;
 
 /// The token in a text, as it is shown.
-pub fn bearer(text: &str) -> Option<HeaderValue> {
+pub(crate) fn bearer(text: &str) -> Option<HeaderValue> {
     let text = text.trim();
     let is_one = !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic()) && !text.contains(['{', '"']);
     let mut token = HeaderValue::try_from(format!("Bearer {text}")).ok().filter(|_| is_one)?;
@@ -16,7 +16,7 @@ pub fn bearer(text: &str) -> Option<HeaderValue> {
 
 /// Whether what is sent to an address can be read by its receiver alone: it is encrypted, or does not leave this machine.
 #[must_use]
-pub fn is_private(address: &str) -> bool {
+pub(crate) fn is_private(address: &str) -> bool {
     let Ok(uri) = address.parse::<Uri>() else { return false };
     let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
     let is_here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());

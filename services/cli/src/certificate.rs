@@ -10,7 +10,7 @@ use x509_parser::pem::parse_x509_pem;
 ///
 /// # Errors
 /// With [`exit::CONFIG`] if it does not hold a certificate.
-pub fn subject(file: &Path) -> anyhow::Result<String> {
+pub(crate) fn subject(file: &Path) -> anyhow::Result<String> {
     let wrong = |error: anyhow::Error| exit::with_code(exit::CONFIG, error.context(file.display().to_string()));
     let pem = std::fs::read(file).map_err(|error| wrong(error.into()))?;
     let (_, pem) = parse_x509_pem(&pem).map_err(|_| wrong(anyhow!("is not PEM")))?;

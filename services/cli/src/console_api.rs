@@ -31,9 +31,8 @@ const PROBLEM_BYTES_MAX: usize = 64 * 1024;
 /// What to do where there is no console.
 const HELP: &str = "`sparkfleet up` and `sparkfleet console` serve one, and --console says where";
 
-/// A console. Shows no token.
-#[expect(missing_debug_implementations, reason = "the token in it is not to be shown")]
-pub struct ConsoleApi {
+/// A console. It has no `Debug`, which would show the token.
+pub(crate) struct ConsoleApi {
     client: HttpsClient<Empty<Bytes>>,
     base: String,
     token: Option<HeaderValue>,
@@ -50,7 +49,7 @@ impl ConsoleApi {
     ///
     /// # Errors
     /// The address is not one, or a file cannot be used.
-    pub fn open(console: &str, access: &ConsoleAccess, limit: Duration) -> anyhow::Result<Self> {
+    pub(crate) fn open(console: &str, access: &ConsoleAccess, limit: Duration) -> anyhow::Result<Self> {
         let token = access.token_file.as_deref().map(read).transpose()?.map(Zeroizing::new);
         Self::with_token(console, access.ca_file.as_deref(), token.as_ref().map(|token| token.as_str()), limit)
     }
@@ -59,7 +58,7 @@ impl ConsoleApi {
     ///
     /// # Errors
     /// As [`ConsoleApi::open`].
-    pub fn with_token(
+    pub(crate) fn with_token(
         console: &str,
         ca_file: Option<&Path>,
         token: Option<&str>,
@@ -81,7 +80,7 @@ impl ConsoleApi {
     ///
     /// # Errors
     /// There is no console, it does not answer in time, or it refuses; the message says why and what to do.
-    pub async fn get<T: DeserializeOwned>(&self, path: &str, query: &[(&str, String)]) -> anyhow::Result<T> {
+    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str, query: &[(&str, String)]) -> anyhow::Result<T> {
         let base = &self.base;
         let exchange = async {
             let body = Limited::new(self.answer(path, query).await?, ANSWER_BYTES_MAX).collect().await;
@@ -96,7 +95,7 @@ impl ConsoleApi {
     ///
     /// # Errors
     /// As [`ConsoleApi::get`].
-    pub async fn open_stream(&self, path: &str, query: &[(&str, String)]) -> anyhow::Result<Incoming> {
+    pub(crate) async fn open_stream(&self, path: &str, query: &[(&str, String)]) -> anyhow::Result<Incoming> {
         let base = &self.base;
         let late = |_| exit::with_code(exit::TIMEOUT, anyhow!("{base} has not answered in {:?}", self.limit));
         tokio::time::timeout(self.limit, self.answer(path, query)).await.map_err(late)?
@@ -124,7 +123,7 @@ impl ConsoleApi {
 
     /// Address of the console, without a slash at its end.
     #[must_use]
-    pub fn address(&self) -> &str {
+    pub(crate) fn address(&self) -> &str {
         &self.base
     }
 }
@@ -157,7 +156,7 @@ fn query_text(query: &[(&str, String)]) -> String {
 ///
 /// # Errors
 /// With [`exit::USAGE`] and the form of an address.
-pub fn address(text: &str) -> anyhow::Result<String> {
+pub(crate) fn address(text: &str) -> anyhow::Result<String> {
     let uri: Option<Uri> = text.parse().ok();
     let is_good = uri.is_some_and(|uri| {
         let has_user = uri.authority().is_some_and(|authority| authority.as_str().contains('@'));

@@ -17,29 +17,29 @@
 #![warn(unreachable_pub)]
 
 pub mod arguments;
-pub mod bearer;
-pub mod certificate;
+mod bearer;
+mod certificate;
 pub mod client;
 pub mod command;
 pub mod completion;
-pub mod console_api;
+mod console_api;
 pub mod context;
 pub mod input;
-pub mod listing;
-pub mod load;
+mod listing;
+mod load;
 pub mod look_up;
 #[cfg(test)]
 mod offline;
-pub mod one_object;
+mod one_object;
 pub mod options;
 pub mod output;
-pub mod recovery;
-pub mod selector;
+mod recovery;
+mod selector;
 #[cfg(test)]
 mod served;
 pub mod tables;
-pub mod usage_error;
-pub mod wanted;
+mod usage_error;
+mod wanted;
 pub mod watch;
 
 pub use arguments::Command;

@@ -31,7 +31,7 @@ use crate::output::{self, Table, remark};
 use crate::selector::Selector;
 use crate::tables;
 use crate::usage_error::usage;
-pub use console::Held;
+pub(crate) use console::ConsoleTables;
 use screen::Screen;
 
 /// Digits by which git shows a commit.
@@ -41,7 +41,7 @@ const COMMIT_DIGITS: usize = 12;
 type Key = (String, String, Uuid);
 
 /// Rows that a command lists.
-pub trait Listed: Clone + PartialEq + Serialize {
+pub(crate) trait Listed: Clone + PartialEq + Serialize {
     /// What of the fleet they are made of.
     const SCOPE: Scope;
     /// What is said where there is none; None: the header of the table says it.
@@ -70,7 +70,7 @@ pub trait Listed: Clone + PartialEq + Serialize {
 }
 
 /// Rows that the console has, too.
-pub trait InConsole: Listed {
+pub(crate) trait InConsole: Listed {
     /// The table.
     const TABLE: &'static str;
     /// What a row of the table was made of; None: it is one of another version.
@@ -272,7 +272,7 @@ impl Listed for AlertRow {
 
 /// Which rows a list shows.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Filter<'a> {
+pub(crate) struct Filter<'a> {
     /// Of this cluster (name or UUID); None: of all.
     pub cluster: Option<&'a str>,
     /// With these labels; None: with any.
@@ -282,7 +282,7 @@ pub struct Filter<'a> {
 impl<'a> Filter<'a> {
     /// Rows of a cluster, or of all.
     #[must_use]
-    pub const fn of_cluster(cluster: Option<&'a str>) -> Self {
+    pub(crate) const fn of_cluster(cluster: Option<&'a str>) -> Self {
         Self { cluster, selector: None }
     }
 
@@ -298,7 +298,7 @@ impl<'a> Filter<'a> {
 
 /// Labels as people read them, and as `-l` takes them.
 #[must_use]
-pub fn shown_labels(labels: &BTreeMap<String, String>) -> String {
+pub(crate) fn shown_labels(labels: &BTreeMap<String, String>) -> String {
     labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
 }
 
@@ -306,7 +306,11 @@ pub fn shown_labels(labels: &BTreeMap<String, String>) -> String {
 ///
 /// # Errors
 /// As documented for the exit codes.
-pub async fn run<L: InConsole>(filter: Filter<'_>, reading: &ListOptions, options: &Options) -> anyhow::Result<usize> {
+pub(crate) async fn run<L: InConsole>(
+    filter: Filter<'_>,
+    reading: &ListOptions,
+    options: &Options,
+) -> anyhow::Result<usize> {
     let mut screen = Screen::<L>::new(options.presentation.output, reading.watch);
     if let Some(address) = console_of(&reading.source)? {
         match console::run(address, filter, reading, options, &mut screen).await {
@@ -324,7 +328,7 @@ pub async fn run<L: InConsole>(filter: Filter<'_>, reading: &ListOptions, option
 ///
 /// # Errors
 /// As documented for the exit codes.
-pub async fn of_either<T>(
+pub(crate) async fn of_either<T>(
     source: &ReadingSource,
     options: &Options,
     ask_console: impl AsyncFnOnce(&ConsoleApi) -> anyhow::Result<T>,
@@ -349,7 +353,7 @@ pub async fn of_either<T>(
 ///
 /// # Errors
 /// As documented for the exit codes.
-pub async fn rows<L: InConsole>(api: &ConsoleApi) -> anyhow::Result<Vec<L>> {
+pub(crate) async fn rows<L: InConsole>(api: &ConsoleApi) -> anyhow::Result<Vec<L>> {
     console::rows(api).await
 }
 
@@ -357,7 +361,7 @@ pub async fn rows<L: InConsole>(api: &ConsoleApi) -> anyhow::Result<Vec<L>> {
 ///
 /// # Errors
 /// They are of another version.
-pub fn read<'a, L: InConsole>(rows: impl Iterator<Item = &'a Value>, address: &str) -> anyhow::Result<Vec<L>> {
+pub(crate) fn read<'a, L: InConsole>(rows: impl Iterator<Item = &'a Value>, address: &str) -> anyhow::Result<Vec<L>> {
     console::read(rows, address)
 }
 
@@ -365,19 +369,19 @@ pub fn read<'a, L: InConsole>(rows: impl Iterator<Item = &'a Value>, address: &s
 ///
 /// # Errors
 /// As documented for the exit codes.
-pub async fn table(api: &ConsoleApi, name: &str) -> anyhow::Result<Vec<Value>> {
+pub(crate) async fn table(api: &ConsoleApi, name: &str) -> anyhow::Result<Vec<Value>> {
     console::table(api, name).await
 }
 
 /// A row of the console cannot be read.
 #[must_use]
-pub fn of_another_version(address: &str) -> anyhow::Error {
+pub(crate) fn of_another_version(address: &str) -> anyhow::Error {
     console::of_another_version(address)
 }
 
 /// An entry of an object of ConfigDB, as the console has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// Slug of its application.
     pub slug: String,
     /// As it was written.
@@ -392,7 +396,7 @@ pub struct Entry {
 ///
 /// # Errors
 /// As documented for the exit codes.
-pub async fn entries(api: &ConsoleApi, object: Uuid) -> anyhow::Result<Vec<Entry>> {
+pub(crate) async fn entries(api: &ConsoleApi, object: Uuid) -> anyhow::Result<Vec<Entry>> {
     let rows = console::table(api, &format!("entries:{object}")).await?;
     let entry = |row: &Value| {
         let text = |field: &str| row.get(field)?.as_str();
@@ -411,7 +415,7 @@ pub async fn entries(api: &ConsoleApi, object: Uuid) -> anyhow::Result<Vec<Entry
 ///
 /// # Errors
 /// As documented for the exit codes.
-pub async fn entry(api: &ConsoleApi, object: Uuid, slug: &str) -> anyhow::Result<Option<Entry>> {
+pub(crate) async fn entry(api: &ConsoleApi, object: Uuid, slug: &str) -> anyhow::Result<Option<Entry>> {
     Ok(entries(api, object).await?.into_iter().find(|entry| entry.slug == slug))
 }
 
@@ -419,10 +423,10 @@ pub async fn entry(api: &ConsoleApi, object: Uuid, slug: &str) -> anyhow::Result
 ///
 /// # Errors
 /// As documented for the exit codes.
-pub async fn follow(
+pub(crate) async fn follow(
     api: &ConsoleApi,
     tables: &[&str],
-    mut show: impl FnMut(&Held) -> anyhow::Result<bool>,
+    mut show: impl FnMut(&ConsoleTables) -> anyhow::Result<bool>,
 ) -> anyhow::Result<()> {
     console::again_and_again(async || console::follow_tables(api, tables, &mut show).await).await
 }
@@ -431,7 +435,7 @@ pub async fn follow(
 ///
 /// # Errors
 /// With [`exit::USAGE`] where only a console is to be read, and none is named.
-pub fn console_of(source: &ReadingSource) -> anyhow::Result<Option<&str>> {
+pub(crate) fn console_of(source: &ReadingSource) -> anyhow::Result<Option<&str>> {
     match (source.from, source.console.as_deref()) {
         (Some(Source::Broker), _) => Ok(None),
         (Some(Source::Console), None) => {

@@ -14,7 +14,7 @@ use fleet_view::Fleet;
 
 /// Something that an edge would delete.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Deletion {
+pub(crate) struct Deletion {
     /// Name of the cluster that has it now; its UUID if it has none.
     pub cluster: String,
     /// Name of the deployment.
@@ -27,7 +27,7 @@ pub struct Deletion {
 
 /// What edges would delete if ConfigDB carried these writes out, sorted.
 #[must_use]
-pub fn deletions(fleet: &Fleet, writes: &[WriteRequest]) -> Vec<Deletion> {
+pub(crate) fn deletions(fleet: &Fleet, writes: &[WriteRequest]) -> Vec<Deletion> {
     let mut deletions: Vec<Deletion> = writes.iter().filter_map(|write| deletion(fleet, write)).collect();
     deletions.sort();
     deletions
@@ -42,7 +42,7 @@ fn deletion(fleet: &Fleet, write: &WriteRequest) -> Option<Deletion> {
 
 /// Something else than a deployment that ends by a write, or counts again although it had ended.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Loss {
+pub(crate) struct Loss {
     /// `certificate`, `cluster`, `host`, `policy` or `token`.
     pub kind: &'static str,
     /// Its name; a certificate's serial number.
@@ -58,7 +58,7 @@ pub struct Loss {
 
 /// What else ends or counts again if ConfigDB carries these writes out, sorted.
 #[must_use]
-pub fn losses(fleet: &Fleet, writes: &[WriteRequest]) -> Vec<Loss> {
+pub(crate) fn losses(fleet: &Fleet, writes: &[WriteRequest]) -> Vec<Loss> {
     let mut losses = Vec::new();
     for write in writes {
         let cluster = cluster_name(fleet, write.object);
@@ -159,7 +159,7 @@ fn of_enrolment(
         say(serial, "ConfigDB does not have it as revoked any more".to_owned());
     }
     if after.fence < before.fence {
-        say("all", format!("those that were issued under a fence below {} are not void any more", before.fence));
+        say("all", format!("those that were issued under a fence below {} are not revoked any more", before.fence));
     }
 }
 
@@ -287,7 +287,7 @@ mod tests {
             said,
             [
                 "certificate 0a Paint_Shop: ConfigDB does not have it as revoked any more",
-                "certificate all Paint_Shop: those that were issued under a fence below 2 are not void any more",
+                "certificate all Paint_Shop: those that were issued under a fence below 2 are not revoked any more",
                 "cluster Paint_Shop -: it is called Paint from then on, and no edge follows that name yet",
                 "cluster Paint_Shop -: its values lose a",
                 "host bad Paint_Shop: its endorsement key is not revoked any more",

@@ -27,7 +27,7 @@ const HISTORY_PAGE: u64 = 200;
 
 /// An object, and the applications that it could have entries under.
 #[derive(Debug, Default)]
-pub struct Values {
+pub(crate) struct Values {
     /// The object.
     pub object: ObjectReplica,
     /// Slugs and UUIDs: of those that every ConfigDB has, and of the object's entries.
@@ -36,7 +36,7 @@ pub struct Values {
 
 /// A session about one object.
 #[derive(Debug)]
-pub struct OneObject {
+pub(crate) struct OneObject {
     listener: ListenerHandle,
     node: EdgeNodeDescriptor,
     object: Uuid,
@@ -60,7 +60,7 @@ impl OneObject {
     ///
     /// # Errors
     /// With [`exit::CONFIG`] for unusable options.
-    pub fn open(options: &Options, object: Uuid) -> anyhow::Result<Self> {
+    pub(crate) fn open(options: &Options, object: Uuid) -> anyhow::Result<Self> {
         let wrong = |error: anyhow::Error| exit::with_code(exit::CONFIG, error);
         let connection = &options.connection;
         let organisation =
@@ -86,7 +86,7 @@ impl OneObject {
     ///
     /// # Errors
     /// With [`exit::UNAVAILABLE`] if the broker is not reached, [`exit::TIMEOUT`] if ConfigDB does not answer.
-    pub async fn read(&mut self) -> anyhow::Result<Option<Values>> {
+    pub(crate) async fn read(&mut self) -> anyhow::Result<Option<Values>> {
         // The answer to a question about no change says whether there is an object at all.
         let all = ReplayRequest::new(request_id(), self.object, u64::MAX);
         // Only the Device of the object itself has a rebirth; ConfigDB takes the other for both.
@@ -101,7 +101,7 @@ impl OneObject {
     ///
     /// # Errors
     /// As [`OneObject::read`]; with [`exit::REFUSED`] and the reason when ConfigDB refuses.
-    pub async fn history(&mut self, slug: Option<String>, since: u64) -> anyhow::Result<Vec<HistoryEntry>> {
+    pub(crate) async fn history(&mut self, slug: Option<String>, since: u64) -> anyhow::Result<Vec<HistoryEntry>> {
         let mut history: Vec<HistoryEntry> = Vec::new();
         let mut from = since;
         loop {
@@ -199,7 +199,7 @@ impl OneObject {
     }
 
     /// Disconnects.
-    pub async fn close(self) {
+    pub(crate) async fn close(self) {
         self.listener.stop().await;
     }
 }

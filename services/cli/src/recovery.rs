@@ -19,7 +19,7 @@ use fleet_view::Fleet;
 
 /// A deployment by its name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Named {
+pub(crate) struct Named {
     /// For people.
     pub name: String,
     /// Its object.
@@ -28,7 +28,7 @@ pub struct Named {
 
 /// How a cluster's edge and ConfigDB stand to each other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Comparison {
+pub(crate) struct Comparison {
     /// The cluster's name.
     pub cluster: String,
     /// Its object.
@@ -61,26 +61,26 @@ pub struct Comparison {
 impl Comparison {
     /// Whether an operator has to decide before the cluster follows this control plane.
     #[must_use]
-    pub const fn is_open(&self) -> bool {
+    pub(crate) const fn is_open(&self) -> bool {
         self.held.is_some() || self.is_unknown || self.follows_another
     }
 
     /// Whether ConfigDB has everything that runs at the edge, as it runs there.
     #[must_use]
-    pub const fn has_all_of_edge(&self) -> bool {
+    pub(crate) const fn has_all_of_edge(&self) -> bool {
         !self.is_unknown && !self.cluster_differs && self.only_at_edge.is_empty() && self.different.is_empty()
     }
 
     /// What is another here than at the edge, for people.
     #[must_use]
-    pub fn all_different(&self) -> String {
+    pub(crate) fn all_different(&self) -> String {
         let own = self.cluster_differs.then_some("the cluster itself");
         own.into_iter().chain(self.different.iter().map(|named| named.name.as_str())).collect::<Vec<_>>().join(", ")
     }
 
     /// How it stands, for people.
     #[must_use]
-    pub fn described(&self) -> String {
+    pub(crate) fn described(&self) -> String {
         match &self.held {
             Some(reason) => format!("held: {reason}"),
             None if self.is_unknown => "ConfigDB does not know this cluster".to_owned(),
@@ -92,7 +92,7 @@ impl Comparison {
 
 /// Whether everything that was asked for with `Recover/Entries` has been given, as far as the edge has it.
 #[must_use]
-pub fn has_given(sync: &SyncReplica) -> bool {
+pub(crate) fn has_given(sync: &SyncReplica) -> bool {
     let applied = sync.devices().deployments.values().filter(|device| device.runs());
     let own = sync.node().is_some_and(|node| node.cluster_entries.is_some());
     own && sync.is_complete() && applied.clone().count() == applied.filter(|device| device.entries.is_some()).count()
@@ -100,7 +100,7 @@ pub fn has_given(sync: &SyncReplica) -> bool {
 
 /// Compares one cluster. None: nothing was received from its Sync.
 #[must_use]
-pub fn compare(fleet: &Fleet, name: &str) -> Option<Comparison> {
+pub(crate) fn compare(fleet: &Fleet, name: &str) -> Option<Comparison> {
     let sync = fleet.sync(name)?;
     let node = sync.node()?;
     let uuid = node.cluster_uuid;
@@ -163,7 +163,7 @@ fn differs(fleet: &Fleet, uuid: Uuid, kept: &Entries) -> bool {
 
 /// Why a cluster cannot be adopted: something at its edge cannot be written back, and would be deleted.
 #[must_use]
-pub fn obstacle(fleet: &Fleet, comparison: &Comparison) -> Option<String> {
+pub(crate) fn obstacle(fleet: &Fleet, comparison: &Comparison) -> Option<String> {
     let lost: Vec<&str> = comparison
         .without_entries
         .iter()
@@ -201,7 +201,7 @@ pub fn obstacle(fleet: &Fleet, comparison: &Comparison) -> Option<String> {
 
 /// The writes that bring ConfigDB to what runs at the edge: first the cluster, then what is on it. Ids and writer are the caller's.
 #[must_use]
-pub fn adoption(
+pub(crate) fn adoption(
     fleet: &Fleet,
     comparison: &Comparison,
     mut request: impl FnMut(Uuid) -> WriteRequest,
@@ -247,7 +247,7 @@ fn class_of(entries: &Entries) -> Uuid {
 
 /// Their names, for people.
 #[must_use]
-pub fn names(named: &[Named]) -> String {
+pub(crate) fn names(named: &[Named]) -> String {
     named.iter().map(|named| named.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
@@ -255,7 +255,7 @@ pub fn names(named: &[Named]) -> String {
 ///
 /// # Errors
 /// As [`decided`].
-pub fn release(
+pub(crate) fn release(
     fleet: &Fleet,
     comparison: &Comparison,
     decision: RecoveryDecision,
@@ -268,7 +268,7 @@ pub fn release(
 ///
 /// # Errors
 /// Nothing was received from ConfigDB, or it was not one state of its store.
-pub fn decided(
+pub(crate) fn decided(
     fleet: &Fleet,
     comparison: &Comparison,
     decision: RecoveryDecision,

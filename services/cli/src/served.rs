@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 /// A path without its query, the status and the body of its answer.
-pub(crate) type Answer = (&'static str, u16, String);
+pub(crate) type ServedResponse = (&'static str, u16, String);
 
 /// See the module. It ends with the test's runtime.
 pub(crate) struct Served {
@@ -17,7 +17,7 @@ pub(crate) struct Served {
 
 impl Served {
     /// Answers in turn: of several with one path the first is used up before the second; the last stays.
-    pub(crate) async fn start(answers: Vec<Answer>) -> Self {
+    pub(crate) async fn start(answers: Vec<ServedResponse>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let asked = Arc::new(Mutex::new(Vec::new()));

@@ -91,7 +91,7 @@ pub fn deployments(rows: &[DeploymentRow], now: u64) -> Table {
             row.ready.map_or("", |ready| if ready { "yes" } else { "no" }).to_owned(),
             row.applied_at.map_or_else(String::new, |at| output::age(at, now)),
             // Flux' message about what is ready only takes room; `--output json` has it.
-            row.trouble().unwrap_or_default().to_owned(),
+            row.fault().unwrap_or_default().to_owned(),
         ]);
     }
     table

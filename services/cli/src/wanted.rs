@@ -31,7 +31,7 @@ const CHART: &str = "Edge agent";
 /// A document of a file.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "kind", deny_unknown_fields)]
-pub enum Wanted {
+pub(crate) enum Wanted {
     /// An edge cluster.
     Cluster {
         /// Its name.
@@ -81,7 +81,7 @@ fn named<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Str
 ///
 /// # Errors
 /// With [`exit::CONFIG`] and the place: `name` of the file, and the number of the document.
-pub fn read(text: &str, name: &str) -> anyhow::Result<Vec<Wanted>> {
+pub(crate) fn read(text: &str, name: &str) -> anyhow::Result<Vec<Wanted>> {
     let config = |error: anyhow::Error| exit::with_code(exit::CONFIG, error);
     let documents: Vec<Value> = serde_saphyr::from_multiple(text)
         .with_context(|| format!("{name} is neither YAML nor JSON"))
@@ -95,7 +95,7 @@ pub fn read(text: &str, name: &str) -> anyhow::Result<Vec<Wanted>> {
 
 /// A value that differs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Difference {
+pub(crate) struct Difference {
     /// Application and place in its entry, such as `EdgeDeployment.values.replicas`.
     pub place: String,
     /// Before; None: there was none.
@@ -106,7 +106,7 @@ pub struct Difference {
 
 /// What becomes of an object.
 #[derive(Debug, Clone, Serialize)]
-pub struct Change {
+pub(crate) struct Change {
     /// `cluster`, `deployment` or `entry`.
     pub kind: &'static str,
     /// As another command names it.
@@ -135,7 +135,7 @@ struct Planner<'a, A> {
 ///
 /// # Errors
 /// With [`exit::NOT_FOUND`] where something that a document refers to does not exist, with [`exit::USAGE`] where two documents are about the same, or a value breaks a rule.
-pub fn plan(
+pub(crate) fn plan(
     fleet: &Fleet,
     wanted: &[Wanted],
     prune: bool,

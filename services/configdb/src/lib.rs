@@ -21,13 +21,13 @@
 
 mod births;
 mod builtin;
-pub mod config;
+mod config;
 mod epoch;
 mod event;
 pub mod model;
 mod object;
 mod object_metrics;
-pub mod record;
+mod record;
 mod service;
 pub mod state;
 pub mod store;

@@ -71,7 +71,7 @@ struct Line {
 
 /// What the record is compared with.
 #[derive(Debug, Clone, Copy)]
-pub struct Stored<'a> {
+pub(crate) struct Stored<'a> {
     /// Which session wrote which revisions.
     pub timelines: &'a Timelines,
     /// Of the last transaction.
@@ -80,7 +80,7 @@ pub struct Stored<'a> {
 
 /// Writes the record.
 #[derive(Debug)]
-pub struct Recorder {
+pub(crate) struct Recorder {
     file: RecordFile,
     mark_file: PathBuf,
     /// None: it is read.
@@ -96,7 +96,7 @@ pub struct Recorder {
 impl Recorder {
     /// The record in a state directory.
     #[must_use]
-    pub fn new(state_dir: &Path) -> Self {
+    pub(crate) fn new(state_dir: &Path) -> Self {
         Self {
             file: RecordFile::new(record::path(state_dir)),
             mark_file: state_dir.join(MARK_FILE),
@@ -109,12 +109,12 @@ impl Recorder {
 
     /// Whether something is waiting that could not be recorded. It is tried again when there may be room, not at each write.
     #[must_use]
-    pub const fn is_failing(&self) -> bool {
+    pub(crate) const fn is_failing(&self) -> bool {
         self.is_failing
     }
 
     /// Finds out how far the record is, before the store is written to. If it is not of a state that the store contains, the store was replaced or set back: that is a line of its own.
-    pub async fn begin(&mut self, stored: Stored<'_>, wall: u64) {
+    pub(crate) async fn begin(&mut self, stored: Stored<'_>, wall: u64) {
         let resumed = self.resume(stored, wall).await;
         self.is_failing = resumed.is_err();
         if let Err(error) = resumed {
@@ -190,7 +190,7 @@ impl Recorder {
     }
 
     /// Records what is stored and not recorded yet. `wall`: UTC ms.
-    pub async fn follow<S: Store>(&mut self, store: &mut S, stored: Stored<'_>, wall: u64) {
+    pub(crate) async fn follow<S: Store>(&mut self, store: &mut S, stored: Stored<'_>, wall: u64) {
         if self.seen.is_none() {
             self.begin(stored, wall).await;
         }
@@ -221,7 +221,7 @@ impl Recorder {
     }
 
     /// Keeps beside the record how far it is, once the record is on the disk so far: the mark alone would hide what a power cut has taken.
-    pub async fn keep_mark(&mut self) {
+    pub(crate) async fn keep_mark(&mut self) {
         if let Some(mark) = self.mark.filter(|mark| self.kept_mark != Some(*mark)) {
             let kept = self.file.sync().await.and_then(|()| serde_json::to_vec(&mark.form()).map_err(io::Error::other));
             let kept =

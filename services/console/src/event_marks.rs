@@ -6,7 +6,7 @@ use std::fmt;
 use aws_lc_rs::cipher::{AES_128, DecryptingKey, DecryptionContext, EncryptingKey, UnboundCipherKey};
 
 /// Bytes of the key, and of the one block that a mark is.
-pub const KEY_BYTES: usize = 16;
+pub(crate) const KEY_BYTES: usize = 16;
 
 /// The bytes of a block before the number; that they are zero shows that a mark was made here.
 const PADDING: usize = KEY_BYTES - size_of::<u64>();

@@ -19,7 +19,7 @@ const VERSION: u64 = 2;
 /// A writing of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Writing {
+pub(crate) struct Writing {
     /// No other writing has it.
     pub id: Uuid,
     /// The writing before; None: that is not known.
@@ -29,7 +29,7 @@ pub struct Writing {
 impl Writing {
     /// Whether this is the writing that is known to be the last one, or the one after it. Where none is known, it is not.
     #[must_use]
-    pub fn follows(&self, last: Option<Uuid>) -> bool {
+    pub(crate) fn follows(&self, last: Option<Uuid>) -> bool {
         last.is_some_and(|last| last == self.id || Some(last) == self.after)
     }
 }
@@ -95,7 +95,7 @@ struct GrantRow {
 
 /// The content of the file.
 #[must_use]
-pub fn to_bytes(writing: Writing, sessions: &[KeptSession], rules: &str) -> Vec<u8> {
+pub(crate) fn to_bytes(writing: Writing, sessions: &[KeptSession], rules: &str) -> Vec<u8> {
     let row = |session: &KeptSession| {
         let (token, person) = match &session.holder {
             KeptHolder::Token(token) => (Some(token.to_hex()), None),
@@ -116,7 +116,7 @@ pub fn to_bytes(writing: Writing, sessions: &[KeptSession], rules: &str) -> Vec<
 ///
 /// # Errors
 /// It is not such a file.
-pub fn from_bytes(bytes: &[u8], rules: &str) -> Result<(Writing, Vec<KeptSession>), serde_json::Error> {
+pub(crate) fn from_bytes(bytes: &[u8], rules: &str) -> Result<(Writing, Vec<KeptSession>), serde_json::Error> {
     let file: File = serde_json::from_slice(bytes)?;
     let is_same = file.rules == rules;
     let session = |row: Row| {

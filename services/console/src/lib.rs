@@ -16,22 +16,22 @@
 //! Tables that are recorded go on to `adapters/history`, as `state/recorder.rs` decides: what changed, and where nothing was received. Reads of the past read there.
 //!
 //! A table is computed when a client looks at it or it is recorded, and something changed that it is made of. That is at most ten times a second, and takes a tenth of the time at most.
-#![warn(missing_docs, unreachable_pub)]
+#![warn(unreachable_pub)]
 
 pub mod action;
 pub mod adapters;
-pub mod api;
+mod api;
 pub mod config;
 pub mod event;
-pub mod event_marks;
-pub mod kept;
-pub mod notice;
-pub mod preview;
-pub mod reconcile;
+mod event_marks;
+mod kept;
+mod notice;
+mod preview;
+mod reconcile;
 pub mod record;
 pub mod replay;
-pub mod sight;
-pub mod state;
+mod sight;
+mod state;
 
 mod node;
 mod published;

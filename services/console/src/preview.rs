@@ -50,7 +50,7 @@ pub enum StepChange {
 
 /// What a plan does, in this order.
 #[must_use]
-pub fn steps(plan: &Plan, fleet: &Fleet) -> Vec<Step> {
+pub(crate) fn steps(plan: &Plan, fleet: &Fleet) -> Vec<Step> {
     let of_node =
         |change, node: String| Step { change, subject: node, object: None, name: None, before: None, after: None };
     match plan {

@@ -37,7 +37,7 @@ use actions::Actions;
 use notifier::{Notifier, Received};
 use recorder::{Cause, Outlook, Recorder};
 use replayed::Replay;
-pub use users::AGE_MAX as SESSION_AGE_MAX;
+pub(crate) use users::AGE_MAX as SESSION_AGE_MAX;
 use users::Users;
 
 /// Shortest time between two computations of a table.
@@ -485,15 +485,15 @@ impl State {
             let of_fleet = self.settings.organisation.cluster_of_group(node.group.as_str()).is_some()
                 || node.group.as_str() == self.settings.node.group.as_str();
             // Ten thousand clusters send hundreds of heartbeats a second.
-            let is_news = !event.is_heartbeat();
+            let is_change = !event.is_heartbeat();
             // What the console says of itself changes no table but those of nodes.
-            let of_fleet = of_fleet && *node != self.settings.node && is_news;
+            let of_fleet = of_fleet && *node != self.settings.node && is_change;
             self.mark(|name, source| match (source, name) {
                 (Source::Own | Source::Config, _) => false,
                 (Source::Fleet, _) => of_fleet,
                 (Source::Nodes, TableName::Metrics(shown)) => shown == node,
                 (Source::Nodes, TableName::Messages(_)) => false,
-                (Source::Nodes, TableName::Services) => is_news,
+                (Source::Nodes, TableName::Services) => is_change,
                 (Source::Nodes, _) => true,
             });
         }
@@ -631,10 +631,8 @@ impl State {
         let replayed = self.replay.as_ref().map(|replay| (Health::Working, vec![replay.sentence()]));
         let (health, reasons) = replayed.unwrap_or_else(|| match &self.online {
             Err(reason) => (Health::Away, vec![format!("no session with the broker: {reason}")]),
-            Ok(()) if missing.is_empty() => match self.recorder.standing() {
-                HistoryStatus::Failed(_) => {
-                    (Health::Attention, self.recorder.standing().reason().into_iter().collect())
-                }
+            Ok(()) if missing.is_empty() => match self.recorder.status() {
+                HistoryStatus::Failed(_) => (Health::Attention, self.recorder.status().reason().into_iter().collect()),
                 _ => match self.notifier.as_ref().and_then(Notifier::failure) {
                     Some(reason) => {
                         (Health::Attention, vec![format!("the Alertmanager does not take the alerts: {reason}")])
@@ -648,7 +646,7 @@ impl State {
             "key": "console", "health": health, "reasons": reasons, "broker": self.settings.broker,
             "organisation": self.settings.organisation.to_string(), "online": online,
             "since": self.online_since, "complete": online && missing.is_empty(), "missing": missing,
-            "history": { "recording": self.recorder.is_listening(), "reason": self.recorder.standing().reason() },
+            "history": { "recording": self.recorder.is_listening(), "reason": self.recorder.status().reason() },
             "sessions": self.viewers, "version": self.settings.version, "host_id": self.settings.host_id.as_str(),
         });
         [("console".to_owned(), row)].into()

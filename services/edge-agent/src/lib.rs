@@ -11,7 +11,7 @@
 //! the Edge Node does the rest.
 #![warn(unreachable_pub)]
 
-pub mod config;
+mod config;
 mod reading;
 mod status;
 

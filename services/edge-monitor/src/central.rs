@@ -49,48 +49,48 @@ impl Central {
     pub(crate) fn on_host(
         &mut self,
         event: &HostEvent,
-        roster: &mut WatchedNodes,
+        watched_nodes: &mut WatchedNodes,
         now: Now,
     ) -> Option<EdgeNodeDescriptor> {
         self.replica.on_event(event);
-        let mut is_news = false;
+        let mut is_changed = false;
         while self.replica.poll_change().is_some() {
-            is_news = true;
+            is_changed = true;
         }
-        if is_news {
-            self.read_clusters(roster, now);
+        if is_changed {
+            self.read_clusters(watched_nodes, now);
         }
         let mut asked = None;
         match event {
             HostEvent::NodeBirth { node, metrics, bd_seq, .. } if self.is_monitor(node) => {
                 let before = self.sessions.insert(node.group.clone(), *bd_seq);
                 asked = before.is_some_and(|before| before != *bd_seq).then(|| sync_node(node.group.clone()));
-                self.on_birth(node, metrics, roster, now);
+                self.on_birth(node, metrics, watched_nodes, now);
             }
             HostEvent::NodeDeath { node, .. } => {
-                if let Some(key) = roster.key_at(node).cloned() {
-                    roster.died(&key, now);
-                    self.sweep(roster);
+                if let Some(key) = watched_nodes.key_at(node).cloned() {
+                    watched_nodes.died(&key, now);
+                    self.sweep(watched_nodes);
                 }
             }
             _ => {}
         }
-        roster.on_host(event, now);
+        watched_nodes.on_host(event, now);
         asked
     }
 
     /// Ends the watch of monitors that neither ConfigDB knows nor anyone receives.
-    pub(crate) fn sweep(&self, roster: &mut WatchedNodes) {
+    pub(crate) fn sweep(&self, watched_nodes: &mut WatchedNodes) {
         if !self.replica.is_complete() {
             return;
         }
         let is_stranger = |key: &str| GroupId::new(key).is_ok_and(|group| !self.clusters.contains_key(&group));
-        let nodes = roster.nodes().iter();
+        let nodes = watched_nodes.nodes().iter();
         let gone = nodes.filter(|(key, watched)| watched.state() != NodeState::Online && is_stranger(key));
         let gone: Vec<String> = gone.map(|(key, _)| key.clone()).collect();
         for key in gone {
             tracing::info!(group_id = key, "no longer watching the monitor of a cluster");
-            roster.remove(&key);
+            watched_nodes.remove(&key);
         }
     }
 
@@ -100,10 +100,10 @@ impl Central {
     }
 
     /// What should be watched and cannot, and what is watched and should not be there.
-    pub(crate) fn problems(&self, roster: &WatchedNodes) -> BTreeMap<String, String> {
+    pub(crate) fn problems(&self, watched_nodes: &WatchedNodes) -> BTreeMap<String, String> {
         let mut problems = self.problems.clone();
         if self.replica.is_complete() {
-            for key in roster.nodes().keys() {
+            for key in watched_nodes.nodes().keys() {
                 if GroupId::new(key).is_ok_and(|group| !self.clusters.contains_key(&group)) {
                     let problem = "its monitor is alive, but ConfigDB has no cluster with this group";
                     problems.insert(key.clone(), problem.to_owned());
@@ -117,16 +117,16 @@ impl Central {
         node.edge_node.as_str() == EDGE_NODE_ID && self.organisation.cluster_of_group(node.group.as_str()).is_some()
     }
 
-    fn on_birth(&self, node: &EdgeNodeDescriptor, metrics: &[Metric], roster: &mut WatchedNodes, now: Now) {
+    fn on_birth(&self, node: &EdgeNodeDescriptor, metrics: &[Metric], watched_nodes: &mut WatchedNodes, now: Now) {
         let instance = metrics.iter().find(|metric| &*metric.name == names::INSTANCE_UUID).and_then(Metric::as_str);
         let uuid = instance.and_then(|text| Uuid::try_parse(text).ok()).filter(|uuid| !uuid.is_nil());
         let derived = self.clusters.get(&node.group).map(|cluster| identity::monitor_of_cluster(*cluster));
-        self.watch(node, uuid.or(derived), roster, now);
-        roster.born(node.group.as_str(), uuid, None, now);
+        self.watch(node, uuid.or(derived), watched_nodes, now);
+        watched_nodes.born(node.group.as_str(), uuid, None, now);
     }
 
     /// Reads the clusters of ConfigDB again, begins and ends watches.
-    fn read_clusters(&mut self, roster: &mut WatchedNodes, now: Now) {
+    fn read_clusters(&mut self, watched_nodes: &mut WatchedNodes, now: Now) {
         let (mut clusters, mut problems) = (BTreeMap::new(), BTreeMap::new());
         for (uuid, entry) in self.replica.entries(EdgeCluster::slug()) {
             let group = entry.parse::<EdgeCluster>().map_err(|error| error.to_string());
@@ -150,13 +150,13 @@ impl Central {
         self.problems = problems;
         self.clusters = clusters;
         for (group, cluster) in &self.clusters {
-            let watched = roster.nodes().get(group.as_str());
+            let watched = watched_nodes.nodes().get(group.as_str());
             if watched.is_none_or(|watched| watched.state() == NodeState::Unknown) {
                 let node = EdgeNodeDescriptor::new(group.clone(), monitor_id());
-                self.watch(&node, Some(identity::monitor_of_cluster(*cluster)), roster, now);
+                self.watch(&node, Some(identity::monitor_of_cluster(*cluster)), watched_nodes, now);
             }
         }
-        self.sweep(roster);
+        self.sweep(watched_nodes);
     }
 
     /// The cluster's registered address, or the group that its name makes.
@@ -175,19 +175,19 @@ impl Central {
     }
 
     /// Watches a monitor, under this UUID if one is known.
-    fn watch(&self, node: &EdgeNodeDescriptor, uuid: Option<Uuid>, roster: &mut WatchedNodes, now: Now) {
+    fn watch(&self, node: &EdgeNodeDescriptor, uuid: Option<Uuid>, watched_nodes: &mut WatchedNodes, now: Now) {
         let key = node.group.as_str();
         let subject = uuid.map_or_else(|| Subject::Address(node.clone()), Subject::Uuid);
         let spec = NodeSpec { subject, interval: self.interval, is_edge_agent: false, secrets: Vec::new() };
-        match roster.nodes().get(key) {
+        match watched_nodes.nodes().get(key) {
             Some(watched) if *watched.spec() == spec => {}
-            Some(_) => roster.change(key, spec, now),
+            Some(_) => watched_nodes.change(key, spec, now),
             None => {
                 tracing::info!(group_id = key, "watching the monitor of a cluster");
-                roster.add(key.to_owned(), spec, now);
+                watched_nodes.add(key.to_owned(), spec, now);
             }
         }
-        roster.bind(key, Some(node.clone()));
+        watched_nodes.bind(key, Some(node.clone()));
     }
 }
 

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use edge_monitor_contract::Alert;
-use service_runtime::backoff::Backoff;
 use sparkplug::Now;
+use sparkplug::backoff::Backoff;
 
 use crate::jitter::Jitter;
 
@@ -91,7 +91,7 @@ impl ConfigFreshness {
             asked_first: None,
             ask_at: None,
             not_before: Duration::ZERO,
-            backoff: Backoff::new(policy.pause.0, policy.pause.1, seed),
+            backoff: Backoff::new(policy.pause, seed),
             alert: Alert { active: false, since: now.wall },
         }
     }

@@ -54,67 +54,67 @@ impl Edge {
         }
     }
 
-    pub(crate) fn on_resources(&mut self, watch: Watch<NodeResource>, roster: &mut WatchedNodes, now: Now) {
+    pub(crate) fn on_resources(&mut self, watch: Watch<NodeResource>, watched_nodes: &mut WatchedNodes, now: Now) {
         if !watch.fold_into(&mut self.resources) {
             return;
         }
         let resources = self.resources.as_ref().expect("folding in changed it, so it is there");
-        let keys = roster.nodes().keys().cloned().collect();
+        let keys = watched_nodes.nodes().keys().cloned().collect();
         let desired = reconcile::desired(resources, &keys, &self.group, self.interval_default);
         self.spec_problems = desired.problems;
         let watched: BTreeMap<String, NodeSpec> =
-            roster.nodes().iter().map(|(key, watched)| (key.clone(), watched.spec().clone())).collect();
+            watched_nodes.nodes().iter().map(|(key, watched)| (key.clone(), watched.spec().clone())).collect();
         let Plan { remove, mut add, change } = reconcile::plan(&watched, &desired.nodes);
         for key in &remove {
             tracing::info!(resource = key, "no longer watching a node");
-            roster.remove(key);
+            watched_nodes.remove(key);
         }
         let mut is_address_free = !remove.is_empty();
         for (key, spec) in change {
-            let present = &roster.nodes()[&key];
+            let present = &watched_nodes.nodes()[&key];
             let is_same_node = present.spec().subject == spec.subject
                 || present.address().is_some_and(|address| spec.subject == Subject::Address(address.clone()));
             if is_same_node {
-                roster.change(&key, spec, now);
-                self.inform(&key, roster, now);
+                watched_nodes.change(&key, spec, now);
+                self.inform(&key, watched_nodes, now);
             } else {
-                roster.remove(&key);
+                watched_nodes.remove(&key);
                 is_address_free = true;
                 add.push((key, spec));
             }
         }
         for (key, spec) in add {
             tracing::info!(resource = key, "watching a node");
-            roster.add(key.clone(), spec, now);
-            self.inform(&key, roster, now);
-            self.find(&key, roster, now);
+            watched_nodes.add(key.clone(), spec, now);
+            self.inform(&key, watched_nodes, now);
+            self.find(&key, watched_nodes, now);
         }
         // Another resource may wait for an address that was held until here.
         if is_address_free {
-            self.find_all(roster, now);
+            self.find_all(watched_nodes, now);
         }
     }
 
-    pub(crate) fn on_secrets(&mut self, watch: Watch<SealedSecret>, roster: &mut WatchedNodes, now: Now) {
+    pub(crate) fn on_secrets(&mut self, watch: Watch<SealedSecret>, watched_nodes: &mut WatchedNodes, now: Now) {
         if watch.fold_into(&mut self.secrets) {
-            self.inform_all(roster, now);
+            self.inform_all(watched_nodes, now);
         }
     }
 
     /// ConfigMaps with agent configurations changed.
-    pub(crate) fn on_configs(&mut self, watch: Watch<AgentConfig>, roster: &mut WatchedNodes, now: Now) {
+    pub(crate) fn on_configs(&mut self, watch: Watch<AgentConfig>, watched_nodes: &mut WatchedNodes, now: Now) {
         if watch.fold_into(&mut self.configs) {
-            self.inform_all(roster, now);
+            self.inform_all(watched_nodes, now);
         }
     }
 
     /// Something happened in the own group.
-    pub(crate) fn on_host(&mut self, event: &HostEvent, roster: &mut WatchedNodes, now: Now) {
+    pub(crate) fn on_host(&mut self, event: &HostEvent, watched_nodes: &mut WatchedNodes, now: Now) {
         match event {
             HostEvent::NodeBirth { node, metrics, .. } if self.is_watchable(node) => {
-                self.on_birth(node, metrics, roster, now);
+                self.on_birth(node, metrics, watched_nodes, now);
             }
-            HostEvent::NodeDeath { node, .. } if self.is_watchable(node) => self.on_death(node, roster, now),
+            HostEvent::NodeDeath { node, .. } if self.is_watchable(node) => self.on_death(node, watched_nodes, now),
             HostEvent::NodeData { node, metrics, .. } => {
                 let reported = metrics.iter().find(|metric| &*metric.name == names::AGENT_CONFIG_REVISION);
                 if let (Some(seen), Some(metric)) = (self.seen.get_mut(node), reported) {
@@ -124,21 +124,21 @@ impl Edge {
             HostEvent::DeviceBirth { node, device, metrics, .. } => self.on_hint(node, device, metrics),
             _ => {}
         }
-        roster.on_host(event, now);
+        watched_nodes.on_host(event, now);
     }
 
-    /// Nodes that fell silent have no claim on a UUID any more.
-    pub(crate) fn on_silent(&mut self, fell_silent: &[NodeTimedOut], roster: &mut WatchedNodes, now: Now) {
-        for NodeTimedOut { address } in fell_silent {
+    /// Nodes that timed out have no claim on a UUID any more.
+    pub(crate) fn on_silent(&mut self, timed_out: &[NodeTimedOut], watched_nodes: &mut WatchedNodes, now: Now) {
+        for NodeTimedOut { address } in timed_out {
             if let Some(Seen { uuid: Some(uuid), .. }) = self.seen.remove(address) {
-                self.find_uuid(uuid, roster, now);
+                self.find_uuid(uuid, watched_nodes, now);
             }
         }
     }
 
     /// Nodes beside the watched ones whose birth is wanted: edge sync for its hints, and where these point to.
-    pub(crate) fn expected(&self, roster: &WatchedNodes) -> BTreeSet<EdgeNodeDescriptor> {
-        let unfound = roster.nodes().values().filter(|watched| watched.address().is_none());
+    pub(crate) fn expected(&self, watched_nodes: &WatchedNodes) -> BTreeSet<EdgeNodeDescriptor> {
+        let unfound = watched_nodes.nodes().values().filter(|watched| watched.address().is_none());
         let hinted = unfound.filter_map(|watched| self.hints.get(&watched.uuid()?));
         let hinted = hinted.map(|edge_node| EdgeNodeDescriptor::new(self.group.clone(), edge_node.clone()));
         // Also while no hint is needed: a node that is expected, forgotten and expected again is asked for its birth each time.
@@ -146,10 +146,10 @@ impl Edge {
     }
 
     /// What should be watched and cannot, or not as its resource says, by name of the resource.
-    pub(crate) fn problems(&self, roster: &WatchedNodes) -> BTreeMap<String, String> {
+    pub(crate) fn problems(&self, watched_nodes: &WatchedNodes) -> BTreeMap<String, String> {
         let mut problems = self.spec_problems.clone();
         let mut add = |key: &String, problem: String| problems.entry(key.clone()).or_default().push(problem);
-        for (key, watched) in roster.nodes() {
+        for (key, watched) in watched_nodes.nodes() {
             let Subject::Uuid(uuid) = watched.spec().subject else { continue };
             let claimants: Vec<&EdgeNodeDescriptor> = self.claimants(uuid).collect();
             match watched.address() {
@@ -176,7 +176,7 @@ impl Edge {
                 },
             }
         }
-        for key in roster.not_shown() {
+        for key in watched_nodes.not_shown() {
             add(key, "its device id is taken by another SparkplugNode".to_owned());
         }
         problems.into_iter().map(|(key, problems)| (key, problems.join("; "))).collect()
@@ -186,41 +186,47 @@ impl Edge {
         node.group == self.group && node.edge_node.as_str() != EDGE_NODE_ID
     }
 
-    fn on_birth(&mut self, node: &EdgeNodeDescriptor, metrics: &[Metric], roster: &mut WatchedNodes, now: Now) {
+    fn on_birth(&mut self, node: &EdgeNodeDescriptor, metrics: &[Metric], watched_nodes: &mut WatchedNodes, now: Now) {
         let metric = |name: &str| metrics.iter().find(|metric| &*metric.name == name);
         let uuid = metric(names::INSTANCE_UUID).and_then(Metric::as_str).and_then(|text| Uuid::try_parse(text).ok());
         let uuid = uuid.filter(|uuid| !uuid.is_nil());
         let revision = metric(names::AGENT_CONFIG_REVISION).and_then(revision_of);
         let before = self.seen.insert(node.clone(), Seen { uuid, revision: revision.clone() });
         let before = before.and_then(|seen| seen.uuid);
-        self.release_if_other(node, uuid, roster, now);
-        let bound = roster.key_at(node).cloned();
+        self.release_if_other(node, uuid, watched_nodes, now);
+        let bound = watched_nodes.key_at(node).cloned();
         if let Some(key) = bound {
-            roster.born(&key, uuid, revision, now);
+            watched_nodes.born(&key, uuid, revision, now);
         }
         for uuid in [uuid, before.filter(|before| Some(*before) != uuid)].into_iter().flatten() {
-            self.find_uuid(uuid, roster, now);
+            self.find_uuid(uuid, watched_nodes, now);
         }
     }
 
     /// A node of another UUID was born where a watched one used to be: that one is gone.
-    fn release_if_other(&self, node: &EdgeNodeDescriptor, uuid: Option<Uuid>, roster: &mut WatchedNodes, now: Now) {
-        let Some(key) = roster.key_at(node).cloned() else { return };
-        let Subject::Uuid(wanted) = roster.nodes()[&key].spec().subject else { return };
+    fn release_if_other(
+        &self,
+        node: &EdgeNodeDescriptor,
+        uuid: Option<Uuid>,
+        watched_nodes: &mut WatchedNodes,
+        now: Now,
+    ) {
+        let Some(key) = watched_nodes.key_at(node).cloned() else { return };
+        let Subject::Uuid(wanted) = watched_nodes.nodes()[&key].spec().subject else { return };
         if uuid != Some(wanted) {
-            roster.died(&key, now);
-            roster.bind(&key, None);
-            self.find(&key, roster, now);
+            watched_nodes.died(&key, now);
+            watched_nodes.bind(&key, None);
+            self.find(&key, watched_nodes, now);
         }
     }
 
-    fn on_death(&mut self, node: &EdgeNodeDescriptor, roster: &mut WatchedNodes, now: Now) {
+    fn on_death(&mut self, node: &EdgeNodeDescriptor, watched_nodes: &mut WatchedNodes, now: Now) {
         let gone = self.seen.remove(node);
-        if let Some(key) = roster.key_at(node).cloned() {
-            roster.died(&key, now);
+        if let Some(key) = watched_nodes.key_at(node).cloned() {
+            watched_nodes.died(&key, now);
         }
         if let Some(uuid) = gone.and_then(|seen| seen.uuid) {
-            self.find_uuid(uuid, roster, now);
+            self.find_uuid(uuid, watched_nodes, now);
         }
     }
 
@@ -242,61 +248,63 @@ impl Edge {
         self.seen.iter().filter(move |(_, seen)| seen.uuid == Some(uuid)).map(|(node, _)| node)
     }
 
-    fn find_all(&self, roster: &mut WatchedNodes, now: Now) {
-        let keys: Vec<String> = roster.nodes().keys().cloned().collect();
+    fn find_all(&self, watched_nodes: &mut WatchedNodes, now: Now) {
+        let keys: Vec<String> = watched_nodes.nodes().keys().cloned().collect();
         for key in keys {
-            self.find(&key, roster, now);
+            self.find(&key, watched_nodes, now);
         }
     }
 
-    fn find_uuid(&self, uuid: Uuid, roster: &mut WatchedNodes, now: Now) {
-        let named = roster.nodes().iter().find(|(_, watched)| watched.spec().subject == Subject::Uuid(uuid));
+    fn find_uuid(&self, uuid: Uuid, watched_nodes: &mut WatchedNodes, now: Now) {
+        let named = watched_nodes.nodes().iter().find(|(_, watched)| watched.spec().subject == Subject::Uuid(uuid));
         if let Some(key) = named.map(|(key, _)| key.clone()) {
-            self.find(&key, roster, now);
+            self.find(&key, watched_nodes, now);
         }
     }
 
     /// Binds a watched node to the place where it was born, unless it is alive where it is bound already.
-    fn find(&self, key: &str, roster: &mut WatchedNodes, now: Now) {
-        let Some(watched) = roster.nodes().get(key) else { return };
+    fn find(&self, key: &str, watched_nodes: &mut WatchedNodes, now: Now) {
+        let Some(watched) = watched_nodes.nodes().get(key) else { return };
         let place = match &watched.spec().subject {
             Subject::Address(address) => Some(address.clone()).filter(|address| self.seen.contains_key(address)),
             Subject::Uuid(uuid) => {
                 let is_bound_to = |node: &&EdgeNodeDescriptor| watched.address() == Some(*node);
                 let bound = self.claimants(*uuid).find(is_bound_to);
-                bound.or_else(|| self.claimants(*uuid).find(|node| roster.key_at(node).is_none())).cloned()
+                bound.or_else(|| self.claimants(*uuid).find(|node| watched_nodes.key_at(node).is_none())).cloned()
             }
         };
         let Some(place) = place else { return };
-        let is_news = watched.address() != Some(&place) || watched.state() == NodeState::Unknown;
-        if is_news && roster.bind(key, Some(place.clone())) {
+        let is_change = watched.address() != Some(&place) || watched.state() == NodeState::Unknown;
+        if is_change && watched_nodes.bind(key, Some(place.clone())) {
             let seen = &self.seen[&place];
-            roster.born(key, seen.uuid, seen.revision.clone(), now);
+            watched_nodes.born(key, seen.uuid, seen.revision.clone(), now);
         }
     }
 
-    fn inform_all(&self, roster: &mut WatchedNodes, now: Now) {
-        let keys: Vec<String> = roster.nodes().keys().cloned().collect();
+    fn inform_all(&self, watched_nodes: &mut WatchedNodes, now: Now) {
+        let keys: Vec<String> = watched_nodes.nodes().keys().cloned().collect();
         for key in keys {
-            self.inform(&key, roster, now);
+            self.inform(&key, watched_nodes, now);
         }
     }
 
     /// Gives the freshness of an agent what is known of its configuration and secrets.
-    fn inform(&self, key: &str, roster: &mut WatchedNodes, now: Now) {
-        let Some(watched) = roster.nodes().get(key).filter(|watched| watched.spec().is_edge_agent) else { return };
+    fn inform(&self, key: &str, watched_nodes: &mut WatchedNodes, now: Now) {
+        let Some(watched) = watched_nodes.nodes().get(key).filter(|watched| watched.spec().is_edge_agent) else {
+            return;
+        };
         let Some(uuid) = watched.uuid() else { return };
         let names = watched.spec().secrets.clone();
         let wanted = self.configs.as_ref().map(|configs| {
             let config = configs.get(&format!("{AGENT_CONFIG_PREFIX}{uuid}"));
             config.and_then(|config| config.revision.as_deref()).and_then(revision_text)
         });
-        roster.currency(key, |currency, jitter| {
+        watched_nodes.freshness(key, |freshness, jitter| {
             if let Some(wanted) = wanted {
-                currency.want(wanted, now, jitter);
+                freshness.want(wanted, now, jitter);
             }
             if let Some(secrets) = &self.secrets {
-                currency.see_secrets(secrets, &names, now, jitter);
+                freshness.see_secrets(secrets, &names, now, jitter);
             }
         });
     }

@@ -24,7 +24,7 @@ pub enum Event {
     AgentConfigs(Watch<AgentConfig>),
 }
 
-/// News of a watched kind of resource, by name. Nothing is concluded from absence before the first complete list.
+/// An event of a watched kind of resource, by name. Nothing is concluded from absence before the first complete list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Watch<T> {
     /// These exist, and no others.

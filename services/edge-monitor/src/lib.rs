@@ -56,7 +56,7 @@ use adapters::sparkplug::{host_config, node_config, own_descriptor};
 use event::{Effect, Event};
 use state::Scope;
 
-/// News of resources that wait for the loop. They come seldom; while the loop is busy the watches wait, and Kubernetes keeps what changed.
+/// Events of resources that wait for the loop. They come seldom; while the loop is busy the watches wait, and Kubernetes keeps what changed.
 const INBOX_MAX: usize = 64;
 
 /// Runs a monitor until `shutdown`; returns when its death is published.

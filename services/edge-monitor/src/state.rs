@@ -59,7 +59,7 @@ enum Sources {
 #[derive(Debug)]
 pub struct State {
     sources: Sources,
-    roster: WatchedNodes,
+    watched_nodes: WatchedNodes,
     node: MonitorNode,
     effects: Vec<Effect>,
 }
@@ -87,7 +87,7 @@ impl State {
             alerts_active: 0,
             problems: BTreeMap::new(),
         };
-        Self { sources, roster: WatchedNodes::new(reload, seed, device_id), node, effects: Vec::new() }
+        Self { sources, watched_nodes: WatchedNodes::new(reload, seed, device_id), node, effects: Vec::new() }
     }
 
     /// The metrics with which the own Edge Node begins.
@@ -106,9 +106,9 @@ impl State {
         match event {
             Event::DeadlineReached => self.on_timer(now),
             Event::Host(event) => match &mut self.sources {
-                Sources::Edge(edge) => edge.on_host(&event, &mut self.roster, now),
+                Sources::Edge(edge) => edge.on_host(&event, &mut self.watched_nodes, now),
                 Sources::Central(central) => {
-                    let asked = central.on_host(&event, &mut self.roster, now);
+                    let asked = central.on_host(&event, &mut self.watched_nodes, now);
                     self.effects.extend(asked.map(rebirth));
                     if matches!(event, HostEvent::HostServed { .. }) {
                         self.effects.push(Effect::Node(NodeUpdate::Rebirth));
@@ -116,9 +116,9 @@ impl State {
                 }
             },
             Event::Node(event) => on_node(&event),
-            Event::Nodes(watch) => self.edge(|edge, roster| edge.on_resources(watch, roster, now)),
-            Event::Secrets(watch) => self.edge(|edge, roster| edge.on_secrets(watch, roster, now)),
-            Event::AgentConfigs(watch) => self.edge(|edge, roster| edge.on_configs(watch, roster, now)),
+            Event::Nodes(watch) => self.edge(|edge, watched_nodes| edge.on_resources(watch, watched_nodes, now)),
+            Event::Secrets(watch) => self.edge(|edge, watched_nodes| edge.on_secrets(watch, watched_nodes, now)),
+            Event::AgentConfigs(watch) => self.edge(|edge, watched_nodes| edge.on_configs(watch, watched_nodes, now)),
         }
         self.settle();
     }
@@ -126,7 +126,7 @@ impl State {
     /// `Now::mono` at which [`Event::DeadlineReached`] is due.
     #[must_use]
     pub const fn next_deadline(&self) -> Option<Duration> {
-        self.roster.next_deadline()
+        self.watched_nodes.next_deadline()
     }
 
     /// What is to be done, in order.
@@ -135,19 +135,19 @@ impl State {
     }
 
     fn on_timer(&mut self, now: Now) {
-        let fell_silent = self.roster.on_timer(&mut self.effects, now);
-        if fell_silent.is_empty() {
+        let timed_out = self.watched_nodes.on_timer(&mut self.effects, now);
+        if timed_out.is_empty() {
             return;
         }
         match &mut self.sources {
-            Sources::Edge(edge) => edge.on_silent(&fell_silent, &mut self.roster, now),
-            Sources::Central(central) => central.sweep(&mut self.roster),
+            Sources::Edge(edge) => edge.on_silent(&timed_out, &mut self.watched_nodes, now),
+            Sources::Central(central) => central.sweep(&mut self.watched_nodes),
         }
     }
 
     fn edge(&mut self, change: impl FnOnce(&mut Edge, &mut WatchedNodes)) {
         match &mut self.sources {
-            Sources::Edge(edge) => change(edge, &mut self.roster),
+            Sources::Edge(edge) => change(edge, &mut self.watched_nodes),
             Sources::Central(_) => tracing::debug!("a central monitor has no use for Kubernetes resources"),
         }
     }
@@ -155,16 +155,16 @@ impl State {
     /// Says what follows from the turn.
     fn settle(&mut self) {
         let (others, problems) = match &self.sources {
-            Sources::Edge(edge) => (edge.expected(&self.roster), edge.problems(&self.roster)),
-            Sources::Central(central) => (central.expected(), central.problems(&self.roster)),
+            Sources::Edge(edge) => (edge.expected(&self.watched_nodes), edge.problems(&self.watched_nodes)),
+            Sources::Central(central) => (central.expected(), central.problems(&self.watched_nodes)),
         };
-        self.roster.expect(others, &mut self.effects);
-        let is_changed = self.roster.show(&mut self.effects);
+        self.watched_nodes.expect(others, &mut self.effects);
+        let is_changed = self.watched_nodes.show(&mut self.effects);
         let problems = short(problems);
         if !is_changed && problems == self.node.problems {
             return;
         }
-        let counts = self.roster.counts();
+        let counts = self.watched_nodes.counts();
         let before = self.node.clone();
         self.node.nodes_total = counts.total;
         self.node.nodes_online = counts.online;

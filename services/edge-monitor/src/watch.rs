@@ -1,4 +1,4 @@
-//! One watched node: its liveness, the currency of its configuration, and the device that shows both.
+//! One watched node: its liveness, the freshness of its configuration, and the device that shows both.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(crate) struct Watched {
     /// The Instance_UUID of its birth, where the subject does not say it.
     born_uuid: Option<Uuid>,
     liveness: Liveness,
-    currency: Option<ConfigFreshness>,
+    freshness: Option<ConfigFreshness>,
     created: u64,
     /// Why its last NBIRTH could not be used; None: it could, or none was received.
     refused: Option<String>,
@@ -45,13 +45,13 @@ impl Watched {
             Subject::Uuid(_) => None,
         };
         let liveness = Liveness::new(spec.interval, is_listening, now);
-        let currency = spec.is_edge_agent.then(|| ConfigFreshness::new(policy, seed, now));
+        let freshness = spec.is_edge_agent.then(|| ConfigFreshness::new(policy, seed, now));
         Self {
             spec,
             address,
             born_uuid: None,
             liveness,
-            currency,
+            freshness,
             created: now.wall,
             refused: None,
             device_refused: None,
@@ -83,10 +83,10 @@ impl Watched {
     /// Changes what is to be watched; what is known of the node stays, so it must be the one at the same place.
     pub(crate) fn change(&mut self, spec: NodeSpec, policy: ReloadPolicy, seed: u64, jitter: &mut Jitter, now: Now) {
         self.liveness.set_interval(spec.interval, jitter);
-        match (&self.currency, spec.is_edge_agent) {
+        match (&self.freshness, spec.is_edge_agent) {
             (Some(_), true) | (None, false) => {}
-            (Some(_), false) => self.currency = None,
-            (None, true) => self.currency = Some(ConfigFreshness::new(policy, seed, now)),
+            (Some(_), false) => self.freshness = None,
+            (None, true) => self.freshness = Some(ConfigFreshness::new(policy, seed, now)),
         }
         self.spec = spec;
     }
@@ -101,10 +101,10 @@ impl Watched {
         self.born_uuid = uuid;
         self.refused = None;
         self.liveness.born(now, jitter);
-        if let Some(currency) = &mut self.currency {
-            currency.set_reachable(true, now, jitter);
-            currency.report(revision, now, jitter);
-            currency.born(now, jitter);
+        if let Some(freshness) = &mut self.freshness {
+            freshness.set_reachable(true, now, jitter);
+            freshness.report(revision, now, jitter);
+            freshness.born(now, jitter);
         }
     }
 
@@ -135,8 +135,8 @@ impl Watched {
 
     /// The node says which configuration it has.
     pub(crate) fn reported(&mut self, revision: Option<String>, now: Now, jitter: &mut Jitter) {
-        if let Some(currency) = &mut self.currency {
-            currency.report(revision, now, jitter);
+        if let Some(freshness) = &mut self.freshness {
+            freshness.report(revision, now, jitter);
         }
     }
 
@@ -156,15 +156,15 @@ impl Watched {
         self.set_reachable(is_listening && self.state() == NodeState::Online, now, jitter);
     }
 
-    /// The currency, if the node is an edge agent.
-    pub(crate) const fn currency_mut(&mut self) -> Option<&mut ConfigFreshness> {
-        self.currency.as_mut()
+    /// The freshness, if the node is an edge agent.
+    pub(crate) const fn freshness_mut(&mut self) -> Option<&mut ConfigFreshness> {
+        self.freshness.as_mut()
     }
 
     /// When [`Watched::on_timer`] has something to do.
     pub(crate) fn next_deadline(&self) -> Option<Duration> {
-        let currency = self.currency.as_ref().and_then(ConfigFreshness::next_deadline);
-        [self.liveness.next_deadline(), currency].into_iter().flatten().min()
+        let freshness = self.freshness.as_ref().and_then(ConfigFreshness::next_deadline);
+        [self.liveness.next_deadline(), freshness].into_iter().flatten().min()
     }
 
     /// Does what is due.
@@ -173,7 +173,7 @@ impl Watched {
         if self.state() == NodeState::Silent {
             self.set_reachable(false, now, jitter);
         }
-        let reload = self.currency.as_mut().is_some_and(|currency| currency.on_timer(now));
+        let reload = self.freshness.as_mut().is_some_and(|freshness| freshness.on_timer(now));
         DueRequests { rebirth, reload }
     }
 
@@ -183,13 +183,13 @@ impl Watched {
             Subject::Uuid(uuid) => identity::device(*uuid),
             Subject::Address(address) => identity::device_of_address(address),
         };
-        let currency = self.currency.as_ref();
+        let freshness = self.freshness.as_ref();
         let never = Alert { active: false, since: self.created };
         let reason = match self.liveness.state() {
             NodeState::Unknown => Some("no birth was received yet"),
             NodeState::Offline => Some("its death was published"),
             NodeState::Silent => Some("nothing was received for three intervals"),
-            NodeState::Online if currency.is_some_and(|currency| currency.alert().active) => {
+            NodeState::Online if freshness.is_some_and(|freshness| freshness.alert().active) => {
                 Some("it was asked to reload its configuration and does not report the wanted one")
             }
             NodeState::Online => None,
@@ -207,15 +207,15 @@ impl Watched {
             reason: (!reasons.is_empty()).then(|| reasons.join("; ")),
             since: self.liveness.since(),
             offline: self.liveness.alert(),
-            will_not_reload: currency.map_or(never, ConfigFreshness::alert),
-            config_wanted: currency.and_then(ConfigFreshness::wanted).map(str::to_owned),
-            config_reported: currency.and_then(ConfigFreshness::reported).map(str::to_owned),
+            will_not_reload: freshness.map_or(never, ConfigFreshness::alert),
+            config_wanted: freshness.and_then(ConfigFreshness::wanted).map(str::to_owned),
+            config_reported: freshness.and_then(ConfigFreshness::reported).map(str::to_owned),
         }
     }
 
     fn set_reachable(&mut self, is_reachable: bool, now: Now, jitter: &mut Jitter) {
-        if let Some(currency) = &mut self.currency {
-            currency.set_reachable(is_reachable, now, jitter);
+        if let Some(freshness) = &mut self.freshness {
+            freshness.set_reachable(is_reachable, now, jitter);
         }
     }
 }

@@ -129,11 +129,11 @@ impl WatchedNodes {
         self.with(key, |watched, jitter| watched.died(now, jitter));
     }
 
-    /// Does something with the currency of an edge agent.
-    pub(crate) fn currency(&mut self, key: &str, change: impl FnOnce(&mut ConfigFreshness, &mut Jitter)) {
+    /// Does something with the freshness of an edge agent.
+    pub(crate) fn freshness(&mut self, key: &str, change: impl FnOnce(&mut ConfigFreshness, &mut Jitter)) {
         self.with(key, |watched, jitter| {
-            if let Some(currency) = watched.currency_mut() {
-                change(currency, jitter);
+            if let Some(freshness) = watched.freshness_mut() {
+                change(freshness, jitter);
             }
         });
     }
@@ -180,12 +180,12 @@ impl WatchedNodes {
         self.deadline
     }
 
-    /// Does what is due; returns the nodes that fell silent.
+    /// Does what is due; returns the nodes that timed out.
     pub(crate) fn on_timer(&mut self, effects: &mut Vec<Effect>, now: Now) -> Vec<NodeTimedOut> {
         if self.deadline.is_none_or(|deadline| deadline > now.mono) {
             return Vec::new();
         }
-        let mut fell_silent = Vec::new();
+        let mut timed_out = Vec::new();
         for (key, watched) in &mut self.nodes {
             if watched.next_deadline().is_none_or(|deadline| deadline > now.mono) {
                 continue;
@@ -195,7 +195,7 @@ impl WatchedNodes {
             self.touched.insert(key.clone());
             let Some(address) = watched.address() else { continue };
             if before != NodeState::Silent && watched.state() == NodeState::Silent {
-                fell_silent.push(NodeTimedOut { address: address.clone() });
+                timed_out.push(NodeTimedOut { address: address.clone() });
             }
             if due.rebirth {
                 tracing::debug!(group_id = %address.group, edge_node_id = %address.edge_node, "asking a silent node for rebirth");
@@ -211,7 +211,7 @@ impl WatchedNodes {
             }
         }
         self.deadline = self.nodes.values().filter_map(Watched::next_deadline).min();
-        fell_silent
+        timed_out
     }
 
     /// Sets the nodes whose birth the Host Application has to get: every node with an address, and `others`.

@@ -101,7 +101,7 @@ config_table! {
 config_table! {
     /// The cluster's certificate, and the credentials of a cluster that has none.
     pub struct IdentityConfig {
-        /// Renew the certificate in Secret sparkfleet-identity, if there is one, when two thirds of its life are over.
+        /// Renew the certificate in Secret sparkfleet-identity, if there is one, when two thirds of its validity period are over.
         renew: bool = true;
         /// User with whom a cluster asks for renewal after its certificate has expired: one that may only enrol.
         username: Option<String>;

@@ -6,17 +6,17 @@ use serde_json::{Map, Value};
 use crate::object::Kind;
 
 /// Account that Flux acts as for what deployments bring.
-pub const ACCOUNT: &str = "sparkfleet-agents";
+pub(crate) const ACCOUNT: &str = "sparkfleet-agents";
 
 /// Secrets and accounts whose names begin like this are those of the edge's own services.
 const OWN_PREFIX: &str = "sparkfleet-";
 
 /// A field, and the rule that it breaks.
-pub type Broken = (&'static str, String);
+pub(crate) type Broken = (&'static str, String);
 
 /// Namespace in which Helm keeps the releases of deployments: in the own one the account may read no Secret.
 #[must_use]
-pub fn release_namespace(namespace: &str) -> String {
+pub(crate) fn release_namespace(namespace: &str) -> String {
     format!("{namespace}-releases")
 }
 
@@ -24,7 +24,7 @@ pub fn release_namespace(namespace: &str) -> String {
 ///
 /// # Errors
 /// The field that asks for more.
-pub fn confine(kind: &Kind, object: &mut Value, namespace: &str) -> Result<(), Broken> {
+pub(crate) fn confine(kind: &Kind, object: &mut Value, namespace: &str) -> Result<(), Broken> {
     let is_release = match kind.group() {
         "helm.toolkit.fluxcd.io" => true,
         "kustomize.toolkit.fluxcd.io" => false,
@@ -75,7 +75,7 @@ fn settle(spec: &mut Map<String, Value>, field: &'static str, key: &str, wanted:
 ///
 /// # Errors
 /// It is another, or no text.
-pub fn own_namespace(field: &'static str, value: Option<&Value>, namespace: &str) -> Result<(), Broken> {
+pub(crate) fn own_namespace(field: &'static str, value: Option<&Value>, namespace: &str) -> Result<(), Broken> {
     match value {
         None | Some(Value::Null) => Ok(()),
         Some(Value::String(named)) if named == namespace => Ok(()),

@@ -39,17 +39,17 @@
 
 pub mod adapters;
 pub mod config;
-pub mod confine;
+mod confine;
 pub mod event;
 pub mod flux;
 pub mod hosts;
 pub mod object;
-pub mod reconcile;
+mod reconcile;
 pub mod record;
-pub mod renewal;
+mod renewal;
 pub mod state;
-pub mod validate;
-pub mod workload;
+mod validate;
+mod workload;
 
 use anyhow::Context;
 use service_runtime::exit;
@@ -70,7 +70,7 @@ use adapters::kubernetes::{Kubernetes, SealingService};
 use adapters::sparkplug::Session;
 use event::{Effect, Event};
 
-/// News of watches that wait for the loop. A list is one piece of news; while the loop is busy the watches wait, and Kubernetes keeps what changed.
+/// Events of watches that wait for the loop. A list is one event; while the loop is busy the watches wait, and Kubernetes keeps what changed.
 const INBOX_MAX: usize = 64;
 
 /// Health component: the link to the Kubernetes API.
@@ -96,11 +96,11 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
         renewals.spawn(renewal.run(secrets, clock, shutdown.child()));
     }
     let kubernetes = Kubernetes::new(client, &checked.settings.namespace, &checked.settings.kinds, sealing);
-    let (inbox, news) = mpsc::channel(INBOX_MAX);
+    let (inbox, watch_events) = mpsc::channel(INBOX_MAX);
     let _watches = kubernetes.watch(&inbox);
     let session = Session::new(checked.node, config.mqtt, config.state_dir.to_path_buf(), clock);
     // Requests under way; the state bounds them: one load or save, one certificate, one probe, some applies, one pass of deletions.
-    let mut io = Io { kubernetes, session, news, answers: JoinSet::new(), health };
+    let mut io = Io { kubernetes, session, watch_events, answers: JoinSet::new(), health };
     io.health.component(MQTT, false, "waits until the cluster has been listed");
     let mut state = State::new(checked.settings, clock.now());
     service::serve(&mut state, &mut io, clock, &shutdown).await?;
@@ -114,7 +114,7 @@ service_runtime::service_core!(State, Event, Effect, stop: Event::Stop);
 struct Io {
     kubernetes: Kubernetes,
     session: Session,
-    news: mpsc::Receiver<Event>,
+    watch_events: mpsc::Receiver<Event>,
     answers: JoinSet<Event>,
     health: Health,
 }
@@ -127,7 +127,7 @@ impl ServiceIo for Io {
             biased;
             event = self.session.recv() => Event::Node(service::admitted(event?)?),
             Some(answer) = self.answers.join_next() => answer.context("a request to Kubernetes panicked")?,
-            Some(event) = self.news.recv() => event,
+            Some(event) = self.watch_events.recv() => event,
         })
     }
 

@@ -28,7 +28,7 @@ pub enum Plan {
 
 /// Which manifests the objects of a deployment come from, if a complete set of them is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AppliedSet {
+pub(crate) struct AppliedSet {
     /// Digest of the manifests.
     pub digest: Digest,
     /// Version, the highest on the objects.
@@ -38,7 +38,7 @@ pub struct AppliedSet {
 }
 
 /// Plans one deployment. `owner` returns the deployment of an object that does not carry this deployment's label.
-pub fn plan(
+pub(crate) fn plan(
     entry: DesiredDeployment,
     manifests: Option<&ValidManifests>,
     observed: &[&ObservedObject],
@@ -77,13 +77,13 @@ pub fn plan(
 
 /// What is to be deleted of a deployment that is not desired any more.
 #[must_use]
-pub fn removal(observed: &[&ObservedObject]) -> Vec<ObjectKey> {
+pub(crate) fn removal(observed: &[&ObservedObject]) -> Vec<ObjectKey> {
     deletable(observed.iter().copied())
 }
 
 /// The set of manifests that is in place: `preferred` if it is, else the one with the highest version.
 #[must_use]
-pub fn applied_set(observed: &[&ObservedObject], preferred: Option<Digest>) -> Option<AppliedSet> {
+pub(crate) fn applied_set(observed: &[&ObservedObject], preferred: Option<Digest>) -> Option<AppliedSet> {
     let digests: BTreeSet<_> = observed.iter().filter_map(|object| object.digest).collect();
     let complete = digests.into_iter().filter(|digest| is_complete(observed, *digest));
     let sets = complete.map(|digest| {

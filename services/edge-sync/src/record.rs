@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(of(3), (Some(entry(6, 6)), None));
         assert_eq!(of(4), (Some(entry(5, 5)), None));
         assert_eq!(of(9), (None, None));
-        // Left out and listed again is another life: the versions begin again.
+        // Left out and listed again is another instance: the versions begin again.
         let without = IndexRecord::following(Some(&record), index(3, &[]));
         let again = IndexRecord::following(Some(&without), index(4, &[(1, entry(1, 1))]));
         assert_eq!((again.entry(Uuid::from_u128(1)), again.kept.len()), (Some(entry(1, 1)), 0));

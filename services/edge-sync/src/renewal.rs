@@ -1,11 +1,11 @@
-//! When the cluster's certificate is renewed. Pure: the certificate's life and the time in, what is to be done out.
+//! When the cluster's certificate is renewed. Pure: the certificate's validity period and the time in, what is to be done out.
 
 use std::time::Duration;
 
 use enrolment_protocol::refusal::RefusalCode;
 
 /// Longest time without a look at the Secret: someone else may have enrolled the cluster again, and clocks are set.
-pub const LOOK_EVERY: Duration = Duration::from_secs(3600);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(3600);
 /// Shortest time between two looks.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 
@@ -21,8 +21,8 @@ pub struct ValidityPeriod {
 pub enum CertificateStatus {
     /// Good; look again after that time.
     Good(Duration),
-    /// Two thirds of its life are over: renew it, with itself as the way to the broker. It ends after that time.
-    Due(Duration),
+    /// Two thirds of its validity period are over: renew it, with itself as the way to the broker. It ends after that time.
+    RenewalDue(Duration),
     /// It has ended, and opens no session any more: renew it through the quarantine group.
     Expired,
 }
@@ -30,21 +30,21 @@ pub enum CertificateStatus {
 /// What follows from a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextAttempt {
-    /// Ask on: an operator can let it in at any time.
+    /// Continue to ask: an operator can approve it at any time.
     Ask,
     /// Ask again after that time; until then nothing here can change the answer.
     Pause(Duration),
 }
 
 impl ValidityPeriod {
-    /// How the certificate stands at this time, UTC ms.
+    /// The status of the certificate at this time, UTC ms.
     #[must_use]
-    pub fn standing(self, now: u64) -> CertificateStatus {
+    pub fn status(self, now: u64) -> CertificateStatus {
         let due = self.begins.saturating_add(self.ends.saturating_sub(self.begins) / 3 * 2);
         if now >= self.ends {
             CertificateStatus::Expired
         } else if now >= due {
-            CertificateStatus::Due(Duration::from_millis(self.ends - now))
+            CertificateStatus::RenewalDue(Duration::from_millis(self.ends - now))
         } else {
             CertificateStatus::Good(Duration::from_millis(due - now).clamp(PAUSE_MIN, LOOK_EVERY))
         }
@@ -57,8 +57,8 @@ impl ValidityPeriod {
             RefusalCode::ApprovalNeeded => NextAttempt::Ask,
             // One of the two clocks is wrong.
             RefusalCode::TooEarly => {
-                let life = Duration::from_millis(self.ends.saturating_sub(self.begins));
-                NextAttempt::Pause((life / 20).clamp(PAUSE_MIN, LOOK_EVERY))
+                let validity = Duration::from_millis(self.ends.saturating_sub(self.begins));
+                NextAttempt::Pause((validity / 20).clamp(PAUSE_MIN, LOOK_EVERY))
             }
             _ => NextAttempt::Pause(LOOK_EVERY),
         }
@@ -73,24 +73,24 @@ mod tests {
 
     #[test]
     fn a_certificate_is_due_when_two_thirds_of_its_life_are_over() {
-        let life = ValidityPeriod { begins: 100 * DAY, ends: 130 * DAY };
-        assert_eq!(life.standing(0), CertificateStatus::Good(LOOK_EVERY), "the clock of the cluster is far behind");
-        assert_eq!(life.standing(120 * DAY - 5_000), CertificateStatus::Good(Duration::from_secs(5)));
-        assert_eq!(life.standing(120 * DAY - 1), CertificateStatus::Good(PAUSE_MIN));
-        assert_eq!(life.standing(120 * DAY), CertificateStatus::Due(Duration::from_millis(10 * DAY)));
-        assert_eq!(life.standing(130 * DAY - 1), CertificateStatus::Due(Duration::from_millis(1)));
-        assert_eq!(life.standing(130 * DAY), CertificateStatus::Expired);
+        let validity = ValidityPeriod { begins: 100 * DAY, ends: 130 * DAY };
+        assert_eq!(validity.status(0), CertificateStatus::Good(LOOK_EVERY), "the clock of the cluster is far behind");
+        assert_eq!(validity.status(120 * DAY - 5_000), CertificateStatus::Good(Duration::from_secs(5)));
+        assert_eq!(validity.status(120 * DAY - 1), CertificateStatus::Good(PAUSE_MIN));
+        assert_eq!(validity.status(120 * DAY), CertificateStatus::RenewalDue(Duration::from_millis(10 * DAY)));
+        assert_eq!(validity.status(130 * DAY - 1), CertificateStatus::RenewalDue(Duration::from_millis(1)));
+        assert_eq!(validity.status(130 * DAY), CertificateStatus::Expired);
         let broken = ValidityPeriod { begins: 9, ends: 3 };
-        assert_eq!(broken.standing(5), CertificateStatus::Expired);
+        assert_eq!(broken.status(5), CertificateStatus::Expired);
     }
 
     #[test]
     fn only_who_waits_for_an_operator_asks_on() {
-        let life = ValidityPeriod { begins: 0, ends: 60_000 };
-        assert_eq!(life.after(RefusalCode::ApprovalNeeded), NextAttempt::Ask);
-        assert_eq!(life.after(RefusalCode::TooEarly), NextAttempt::Pause(Duration::from_secs(3)));
+        let validity = ValidityPeriod { begins: 0, ends: 60_000 };
+        assert_eq!(validity.after(RefusalCode::ApprovalNeeded), NextAttempt::Ask);
+        assert_eq!(validity.after(RefusalCode::TooEarly), NextAttempt::Pause(Duration::from_secs(3)));
         for code in [RefusalCode::Revoked, RefusalCode::AlreadyRenewed, RefusalCode::UnknownCertificate] {
-            assert_eq!(life.after(code), NextAttempt::Pause(LOOK_EVERY));
+            assert_eq!(validity.after(code), NextAttempt::Pause(LOOK_EVERY));
         }
     }
 }

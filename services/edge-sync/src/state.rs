@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use edge_sync_contract::{DesiredManifests, HostDevice, SyncCommand, SyncNode};
-use service_runtime::backoff::Backoff;
+use sparkplug::backoff::Backoff;
 use sparkplug::edge_node::{NodeEvent, NodeUpdate};
 use sparkplug::replication::Outcome;
 use sparkplug::{DeviceId, Metric, Now};
@@ -125,7 +125,7 @@ impl State {
     /// A state that knows nothing and wants to look.
     #[must_use]
     pub fn new(settings: Settings, now: Now) -> Self {
-        let retry = |(first, max): (Duration, Duration), salt: u64| Backoff::new(first, max, settings.seed ^ salt);
+        let retry = |range: (Duration, Duration), salt: u64| Backoff::new(range, settings.seed ^ salt);
         let rules = Rules {
             namespace: settings.namespace.clone(),
             kinds: settings.kinds.clone(),
@@ -501,10 +501,10 @@ impl State {
     }
 
     fn deployment(&mut self, uuid: Uuid) -> &mut Deployment {
-        let (first, max) = self.settings.retry;
+        let retry = self.settings.retry;
         let (high, low) = uuid.as_u64_pair();
         let seed = self.settings.seed ^ high ^ low;
-        self.deployments.entry(uuid).or_insert_with(|| Deployment::new(Backoff::new(first, max, seed)))
+        self.deployments.entry(uuid).or_insert_with(|| Deployment::new(Backoff::new(retry, seed)))
     }
 
     /// Deployments whose objects changed, and those that may have waited for them.

@@ -12,9 +12,9 @@ use crate::confine::{self, confine};
 use crate::object::{Kind, LABEL_MANAGED_BY, LABEL_UUID, MANAGER, ObjectKey};
 
 /// Objects of one deployment, at most: one apply is sequential and must end.
-pub const OBJECTS_MAX: usize = 64;
+pub(crate) const OBJECTS_MAX: usize = 64;
 /// Bytes of the name of a deployment.
-pub const NAME_BYTES_MAX: usize = 256;
+pub(crate) const NAME_BYTES_MAX: usize = 256;
 /// Longest object name that Kubernetes takes (RFC 1123 subdomain).
 const OBJECT_NAME_MAX: usize = 253;
 
@@ -23,7 +23,7 @@ const OTHERS: [&str; 2] = ["join-", "sparkfleet-"];
 
 /// What may be applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rules {
+pub(crate) struct Rules {
     /// The own namespace; no other may be named.
     pub namespace: String,
     pub kinds: Vec<Kind>,
@@ -45,7 +45,7 @@ pub struct ValidManifests {
 /// Why manifests may not be applied: which manifest, which field, which rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{at} {rule}")]
-pub struct Refusal {
+pub(crate) struct Refusal {
     /// `manifests[2] metadata.namespace`
     pub at: String,
     /// The rule that it breaks.
@@ -57,12 +57,12 @@ impl Rules {
     ///
     /// # Errors
     /// [`Refusal`] of the first rule that is broken.
-    pub fn validate(&self, deployment: Uuid, desired: DesiredManifests) -> Result<ValidManifests, Refusal> {
+    pub(crate) fn validate(&self, deployment: Uuid, desired: DesiredManifests) -> Result<ValidManifests, Refusal> {
         let refuse = |at: &str, rule: String| Err(Refusal { at: at.to_owned(), rule });
         if desired.name.len() > NAME_BYTES_MAX {
             return refuse("name", format!("must have at most {NAME_BYTES_MAX} bytes"));
         }
-        // An emptied template is not a wish to remove a deployment: that is what the index is for.
+        // An emptied template does not ask to remove a deployment: that is what the index is for.
         if desired.manifests.is_empty() || desired.manifests.len() > OBJECTS_MAX {
             return refuse("manifests", format!("must be 1 to {OBJECTS_MAX} objects, not {}", desired.manifests.len()));
         }

@@ -10,15 +10,15 @@ use crate::hosts::LABEL_HOSTNAME;
 use crate::object::{Condition, Readiness};
 
 /// Label of what a release has made: its name.
-pub const LABEL_RELEASE: &str = "helm.toolkit.fluxcd.io/name";
+pub(crate) const LABEL_RELEASE: &str = "helm.toolkit.fluxcd.io/name";
 
 /// What is looked at, in `apps/v1`.
-pub const KINDS: [&str; 3] = ["DaemonSet", "Deployment", "StatefulSet"];
+pub(crate) const KINDS: [&str; 3] = ["DaemonSet", "Deployment", "StatefulSet"];
 
 /// The part of a workload's specification that is looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct WorkloadSpec {
+pub(crate) struct WorkloadSpec {
     /// Pods that are wanted; a DaemonSet has none here.
     pub replicas: Option<i32>,
     /// What its pods are made by.
@@ -28,7 +28,7 @@ pub struct WorkloadSpec {
 /// The part of a template of pods that is looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(default)]
-pub struct PodTemplate {
+pub(crate) struct PodTemplate {
     /// Specification of the pods.
     pub spec: PodSpec,
 }
@@ -36,7 +36,7 @@ pub struct PodTemplate {
 /// The part of a pod's specification that is looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct PodSpec {
+pub(crate) struct PodSpec {
     /// Labels that a Node must have.
     pub node_selector: BTreeMap<String, String>,
 }
@@ -44,7 +44,7 @@ pub struct PodSpec {
 /// The part of its status. A DaemonSet calls the counts otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct WorkloadStatus {
+pub(crate) struct WorkloadStatus {
     /// Generation that the status speaks of.
     pub observed_generation: Option<i64>,
     /// Pods of all templates; a DaemonSet has none here.
@@ -62,16 +62,16 @@ pub struct WorkloadStatus {
 }
 
 /// A workload as the API server sends it, reduced while reading.
-pub type WatchedWorkload = kube::core::Object<WorkloadSpec, WorkloadStatus>;
+pub(crate) type WatchedWorkload = kube::core::Object<WorkloadSpec, WorkloadStatus>;
 
 /// The release that has made it, in this namespace.
 #[must_use]
-pub fn release_of(workload: &WatchedWorkload) -> Option<String> {
+pub(crate) fn release_of(workload: &WatchedWorkload) -> Option<String> {
     workload.labels().get(LABEL_RELEASE).cloned()
 }
 
 #[must_use]
-pub fn judge(kind: &str, workload: &WatchedWorkload) -> Readiness {
+pub(crate) fn judge(kind: &str, workload: &WatchedWorkload) -> Readiness {
     let status = workload.status.clone().unwrap_or_default();
     let is_observed = status.observed_generation >= workload.metadata.generation;
     let wanted = status.desired_number_scheduled.or(workload.spec.replicas).unwrap_or(1);
@@ -93,14 +93,14 @@ pub fn judge(kind: &str, workload: &WatchedWorkload) -> Readiness {
 
 /// The labels that a Node must have for the pods of a workload, as a selector; None: any Node will do.
 #[must_use]
-pub fn node_labels(workload: &WatchedWorkload) -> Option<String> {
+pub(crate) fn node_labels(workload: &WatchedWorkload) -> Option<String> {
     let labels = workload.spec.template.spec.node_selector.iter().map(|(label, value)| format!("{label}={value}"));
     Some(labels.collect::<Vec<_>>().join(",")).filter(|selector| !selector.is_empty())
 }
 
 /// The verdict on a workload that does not run, when there is no Node with [`node_labels`]: it will not run before there is one.
 #[must_use]
-pub fn without_node(verdict: Readiness, workload: &WatchedWorkload) -> Readiness {
+pub(crate) fn without_node(verdict: Readiness, workload: &WatchedWorkload) -> Readiness {
     let selector = &workload.spec.template.spec.node_selector;
     let missing = match selector.get(LABEL_HOSTNAME) {
         Some(host) if selector.len() == 1 => format!("no Node matches host {host}"),
@@ -111,7 +111,7 @@ pub fn without_node(verdict: Readiness, workload: &WatchedWorkload) -> Readiness
 
 /// The verdict on all of them: what has failed, before what is under way, before what runs.
 #[must_use]
-pub fn worst(verdicts: impl IntoIterator<Item = Readiness>) -> Readiness {
+pub(crate) fn worst(verdicts: impl IntoIterator<Item = Readiness>) -> Readiness {
     let rank = |readiness: &Readiness| match readiness.ready {
         Some(false) => 0,
         None => 1,

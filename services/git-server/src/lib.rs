@@ -24,7 +24,7 @@
 //! There is no `reconcile.rs`: what shall be and what is are compared in `state/copies.rs`, for one copy.
 //!
 //! A thief of this process logs in nowhere: passwords and tokens are here as digests. But edges follow branch `main` without a signature, so it could serve them other content.
-#![warn(missing_docs, unreachable_pub)]
+#![warn(unreachable_pub)]
 
 pub mod adapters;
 pub mod config;

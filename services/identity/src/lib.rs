@@ -18,11 +18,11 @@
 //! Identity has no HTTP but health, and no repository. The login of a repository it knows only as the cluster manager has sealed it to the enrolment key, and opens it for one answer.
 //!
 //! There is no `reconcile.rs`: what shall be and what is are compared in `authority.rs`, for one cluster's entries.
-#![warn(missing_docs, unreachable_pub)]
+#![warn(unreachable_pub)]
 
 pub mod adapters;
 pub mod authority;
-pub mod config;
+mod config;
 pub mod event;
 pub mod issued;
 pub mod revocation_lists;

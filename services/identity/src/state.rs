@@ -60,7 +60,7 @@ pub struct State {
     /// Of them those that have a certificate that is not revoked.
     certified: BTreeSet<Uuid>,
     /// What was issued since the last effects.
-    news: BTreeMap<Uuid, Issued>,
+    unsaved: BTreeMap<Uuid, Issued>,
     /// Clusters whose entry names another enrolment key.
     foreign: BTreeSet<Uuid>,
     own_list: OwnList,
@@ -101,7 +101,7 @@ impl State {
             requests: Requests::default(),
             issued,
             certified,
-            news: BTreeMap::new(),
+            unsaved: BTreeMap::new(),
             foreign: BTreeSet::new(),
             own_list: OwnList::default(),
             lists: WatchedLists::default(),
@@ -284,15 +284,15 @@ impl State {
         if is_revoked(self.issued.get(&uuid)) != is_revoked(Some(&issued)) {
             self.own_list.mark();
         }
-        self.news.insert(uuid, issued.clone());
+        self.unsaved.insert(uuid, issued.clone());
         self.issued.insert(uuid, issued);
     }
 
     /// Puts what is to be remembered before everything else that this turn wants done.
     fn remember_first(&mut self) {
-        let news = std::mem::take(&mut self.news);
-        if !news.is_empty() {
-            self.effects.insert(0, Effect::Remember(news));
+        let unsaved = std::mem::take(&mut self.unsaved);
+        if !unsaved.is_empty() {
+            self.effects.insert(0, Effect::Remember(unsaved));
         }
     }
 

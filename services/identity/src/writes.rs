@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use configdb_contract::{Change, WriteRequest, Writer, WriterConfig, WriterOutput};
-use service_runtime::backoff::Backoff;
+use sparkplug::backoff::Backoff;
 use sparkplug::host::HostRequest;
 use sparkplug::{EdgeNodeDescriptor, Now};
 use uuid::Uuid;
@@ -79,7 +79,7 @@ impl Writes {
         let retry = self.retry;
         let own = self.by_cluster.entry(uuid).or_insert_with(|| Write {
             id: None,
-            backoff: Backoff::new(retry.0, retry.1, seed),
+            backoff: Backoff::new(retry, seed),
             until: None,
         });
         match self.writer.submit(write, now) {

@@ -14,7 +14,7 @@ use crate::event::{Observation, Written};
 
 /// A document with its version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry<T> {
+pub(crate) struct Entry<T> {
     /// To be named when it is replaced.
     pub version: String,
     /// What it says.
@@ -23,7 +23,7 @@ pub struct Entry<T> {
 
 /// The copy.
 #[derive(Debug, Default)]
-pub struct Cache {
+pub(crate) struct Cache {
     requests: BTreeMap<RequestId, Entry<Request>>,
     hosts: BTreeMap<EkHash, Entry<HostRecord>>,
     disks: BTreeMap<Uuid, Entry<Binding>>,
@@ -45,107 +45,107 @@ pub struct Cache {
 impl Cache {
     /// Everything has been listed once.
     #[must_use]
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.nodes.is_some() && self.listed.len() == 2
     }
 
     /// Attempts.
     #[must_use]
-    pub const fn requests(&self) -> &BTreeMap<RequestId, Entry<Request>> {
+    pub(crate) const fn requests(&self) -> &BTreeMap<RequestId, Entry<Request>> {
         &self.requests
     }
 
     /// Hosts.
     #[must_use]
-    pub const fn hosts(&self) -> &BTreeMap<EkHash, Entry<HostRecord>> {
+    pub(crate) const fn hosts(&self) -> &BTreeMap<EkHash, Entry<HostRecord>> {
         &self.hosts
     }
 
     /// Hosts whose record names this disk.
-    pub fn hosts_of_disk(&self, disk: Uuid) -> impl DoubleEndedIterator<Item = (&EkHash, &Entry<HostRecord>)> {
+    pub(crate) fn hosts_of_disk(&self, disk: Uuid) -> impl DoubleEndedIterator<Item = (&EkHash, &Entry<HostRecord>)> {
         let keys = self.by_disk.get(&disk).into_iter().flatten();
         keys.filter_map(|ek| self.hosts.get_key_value(ek))
     }
 
     /// Disks of which a host or the owner changed since this was asked last.
-    pub fn take_changed_disks(&mut self) -> BTreeSet<Uuid> {
+    pub(crate) fn take_changed_disks(&mut self) -> BTreeSet<Uuid> {
         std::mem::take(&mut self.changed_disks)
     }
 
     /// One attempt.
     #[must_use]
-    pub fn request(&self, id: RequestId) -> Option<&Entry<Request>> {
+    pub(crate) fn request(&self, id: RequestId) -> Option<&Entry<Request>> {
         self.requests.get(&id)
     }
 
     /// One host.
     #[must_use]
-    pub fn host(&self, ek: &EkHash) -> Option<&Entry<HostRecord>> {
+    pub(crate) fn host(&self, ek: &EkHash) -> Option<&Entry<HostRecord>> {
         self.hosts.get(ek)
     }
 
     /// Owners of disks.
     #[must_use]
-    pub const fn disks(&self) -> &BTreeMap<Uuid, Entry<Binding>> {
+    pub(crate) const fn disks(&self) -> &BTreeMap<Uuid, Entry<Binding>> {
         &self.disks
     }
 
     /// Owners of names.
     #[must_use]
-    pub const fn names(&self) -> &BTreeMap<String, Entry<Binding>> {
+    pub(crate) const fn names(&self) -> &BTreeMap<String, Entry<Binding>> {
         &self.names
     }
 
     /// The host that has the disk.
     #[must_use]
-    pub fn disk_owner(&self, disk: Uuid) -> Option<EkHash> {
+    pub(crate) fn disk_owner(&self, disk: Uuid) -> Option<EkHash> {
         self.disks.get(&disk).map(|entry| entry.is.ek)
     }
 
     /// The host that has the name.
     #[must_use]
-    pub fn name_owner(&self, name: &str) -> Option<EkHash> {
+    pub(crate) fn name_owner(&self, name: &str) -> Option<EkHash> {
         self.names.get(name).map(|entry| entry.is.ek)
     }
 
     /// The last policy.
     #[must_use]
-    pub const fn policy(&self) -> Option<&Entry<PolicyRecord>> {
+    pub(crate) const fn policy(&self) -> Option<&Entry<PolicyRecord>> {
         self.policy.as_ref()
     }
 
     /// The host that may join the control plane.
     #[must_use]
-    pub const fn control_plane(&self) -> Option<&Entry<ControlPlaneLease>> {
+    pub(crate) const fn control_plane(&self) -> Option<&Entry<ControlPlaneLease>> {
         self.control_plane.as_ref()
     }
 
     /// The replica that speaks.
     #[must_use]
-    pub const fn leader(&self) -> Option<&Entry<Leader>> {
+    pub(crate) const fn leader(&self) -> Option<&Entry<Leader>> {
         self.leader.as_ref()
     }
 
     /// A node of that name is in the cluster.
     #[must_use]
-    pub fn is_node(&self, name: &str) -> bool {
+    pub(crate) fn is_node(&self, name: &str) -> bool {
         self.nodes.as_ref().is_some_and(|nodes| nodes.contains(name))
     }
 
     /// Version of a document, readable or not.
     #[must_use]
-    pub fn version(&self, key: &Key) -> Option<&String> {
+    pub(crate) fn version(&self, key: &Key) -> Option<&String> {
         self.versions.get(key)
     }
 
     /// A document that cannot be read, for people.
     #[must_use]
-    pub fn unreadable(&self) -> Option<String> {
+    pub(crate) fn unreadable(&self) -> Option<String> {
         self.unreadable.iter().next().map(|(key, reason)| format!("{key} {reason}"))
     }
 
-    /// Takes news of documents over. Failures are the caller's.
-    pub fn on_documents(&mut self, store: Store, observation: Observation<Document>) {
+    /// Takes changes of documents over. Failures are the caller's.
+    pub(crate) fn on_documents(&mut self, store: Store, observation: Observation<Document>) {
         match observation {
             Observation::Listed(documents) => {
                 let here: BTreeSet<Key> = documents.iter().map(|document| document.key.clone()).collect();
@@ -161,8 +161,8 @@ impl Cache {
         }
     }
 
-    /// Takes news of the cluster's nodes over.
-    pub fn on_nodes(&mut self, observation: Observation<String>) {
+    /// Takes changes of the cluster's nodes over.
+    pub(crate) fn on_nodes(&mut self, observation: Observation<String>) {
         match observation {
             Observation::Listed(names) => self.nodes = Some(names.into_iter().collect()),
             Observation::Changed(name) => {
@@ -176,7 +176,7 @@ impl Cache {
     }
 
     /// What was read.
-    pub fn on_read(&mut self, key: &Key, found: Option<Document>) {
+    pub(crate) fn on_read(&mut self, key: &Key, found: Option<Document>) {
         match found {
             Some(document) => {
                 // It was asked for because the copy was wrong: it counts whatever the order of the versions.
@@ -188,7 +188,7 @@ impl Cache {
     }
 
     /// What this replica wrote.
-    pub fn on_written(&mut self, written: Written) {
+    pub(crate) fn on_written(&mut self, written: Written) {
         match written.document {
             Some((version, text)) => self.put(Document { key: written.key, version, text }),
             None => self.remove(&written.key),
@@ -202,7 +202,7 @@ impl Cache {
             && let (Some(known), Some(new)) = (number(known), number(&version))
             && new <= known
         {
-            // News of what this replica has replaced since, or has written itself.
+            // An event about what this replica has replaced since, or has written itself.
             return;
         }
         self.remove(&key);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn old_news_does_not_undo_an_own_write_but_a_read_counts_always() {
+    fn an_old_event_does_not_undo_an_own_write_but_a_read_counts_always() {
         let mut cache = Cache::default();
         let since = |cache: &Cache| cache.names()["a"].is.since_ms;
         cache.on_documents(Store::ConfigMaps, Observation::Changed(document("9", 1)));

@@ -16,7 +16,7 @@ use crate::settings::Settings;
 
 /// What a host may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Admission {
+pub(crate) struct Admission {
     /// Its endorsement key.
     pub ek: EkHash,
     /// Its state disk.
@@ -33,7 +33,12 @@ pub struct Admission {
 ///
 /// # Errors
 /// 30, 34, 40, 41, 42 or 45; 46 if there are too many hosts.
-pub fn admit(verified: &Verified, policy: &Policy, cache: &Cache, settings: &Settings) -> Result<Admission, Refusal> {
+pub(crate) fn admit(
+    verified: &Verified,
+    policy: &Policy,
+    cache: &Cache,
+    settings: &Settings,
+) -> Result<Admission, Refusal> {
     let hello = verified.recipient().hello();
     let ek = ek_hash(&verified.recipient().keys())?;
     let known = cache.host(&ek).map(|entry| &entry.is);

@@ -28,7 +28,7 @@ const K3S_GROUP: &str = "system:bootstrappers:k3s:default-node-token";
 
 /// What tickets are made of.
 #[derive(Debug, Clone)]
-pub struct Issuing<'a> {
+pub(crate) struct Issuing<'a> {
     /// Keys of the cluster.
     pub keys: &'a dyn KeyProvider,
     /// Its authority.
@@ -41,7 +41,7 @@ pub struct Issuing<'a> {
 
 /// Group of the bearer of a join token.
 #[must_use]
-pub const fn token_group(distribution: Distribution) -> &'static str {
+pub(crate) const fn token_group(distribution: Distribution) -> &'static str {
     match distribution {
         Distribution::Kubeadm => KUBEADM_GROUP,
         Distribution::K3s => K3S_GROUP,
@@ -50,7 +50,7 @@ pub const fn token_group(distribution: Distribution) -> &'static str {
 
 /// Whether a host joins with a token that is made for it alone. Further servers of k3s join with the cluster's server token.
 #[must_use]
-pub fn needs_token(distribution: Distribution, kind: Kind, role: Role) -> bool {
+pub(crate) fn needs_token(distribution: Distribution, kind: Kind, role: Role) -> bool {
     kind == Kind::Join && !(distribution == Distribution::K3s && role == Role::ControlPlane)
 }
 
@@ -59,7 +59,7 @@ impl Issuing<'_> {
     ///
     /// # Errors
     /// What could not be made, for people.
-    pub fn grant(
+    pub(crate) fn grant(
         &self,
         verified: &Verified,
         admission: &Admission,

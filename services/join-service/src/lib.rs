@@ -22,17 +22,17 @@
 //! compare-and-swap, see `docs/decisions/0010-join-service-replicas.md`. `document.rs` says what is stored, `event.rs` all that comes in and goes out, package `join-trust` where keys come from.
 //!
 //! While the control plane is away the store has the last policy, and hosts keep joining. While the Kubernetes API is away no host gets a ticket, and `Error` says so.
-#![warn(missing_docs, unreachable_pub)]
+#![warn(unreachable_pub)]
 
 pub mod adapters;
-pub mod cache;
+mod cache;
 pub mod config;
 pub mod document;
 pub mod event;
-pub mod identity;
-pub mod issue;
-pub mod limits;
-pub mod reconcile;
+mod identity;
+mod issue;
+mod limits;
+mod reconcile;
 pub mod settings;
 pub mod state;
 
@@ -60,7 +60,7 @@ use adapters::kubernetes::Kubernetes;
 use adapters::sparkplug::Sessions;
 use event::{Effect, Event};
 
-/// News of watches that wait for the loop. A list is one piece of news; while the loop is busy the watches wait, and Kubernetes keeps what changed.
+/// Events of watches that wait for the loop. A list is one event; while the loop is busy the watches wait, and Kubernetes keeps what changed.
 const INBOX_MAX: usize = 64;
 /// How long the last writes may take when the service ends.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -87,11 +87,11 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
         adapters::trust::read(&config.trust, &client, &config.kubernetes.namespace, checked.settings.cluster_uuid);
     let trust = trust.await.map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let kubernetes = Kubernetes::new(client, &config.kubernetes.namespace);
-    let (inbox, news) = mpsc::channel(INBOX_MAX);
+    let (inbox, watch_events) = mpsc::channel(INBOX_MAX);
     let _watches = kubernetes.watch(&inbox);
     let sessions = Sessions::new(checked.node, &checked.settings, config.mqtt, config.state_dir.to_path_buf(), clock);
     // Requests under way; the state bounds them: one for the leader's lease, one or two for each attempt that is worked on.
-    let mut io = Io { kubernetes, sessions, news, answers: JoinSet::new(), health };
+    let mut io = Io { kubernetes, sessions, watch_events, answers: JoinSet::new(), health };
     let mut state = State::new(checked.settings, trust, clock.now());
     state.on_event(Event::DeadlineReached, clock.now(), entropy()?);
     service::serve(&mut state, &mut io, clock, &shutdown).await?;
@@ -113,7 +113,7 @@ struct Io {
     kubernetes: Kubernetes,
     sessions: Sessions,
     /// Of the watches.
-    news: mpsc::Receiver<Event>,
+    watch_events: mpsc::Receiver<Event>,
     answers: JoinSet<Event>,
     health: Health,
 }
@@ -129,7 +129,7 @@ impl ServiceIo for Io {
                 Event::Node(event) => Event::Node(service::admitted(event)?),
                 event => event,
             },
-            Some(event) = self.news.recv() => event,
+            Some(event) = self.watch_events.recv() => event,
         })
     }
 

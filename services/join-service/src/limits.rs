@@ -13,7 +13,7 @@ const HOST_BURST: u32 = 20;
 /// Hosts whose rate is remembered. Beyond it the buckets that are full again are dropped, and then no other stranger is answered for a moment.
 const HOSTS_MAX: usize = 10_000;
 /// How long a host that gets the answer "busy" waits at least, ms.
-pub const BUSY_RETRY_MS: u64 = 10_000;
+pub(crate) const BUSY_RETRY_MS: u64 = 10_000;
 
 /// A bucket of permits that fills again.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +47,7 @@ impl Bucket {
 
 /// The kind of the host that a message names. The message has not proven its sender yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HostClass {
+pub(crate) enum HostClass {
     /// A host that is enrolled, or was admitted before.
     Known,
     /// Any other host.
@@ -56,7 +56,7 @@ pub enum HostClass {
 
 /// Senders that have a bucket of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
+pub(crate) enum Source {
     /// What cannot be read, all of it together.
     Unreadable,
     /// Hellos and evidence in the name of an endorsement key.
@@ -67,7 +67,7 @@ pub enum Source {
 
 /// What to do with a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Permit {
+pub(crate) enum Permit {
     /// Work on it.
     Granted,
     /// Answer the host that there is too much to do.
@@ -78,7 +78,7 @@ pub enum Permit {
 
 /// All buckets.
 #[derive(Debug)]
-pub struct Limits {
+pub(crate) struct Limits {
     hellos: (u32, Bucket),
     busy: (u32, Bucket),
     evidence: (u32, Bucket),
@@ -88,7 +88,7 @@ pub struct Limits {
 impl Limits {
     /// So many in one second; twice as many at once.
     #[must_use]
-    pub const fn new(hellos_per_second: u32, evidence_per_second: u32, now: Duration) -> Self {
+    pub(crate) const fn new(hellos_per_second: u32, evidence_per_second: u32, now: Duration) -> Self {
         Self {
             hellos: (hellos_per_second, Bucket::full(2 * hellos_per_second, now)),
             busy: (hellos_per_second, Bucket::full(2 * hellos_per_second, now)),
@@ -98,7 +98,7 @@ impl Limits {
     }
 
     /// A message of that source.
-    pub fn host(&mut self, source: Source, class: HostClass, now: Duration) -> bool {
+    pub(crate) fn host(&mut self, source: Source, class: HostClass, now: Duration) -> bool {
         if !self.hosts.contains_key(&source) {
             if self.hosts.len() >= HOSTS_MAX {
                 self.hosts.retain(|_, bucket| {
@@ -116,7 +116,7 @@ impl Limits {
     }
 
     /// A hello.
-    pub fn hello(&mut self, class: HostClass, now: Duration) -> Permit {
+    pub(crate) fn hello(&mut self, class: HostClass, now: Duration) -> Permit {
         if take_share(&mut self.hellos, class, now) {
             Permit::Granted
         } else if take_share(&mut self.busy, class, now) {
@@ -127,7 +127,7 @@ impl Limits {
     }
 
     /// Evidence that has no answer yet.
-    pub fn evidence(&mut self, class: HostClass, now: Duration) -> bool {
+    pub(crate) fn evidence(&mut self, class: HostClass, now: Duration) -> bool {
         take_share(&mut self.evidence, class, now)
     }
 }

@@ -20,7 +20,7 @@ const BINDING_MS: u64 = 300_000;
 
 /// Why an attempt ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub(crate) enum Ending {
     /// The host is a member, or has its keys again.
     Member,
     /// The host says that it failed.
@@ -36,7 +36,7 @@ pub enum Ending {
 impl Ending {
     /// For people.
     #[must_use]
-    pub const fn detail(self) -> &'static str {
+    pub(crate) const fn detail(self) -> &'static str {
         match self {
             Self::Member => "is a member",
             Self::Failed => "the host failed",
@@ -49,7 +49,7 @@ impl Ending {
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DueWork {
+pub(crate) enum DueWork {
     /// End an attempt.
     End(RequestId, Ending),
     /// Give a document back.
@@ -60,7 +60,7 @@ pub enum DueWork {
 
 /// Everything that is due at `wall_ms`. `token_ms`: how long a token is valid.
 #[must_use]
-pub fn due(cache: &Cache, policy: &Policy, wall_ms: u64, token_ms: u64) -> Vec<DueWork> {
+pub(crate) fn due(cache: &Cache, policy: &Policy, wall_ms: u64, token_ms: u64) -> Vec<DueWork> {
     let mut due = Vec::new();
     for (id, entry) in cache.requests() {
         let request = &entry.is;
@@ -136,7 +136,7 @@ fn joins_control_plane(request: &Request) -> bool {
 
 /// The operations that end an attempt: the token first, then the note that it ended, so that a crash in between is followed by the same again.
 #[must_use]
-pub fn end(cache: &Cache, entry: &Entry<Request>, ending: Ending, wall_ms: u64) -> Vec<Operation> {
+pub(crate) fn end(cache: &Cache, entry: &Entry<Request>, ending: Ending, wall_ms: u64) -> Vec<Operation> {
     let request = &entry.is;
     let id = request.record.request.to_string();
     let mut operations: Vec<Operation> =

@@ -1,7 +1,7 @@
 //! All decisions of the join service. Time and randomness come in with each event; what is to be done comes out as effects.
 //!
 //! ```text
-//! watches ──> cache ─┬─> leadership ──> Speak, FallSilent
+//! watches ──> cache ─┬─> leadership ──> BecomeLeader, StepDown
 //!                    ├─> policy ──> issuer, verifier
 //! hello ────────────────> challenge                        exchange.rs
 //! evidence ──> verdict, identity ──> claim, lease, host ──> token, ticket ──> sent      exchange.rs, writes.rs

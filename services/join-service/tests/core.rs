@@ -131,7 +131,7 @@ fn who_never_joined_gets_no_keys_by_a_rejoin() {
     // The disk of another host is not opened for it either.
     refused(&mut world, 1, RefusalCode::DiskNotOwned);
     assert!(world.hosts[1].disk_keys.is_empty());
-    assert_eq!(world.device(0).unwrap().name, "edge-1", "who was refused does not stand in its place");
+    assert_eq!(world.device(0).unwrap().name, "edge-1", "the refused host does not take its place");
 }
 
 #[test]

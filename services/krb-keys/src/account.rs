@@ -1,12 +1,12 @@
-//! The account of a KerberosKey: from `spec.account` to the published wish, and the state of the account. This module does not know who makes accounts: the wish is published on Sparkplug, and answered.
+//! The account of a KerberosKey: from `spec.account` to the published request, and the state of the account. This module does not know who makes accounts: the request is published on Sparkplug, and answered.
 
 use kerberos_client::Principal;
-use krb_keys_contract::{AccountError, AccountWish, NodeAddress};
+use krb_keys_contract::{AccountError, AccountRequest, NodeAddress};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// Said of a resource that has `aces`.
-pub const ACES_IGNORED: &str = "spec.account.aces is ignored: permissions are not kept here";
+pub(crate) const ACES_IGNORED: &str = "spec.account.aces is ignored: permissions are not kept here";
 
 const UUID_RULE: &str = "must be a UUID";
 
@@ -32,13 +32,13 @@ impl AccountFields {
     ///
     /// # Errors
     /// The first rule that it breaks.
-    pub fn validate(&self, principal: &Principal) -> Result<AccountWish, AccountError> {
+    pub fn validate(&self, principal: &Principal) -> Result<AccountRequest, AccountError> {
         let uuid = |field, text: &str| text.parse::<Uuid>().map_err(|_| AccountError { field, rule: UUID_RULE });
         let mut groups: Vec<Uuid> =
             self.groups.iter().map(|group| uuid("groups", group)).collect::<Result<_, AccountError>>()?;
         groups.sort_unstable();
         groups.dedup();
-        let wish = AccountWish {
+        let request = AccountRequest {
             principal: principal.as_str().to_owned(),
             uuid: self.uuid.as_deref().map(|text| uuid("uuid", text)).transpose()?,
             class: self.class.as_deref().map(|text| uuid("class", text)).transpose()?,
@@ -46,27 +46,29 @@ impl AccountFields {
             groups,
             sparkplug: self.sparkplug.clone(),
         };
-        wish.check()?;
-        Ok(wish)
+        request.check()?;
+        Ok(request)
     }
 }
 
 /// What is recorded of an account. This is published of the resource, whatever becomes of its spec.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedAccount {
-    pub wish: AccountWish,
-    /// The account, as it was answered to this wish.
+    /// What is requested.
+    #[serde(rename = "wish")]
+    pub request: AccountRequest,
+    /// The account, as it was answered to this request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<Uuid>,
 }
 
 impl RecordedAccount {
-    /// What shall be recorded: what is known of the same wish stays. `answer` is that to the wish that is recorded.
+    /// What shall be recorded: what is known of the same request stays. `answer` is that to the request that is recorded.
     #[must_use]
-    pub fn of(wish: &AccountWish, before: Option<&Self>, answer: Option<&Result<Uuid, String>>) -> Self {
-        let same = before.filter(|before| before.wish == *wish);
+    pub fn of(request: &AccountRequest, before: Option<&Self>, answer: Option<&Result<Uuid, String>>) -> Self {
+        let same = before.filter(|before| before.request == *request);
         let answered = answer.filter(|_| same.is_some()).and_then(|answer| answer.as_ref().ok()).copied();
-        Self { wish: wish.clone(), uuid: answered.or(same.and_then(|same| same.uuid)) }
+        Self { request: request.clone(), uuid: answered.or(same.and_then(|same| same.uuid)) }
     }
 }
 
@@ -82,7 +84,7 @@ pub enum AccountState {
 }
 
 impl AccountState {
-    /// Of what is recorded for the present wish, and the answer to it since the service started.
+    /// Of what is recorded for the present request, and the answer to it since the service started.
     #[must_use]
     pub fn of(recorded: Option<&RecordedAccount>, answer: Option<&Result<Uuid, String>>) -> Self {
         match (recorded, answer) {
@@ -115,11 +117,11 @@ mod tests {
     }
 
     #[test]
-    fn groups_stand_once_and_in_order_so_that_the_same_account_is_the_same_wish() {
-        let wish = fields().validate(&principal()).unwrap();
-        assert_eq!((wish.principal.as_str(), &*wish.groups), ("nd1/Paint/Robot@ACME.EXAMPLE", &[A, B][..]));
+    fn groups_stand_once_and_in_order_so_that_the_same_account_is_the_same_request() {
+        let request = fields().validate(&principal()).unwrap();
+        assert_eq!((request.principal.as_str(), &*request.groups), ("nd1/Paint/Robot@ACME.EXAMPLE", &[A, B][..]));
         let other = AccountFields { groups: vec![A.to_string(), B.to_string()], ..fields() };
-        assert_eq!(other.validate(&principal()).unwrap().digest(), wish.digest());
+        assert_eq!(other.validate(&principal()).unwrap().digest(), request.digest());
     }
 
     #[test]
@@ -139,11 +141,11 @@ mod tests {
     }
 
     #[test]
-    fn an_account_is_known_for_its_own_wish_only_and_a_refusal_outdoes_it() {
-        let wish = fields().validate(&principal()).unwrap();
-        let known = RecordedAccount { wish: wish.clone(), uuid: Some(B) };
-        assert_eq!(RecordedAccount::of(&wish, Some(&known), None), known);
-        let other = AccountWish { name: None, ..wish.clone() };
+    fn an_account_is_known_for_its_own_request_only_and_a_refusal_outdoes_it() {
+        let request = fields().validate(&principal()).unwrap();
+        let known = RecordedAccount { request: request.clone(), uuid: Some(B) };
+        assert_eq!(RecordedAccount::of(&request, Some(&known), None), known);
+        let other = AccountRequest { name: None, ..request.clone() };
         let fresh = RecordedAccount::of(&other, Some(&known), Some(&Ok(A)));
         assert_eq!(fresh.uuid, None, "it answers what was wanted before");
         assert_eq!(RecordedAccount::of(&other, Some(&fresh), Some(&Ok(A))).uuid, Some(A));
@@ -152,6 +154,6 @@ mod tests {
         assert_eq!(AccountState::of(Some(&known), None), AccountState::InStep);
         let refusal = Err("no".to_owned());
         assert_eq!(AccountState::of(Some(&known), Some(&refusal)), AccountState::Refused("no".to_owned()));
-        assert_eq!(RecordedAccount::of(&wish, Some(&known), Some(&refusal)), known, "it is left as it was");
+        assert_eq!(RecordedAccount::of(&request, Some(&known), Some(&refusal)), known, "it is left as it was");
     }
 }

@@ -15,7 +15,7 @@ pub struct Resource {
     pub uid: String,
     /// Version of its `spec`.
     pub generation: i64,
-    pub wish: KeySpec,
+    pub key_spec: KeySpec,
     /// What its status says.
     pub status: Option<Status>,
 }
@@ -43,7 +43,7 @@ pub enum Event {
     Applied(ResourceId, Resource),
     /// This one is gone.
     Deleted(ResourceId),
-    /// Answer to [`Effect::Look`].
+    /// Answer to [`Effect::Observe`].
     Seen(ResourceId, Result<Observed, KeyError>),
     /// Answer to [`Effect::Act`]; with a delivery, if it was one of a key that no one can be asked about.
     Acted(ResourceId, Result<Option<Delivery>, KeyError>),
@@ -75,9 +75,9 @@ impl KeyError {
     }
 }
 
-/// What is to be looked at for one resource.
+/// What is to be observed for one resource.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Question {
+pub struct ObservationRequest {
     /// Principals whose presence counts.
     pub principals: Vec<kerberos_client::Principal>,
     /// What is wanted, if that is clear: its Secret is read, and its key tried if all its principals get tickets.
@@ -87,13 +87,13 @@ pub struct Question {
     pub stale_sealed: Vec<SecretKey>,
 }
 
-/// What goes out. At most one of [`Effect::Look`] and [`Effect::Act`] is under way.
+/// What goes out. At most one of [`Effect::Observe`] and [`Effect::Act`] is under way.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// To the own Edge Node.
     Node(NodeUpdate),
-    /// Look at KDC and Secrets.
-    Look(ResourceId, Question),
+    /// Observe KDC and Secrets.
+    Observe(ResourceId, ObservationRequest),
     /// Do one step for the object with that uid.
     Act {
         id: ResourceId,

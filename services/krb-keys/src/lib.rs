@@ -21,7 +21,7 @@
 //! bdSeq.
 #![warn(unreachable_pub)]
 
-pub mod account;
+mod account;
 pub mod adapters;
 pub mod config;
 pub mod event;
@@ -58,7 +58,7 @@ use state::State;
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 pub const MANAGER: &str = "krbkeys.factoryplus.app.amrc.co.uk";
 
-/// News of resources that wait for the loop. While it is busy the watches wait, and Kubernetes keeps what changed.
+/// Events of resources that wait for the loop. While it is busy the watches wait, and Kubernetes keeps what changed.
 const INBOX_MAX: usize = 64;
 
 /// How long the last step may take when the service ends.
@@ -78,7 +78,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let client = kubernetes_client::connect(config.kubernetes.url.as_deref()).await?;
     let executor = KeyExecutor::new(client.clone(), &config.kubernetes.namespace, kdc);
     let mut state = State::new(settings);
-    let (inbox, news) = mpsc::channel(INBOX_MAX);
+    let (inbox, watch_events) = mpsc::channel(INBOX_MAX);
     let _watches = resources::watch(&client, &config.kubernetes.namespace, &inbox, &health);
     let node = EdgeNodeConfig {
         payload_uuid: Some(Arc::from(FACTORY_PLUS.to_string())),
@@ -87,7 +87,7 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let bd_seq = BdSeqStore::in_directory(&config.state_dir, &descriptor);
     let node = sessions::spawn_node(node, state.node_metrics(), &config.mqtt, bd_seq, clock)?;
     health.component("mqtt", false, "connecting");
-    let mut io = Io { executor, node, news, work: JoinSet::new(), health };
+    let mut io = Io { executor, node, watch_events, work: JoinSet::new(), health };
     service::serve(&mut state, &mut io, clock, &shutdown).await?;
     // A step that is cut off is found half done by the next start, and finished; this only spares a second key.
     let _ = tokio::time::timeout(FAREWELL, async { while io.work.join_next().await.is_some() {} }).await;
@@ -101,7 +101,7 @@ service_runtime::service_core!(State, Event, Effect);
 struct Io {
     executor: KeyExecutor,
     node: EdgeNodeHandle,
-    news: mpsc::Receiver<Event>,
+    watch_events: mpsc::Receiver<Event>,
     /// One look or step, and statuses that are being written.
     work: JoinSet<Option<Event>>,
     health: Health,
@@ -121,7 +121,7 @@ impl ServiceIo for Io {
                 event = self.node.recv() => {
                     Event::Node(service::admitted(event.context("the task of the edge node ended")?)?)
                 }
-                Some(event) = self.news.recv() => event,
+                Some(event) = self.watch_events.recv() => event,
             });
         }
     }
@@ -158,7 +158,7 @@ impl ServiceIo for Io {
 
 async fn execute(executor: &KeyExecutor, effect: Effect) -> Option<Event> {
     match effect {
-        Effect::Look(id, question) => Some(Event::Seen(id, executor.look(question).await)),
+        Effect::Observe(id, request) => Some(Event::Seen(id, executor.look(request).await)),
         Effect::Act { id, uid, action } => {
             let result = executor.act(&id, &uid, action).await;
             Some(Event::Acted(id, result))

@@ -189,7 +189,7 @@ pub struct Rules {
     pub expire_old_s: u64,
     /// Now, seconds since 1970.
     pub now_s: u64,
-    /// The wish for another key was fulfilled; only its annotation is still there.
+    /// The request for another key was fulfilled; only its annotation is still there.
     pub forced_done: bool,
     /// A delivery that is not recorded yet.
     pub delivery: Option<Delivery>,
@@ -200,7 +200,7 @@ pub enum Action {
     Mark {
         /// What shall be there.
         meta: Meta,
-        /// The wish for another key is fulfilled: its annotation goes. Otherwise it stays as it is, whatever is known of it.
+        /// The request for another key is fulfilled: its annotation goes. Otherwise it stays as it is, whatever is known of it.
         fulfilled: bool,
     },
     Create(Principal),
@@ -231,10 +231,10 @@ pub enum Action {
 }
 
 impl Action {
-    /// Whether it fulfils the wish for another key.
+    /// Whether it fulfils the request for another key.
     #[must_use]
-    pub fn is_another_key(&self, wish: &KeySpec) -> bool {
-        let is_preset = wish.spec.as_ref().is_ok_and(|spec| spec.key_type.is_preset());
+    pub fn is_another_key(&self, key_spec: &KeySpec) -> bool {
+        let is_preset = key_spec.spec.as_ref().is_ok_and(|spec| spec.key_type.is_preset());
         match self {
             Self::MakeKeys { .. } | Self::MakeValue(_) | Self::MakeTrust(..) | Self::MakeSealed(_) => true,
             Self::SetPassword(..) | Self::SetTrust(..) => is_preset,
@@ -263,14 +263,14 @@ pub enum Decision {
 }
 
 #[must_use]
-pub fn decide(wish: &KeySpec, observed: &Observed, others: &OtherClaims, rules: &Rules) -> Decision {
-    if wish.deleting {
-        return end(wish, observed, others);
+pub fn decide(key_spec: &KeySpec, observed: &Observed, others: &OtherClaims, rules: &Rules) -> Decision {
+    if key_spec.deleting {
+        return end(key_spec, observed, others);
     }
-    if wish.suspended {
+    if key_spec.suspended {
         return Decision::Suspended;
     }
-    let spec = match &wish.spec {
+    let spec = match &key_spec.spec {
         Ok(spec) => spec,
         Err(reason) => return Decision::Refused(reason.clone()),
     };
@@ -278,18 +278,18 @@ pub fn decide(wish: &KeySpec, observed: &Observed, others: &OtherClaims, rules: 
         return Decision::Refused(reason);
     }
     let answer = observed.account.as_ref();
-    let recorded = wish.meta.record.account.as_deref();
+    let recorded = key_spec.meta.record.account.as_deref();
     let account = spec.account.as_ref().map(|account| Box::new(RecordedAccount::of(account, recorded, answer)));
     let wanted = Record { account, ..Record::of(spec) };
-    let claimed = Meta { finalizer: true, record: wish.meta.record.with(&wanted), ..wish.meta.clone() };
-    if claimed != wish.meta {
+    let claimed = Meta { finalizer: true, record: key_spec.meta.record.with(&wanted), ..key_spec.meta.clone() };
+    if claimed != key_spec.meta {
         return Decision::Do(Action::Mark { meta: claimed, fulfilled: false });
     }
     let steps = [
         principals(spec, observed),
         in_the_way(spec, observed, others),
-        key(spec, wish, observed, rules),
-        leftovers(&wanted, spec.secret.as_ref().filter(|_| spec.seal_with.is_none()), wish, observed, others),
+        key(spec, key_spec, observed, rules),
+        leftovers(&wanted, spec.secret.as_ref().filter(|_| spec.seal_with.is_none()), key_spec, observed, others),
     ];
     if let Some(decision) = steps.into_iter().flatten().next() {
         return decision;
@@ -305,8 +305,8 @@ pub fn decide(wish: &KeySpec, observed: &Observed, others: &OtherClaims, rules: 
     // A resource that comes here has delivered what is there.
     let record = Record { delivery: observed.delivery.clone(), ..wanted };
     let last = Meta { finalizer: true, record, force_rekey: false, has_old_keys: !old.is_empty() };
-    if last != wish.meta {
-        return Decision::Do(Action::Mark { meta: last, fulfilled: wish.meta.force_rekey });
+    if last != key_spec.meta {
+        return Decision::Do(Action::Mark { meta: last, fulfilled: key_spec.meta.force_rekey });
     }
     let trim_at_s = old.iter().map(|old| u64::from(old.followed_s) + rules.expire_old_s).min();
     let account = AccountState::of(recorded, answer);
@@ -358,10 +358,10 @@ fn principals(spec: &Spec, observed: &Observed) -> Option<Decision> {
 }
 
 /// The key verifies, or another is made.
-fn key(spec: &Spec, wish: &KeySpec, observed: &Observed, rules: &Rules) -> Option<Decision> {
+fn key(spec: &Spec, key_spec: &KeySpec, observed: &Observed, rules: &Rules) -> Option<Decision> {
     let (Some(place), Some(seen)) = (&spec.secret, &observed.secret) else { return None };
-    let is_forced = wish.meta.force_rekey && !rules.forced_done;
-    let delivered = rules.delivery.as_ref().or(wish.meta.record.delivery.as_ref());
+    let is_forced = key_spec.meta.force_rekey && !rules.forced_done;
+    let delivered = rules.delivery.as_ref().or(key_spec.meta.record.delivery.as_ref());
     let validity = seen.material.as_ref().map(|material| match material.validity {
         Validity::Recorded if delivered.is_some() && delivered == observed.delivery.as_ref() => Validity::Valid,
         Validity::Recorded => Validity::Invalid,
@@ -426,7 +426,7 @@ fn key(spec: &Spec, wish: &KeySpec, observed: &Observed, rules: &Rules) -> Optio
 fn leftovers(
     wanted: &Record,
     kept: Option<&SecretKey>,
-    wish: &KeySpec,
+    key_spec: &KeySpec,
     observed: &Observed,
     others: &OtherClaims,
 ) -> Option<Decision> {
@@ -445,20 +445,20 @@ fn leftovers(
             && !others.wanted.principals.contains(principal)
             && observed.principals.get(principal) == Some(&Presence::Enabled)
     };
-    let principal = wish.meta.record.principals.iter().find(is_left)?;
+    let principal = key_spec.meta.record.principals.iter().find(is_left)?;
     Some(Decision::Do(Action::Allow(principal.clone(), false)))
 }
 
 /// The end of a resource: its principals get no tickets, its keys go, then it goes.
-fn end(wish: &KeySpec, observed: &Observed, others: &OtherClaims) -> Decision {
-    if !wish.meta.finalizer {
+fn end(key_spec: &KeySpec, observed: &Observed, others: &OtherClaims) -> Decision {
+    if !key_spec.meta.finalizer {
         return Decision::Released;
     }
     let nothing = Record::default();
-    if let Some(decision) = leftovers(&nothing, None, wish, observed, others).filter(|_| !wish.suspended) {
+    if let Some(decision) = leftovers(&nothing, None, key_spec, observed, others).filter(|_| !key_spec.suspended) {
         return decision;
     }
-    Decision::Do(Action::Mark { meta: Meta { finalizer: false, ..wish.meta.clone() }, fulfilled: false })
+    Decision::Do(Action::Mark { meta: Meta { finalizer: false, ..key_spec.meta.clone() }, fulfilled: false })
 }
 
 #[cfg(test)]

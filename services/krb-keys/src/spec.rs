@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use kerberos_client::{Principal, PrincipalError};
-use krb_keys_contract::{AccountError, AccountWish};
+use krb_keys_contract::{AccountError, AccountRequest};
 use serde::{Deserialize, Serialize};
 
 use crate::account::{ACES_IGNORED, AccountFields};
@@ -142,7 +142,7 @@ pub struct Spec {
     /// The keys before the newest stay in the keytab for a while.
     pub keep_old_keys: bool,
     /// The account of the first principal.
-    pub account: Option<Box<AccountWish>>,
+    pub account: Option<Box<AccountRequest>>,
     /// What of the resource is not acted on, for people.
     pub remark: Option<&'static str>,
 }
@@ -268,7 +268,7 @@ impl KerberosKeyFields {
     }
 }
 
-/// Checks a LocalSecret: `secret`, `key` and `format`, as they stand in it.
+/// Checks a LocalSecret: `secret`, `key` and `format`, as they are in it.
 ///
 /// # Errors
 /// The first rule that it breaks.

@@ -16,7 +16,7 @@ use sparkplug::{Metric, Now, TypedMetrics};
 use uuid::Uuid;
 
 use crate::account::AccountState;
-use crate::event::{Effect, Event, KeyError, Question, Resource, Status};
+use crate::event::{Effect, Event, KeyError, ObservationRequest, Resource, Status};
 use crate::reconcile::{Action, Decision, Delivery, Observed, OtherClaims, Record, Rules, decide};
 use crate::spec::{Kind, ResourceId, Spec};
 use accounts::Accounts;
@@ -182,8 +182,8 @@ impl State {
             self.reconsider(now);
             return;
         };
-        let changed = entry.resource.wish != resource.wish || entry.resource.generation != resource.generation;
-        entry.forced_done &= resource.wish.meta.force_rekey;
+        let changed = entry.resource.key_spec != resource.key_spec || entry.resource.generation != resource.generation;
+        entry.forced_done &= resource.key_spec.meta.force_rekey;
         if accounts::published(&entry.resource) != accounts::published(&resource) {
             entry.answer = None;
         }
@@ -224,14 +224,14 @@ impl State {
 
     fn look(&mut self, id: ResourceId) {
         let Some(entry) = self.entries.get(&id) else { return };
-        let wish = &entry.resource.wish;
-        let spec = wish.spec.as_ref().ok().filter(|_| !wish.deleting);
-        let idle = wish.suspended || wish.spec.is_err() && !wish.deleting;
-        let question = match spec {
-            _ if idle => Question::default(),
+        let key_spec = &entry.resource.key_spec;
+        let spec = key_spec.spec.as_ref().ok().filter(|_| !key_spec.deleting);
+        let idle = key_spec.suspended || key_spec.spec.is_err() && !key_spec.deleting;
+        let request = match spec {
+            _ if idle => ObservationRequest::default(),
             spec => {
-                let (record, wanted) = (&wish.meta.record, spec.map(Record::of).unwrap_or_default());
-                Question {
+                let (record, wanted) = (&key_spec.meta.record, spec.map(Record::of).unwrap_or_default());
+                ObservationRequest {
                     principals: record.principals.union(&wanted.principals).cloned().collect(),
                     spec: spec.cloned(),
                     stale: record.secrets.difference(&wanted.secrets).cloned().collect(),
@@ -239,7 +239,7 @@ impl State {
                 }
             }
         };
-        self.effects.push(Effect::Look(id, question));
+        self.effects.push(Effect::Observe(id, request));
     }
 
     /// The pass and the entry that an answer is about; None: the pass is over, its resource is gone.
@@ -266,7 +266,7 @@ impl State {
         };
         let (forced_done, delivery) = (entry.forced_done, entry.delivery.clone());
         let rules = Rules { expire_old_s, now_s: now.wall / 1000, forced_done, delivery };
-        match decide(&entry.resource.wish, &observed, &others, &rules) {
+        match decide(&entry.resource.key_spec, &observed, &others, &rules) {
             Decision::Do(_) if pass.steps >= STEPS_MAX => {
                 let reason = "it does not settle: another client changes the same principals or Secrets";
                 self.end(id, ResourceState::Failed(reason.to_owned()), None, now);
@@ -309,8 +309,9 @@ impl State {
             }
             Ok(delivery) => {
                 entry.delivery = delivery.or(entry.delivery.take());
-                let wish = &entry.resource.wish;
-                entry.forced_done |= wish.meta.force_rekey && doing.is_some_and(|action| action.is_another_key(wish));
+                let key_spec = &entry.resource.key_spec;
+                entry.forced_done |=
+                    key_spec.meta.force_rekey && doing.is_some_and(|action| action.is_another_key(key_spec));
                 self.look(id.clone());
             }
             // Someone else was faster; what there is now decides.
@@ -361,7 +362,7 @@ impl State {
         }
         let status = status(&state, entry.resource.generation);
         entry.state = Some(state);
-        if entry.resource.status.as_ref() != Some(&status) && !entry.resource.wish.deleting {
+        if entry.resource.status.as_ref() != Some(&status) && !entry.resource.key_spec.deleting {
             self.effects.push(Effect::WriteStatus { id: id.clone(), status });
         }
     }
@@ -369,12 +370,12 @@ impl State {
     /// What other resources own and want. Of what no one has recorded the first by kind and name is the owner.
     fn others(&self, id: &ResourceId) -> OtherClaims {
         let mut others = OtherClaims::default();
-        let own = self.entries.get(id).map(|entry| &entry.resource.wish.meta.record);
+        let own = self.entries.get(id).map(|entry| &entry.resource.key_spec.meta.record);
         for (other, entry) in self.entries.iter().filter(|(other, _)| *other != id) {
-            let wish = &entry.resource.wish;
-            let spec = wish.spec.as_ref().ok().filter(|_| !wish.deleting).map(claims).unwrap_or_default();
+            let key_spec = &entry.resource.key_spec;
+            let spec = key_spec.spec.as_ref().ok().filter(|_| !key_spec.deleting).map(claims).unwrap_or_default();
             let is_first = other < id;
-            let (theirs, none) = (&wish.meta.record, Record::default());
+            let (theirs, none) = (&key_spec.meta.record, Record::default());
             let ours = own.unwrap_or(&none);
             let owned = &mut others.owned;
             claim(&mut owned.principals, &spec.principals, (&theirs.principals, &ours.principals), is_first);
@@ -429,7 +430,7 @@ fn claim<T: Ord + Clone>(
 }
 
 fn remark(entry: &Entry) -> Option<&'static str> {
-    entry.resource.wish.spec.as_ref().ok()?.remark
+    entry.resource.key_spec.spec.as_ref().ok()?.remark
 }
 
 const fn owns(recorded: bool, recorded_here: bool, is_first: bool) -> bool {

@@ -3,7 +3,7 @@
 
 use crate::support;
 
-use krb_keys_contract::{Answer, KeysReplica};
+use krb_keys_contract::{AccountDecision, KeysReplica};
 use serde_json::{Value, json};
 use simulator::kubernetes::faults::Fault;
 use sparkplug::EdgeNodeDescriptor;
@@ -86,7 +86,7 @@ async fn passwords_are_made_and_preset_ones_are_followed() {
         site.secret("flux-secrets", "password").is_some_and(|value| value != password)
     })
     .await;
-    site.until("the end of the wish", |site| {
+    site.until("the end of the request", |site| {
         let annotations = site.get("KerberosKey", "flux").unwrap()["metadata"]["annotations"].clone();
         annotations.get("krbkeys.factoryplus.app.amrc.co.uk/force-rekey").is_none()
     })
@@ -456,15 +456,15 @@ async fn an_account_is_asked_for_recorded_when_it_is_answered_and_goes_with_its_
     site.apply_key("robot", spec);
     let running = site.run();
     site.until_is("KerberosKey", "robot", "AccountPending").await;
-    until(&mut host, &mut keys, "the wish", |keys| keys.is_complete() && keys.devices().contains_key("robot")).await;
-    let wish = keys.devices()["robot"].wish.clone();
-    assert_eq!((wish.principal, wish.name.as_deref()), (format!("{NODE}@{REALM}"), Some("Robot")));
+    until(&mut host, &mut keys, "the request", |keys| keys.is_complete() && keys.devices().contains_key("robot")).await;
+    let request = keys.devices()["robot"].request.clone();
+    assert_eq!((request.principal, request.name.as_deref()), (format!("{NODE}@{REALM}"), Some("Robot")));
 
-    let wish = keys.devices()["robot"].wish.clone();
+    let request = keys.devices()["robot"].request.clone();
     let answer = |result| HostRequest::Command {
         node: node.clone(),
         device: krb_keys_contract::names::account_device("robot"),
-        metrics: Answer::new(&wish, &result).to_metrics(),
+        metrics: AccountDecision::new(&request, &result).to_metrics(),
     };
     host.request(answer(Err("not here".to_owned()))).await.unwrap();
     let reason = site.until_is("KerberosKey", "robot", "Refused").await;
@@ -482,7 +482,7 @@ async fn an_account_is_asked_for_recorded_when_it_is_answered_and_goes_with_its_
     let shown = |keys: &KeysReplica| keys.devices().get("robot").is_some_and(|account| account.uuid.is_some());
     until(&mut host, &mut keys, "the account of before", |keys| keys.is_complete() && shown(keys)).await;
     site.delete("KerberosKey", "robot");
-    until(&mut host, &mut keys, "the end of the wish", |keys| keys.is_complete() && keys.devices().is_empty()).await;
+    until(&mut host, &mut keys, "the end of the request", |keys| keys.is_complete() && keys.devices().is_empty()).await;
     site.until("the end of the resource", |site| site.get("KerberosKey", "robot").is_none()).await;
     running.stop().await;
     host.stop().await;

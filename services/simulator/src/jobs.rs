@@ -46,7 +46,7 @@ impl Job {
         arguments.filter_map(|argument| argument.as_str().map(str::to_owned)).collect()
     }
 
-    /// Environment of its container, as far as values stand in it.
+    /// Environment of its container, as far as it has values.
     pub fn environment(&self) -> BTreeMap<String, String> {
         let variables = self.container()["env"].as_array().into_iter().flatten();
         let variable = |variable: &Value| Some((variable["name"].as_str()?.into(), variable["value"].as_str()?.into()));

@@ -23,5 +23,5 @@ pub mod edge_agent;
 pub mod flux;
 pub mod jobs;
 pub mod kubernetes;
-pub mod machine;
+mod machine;
 pub mod sealed_secrets;

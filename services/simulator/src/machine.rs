@@ -247,7 +247,7 @@ fn numeric(datatype: DataType, number: f64) -> Value {
 }
 
 /// Whether a machine can show values of this type.
-pub fn is_supported(datatype: DataType) -> bool {
+pub(crate) fn is_supported(datatype: DataType) -> bool {
     use DataType as T;
     matches!(
         datatype,

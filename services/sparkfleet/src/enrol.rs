@@ -93,8 +93,8 @@ async fn ask(exchange: &mut Exchange, timeout: Duration) -> anyhow::Result<Resul
     match answer {
         Ok(answer) => Ok(answer?),
         Err(_) => {
-            let trouble = exchange.trouble();
-            Err(exit::with_code(exit::TIMEOUT, anyhow!("not enrolled within {timeout:?}: {trouble}")))
+            let last_error = exchange.last_error();
+            Err(exit::with_code(exit::TIMEOUT, anyhow!("not enrolled within {timeout:?}: {last_error}")))
         }
     }
 }

@@ -108,7 +108,7 @@ pub struct SimulateHostArguments {
     /// It has started other software: REGISTER=TEXT is measured in addition
     #[arg(long, value_parser = measurement)]
     pub measure: Vec<(u32, String)>,
-    /// As a member it renews its certificates so often, for example 1m; by default when two thirds of their life are over
+    /// As a member it renews its certificates so often, for example 1m; by default when two thirds of their validity period are over
     #[arg(long, value_parser = humantime::parse_duration)]
     pub renew_every: Option<std::time::Duration>,
     /// MQTT server that the host itself speaks over, if that is another one than the operator's

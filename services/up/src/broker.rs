@@ -345,14 +345,14 @@ impl Watch {
 }
 
 impl BrokerEventHandler for Watch {
-    fn on_client_connect<'a>(&'a self, event: ClientConnectEvent) -> Answer<'a, ()> {
+    fn on_client_connect<'a>(&'a self, event: ClientConnectEvent) -> HookFuture<'a, ()> {
         Box::pin(async move {
             let ends_with_connection = self.holders.begin(&event.client_id);
             self.index.connected(&event.client_id, ends_with_connection).await;
         })
     }
 
-    fn on_client_disconnect<'a>(&'a self, event: ClientDisconnectEvent) -> Answer<'a, ()> {
+    fn on_client_disconnect<'a>(&'a self, event: ClientDisconnectEvent) -> HookFuture<'a, ()> {
         Box::pin(async move {
             if self.holders.leave(&event.client_id, Instant::now()) {
                 self.index.disconnected(&event.client_id).await;
@@ -360,15 +360,15 @@ impl BrokerEventHandler for Watch {
         })
     }
 
-    fn on_client_subscribe<'a>(&'a self, event: ClientSubscribeEvent) -> Answer<'a, ()> {
+    fn on_client_subscribe<'a>(&'a self, event: ClientSubscribeEvent) -> HookFuture<'a, ()> {
         Box::pin(async move { self.index.subscribed(&event).await })
     }
 
-    fn on_client_unsubscribe<'a>(&'a self, event: ClientUnsubscribeEvent) -> Answer<'a, ()> {
+    fn on_client_unsubscribe<'a>(&'a self, event: ClientUnsubscribeEvent) -> HookFuture<'a, ()> {
         Box::pin(async move { self.index.unsubscribed(&event).await })
     }
 
-    fn on_client_publish<'a>(&'a self, event: ClientPublishEvent) -> Answer<'a, PublishAction> {
+    fn on_client_publish<'a>(&'a self, event: ClientPublishEvent) -> HookFuture<'a, PublishAction> {
         Box::pin(async move {
             if event.qos == QoS::ExactlyOnce {
                 self.index.exactly_once(&event.client_id, &event.topic).await;
@@ -399,14 +399,14 @@ impl Door {
     }
 }
 
-type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+type HookFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 impl AuthProvider for Door {
     fn authenticate<'a>(
         &'a self,
         connect: &'a ConnectPacket,
         _client_addr: SocketAddr,
-    ) -> Answer<'a, mqtt5::error::Result<AuthResult>> {
+    ) -> HookFuture<'a, mqtt5::error::Result<AuthResult>> {
         Box::pin(async move {
             let result = self.judge(connect);
             if result.authenticated {
@@ -427,7 +427,7 @@ impl AuthProvider for Door {
     }
 
     /// Is asked before each message and each will is routed, so that what the router needs for it is done here.
-    fn authorize_publish<'a>(&'a self, client: &str, user: Option<&'a str>, topic: &'a str) -> Answer<'a, bool> {
+    fn authorize_publish<'a>(&'a self, client: &str, user: Option<&'a str>, topic: &'a str) -> HookFuture<'a, bool> {
         let may = || self.guard.as_ref().is_none_or(|guard| guard.may_publish(user, topic));
         let (client, may) = (client.to_owned(), !certificates::is_reserved(topic) && may());
         Box::pin(async move {
@@ -438,7 +438,12 @@ impl AuthProvider for Door {
         })
     }
 
-    fn authorize_subscribe<'a>(&'a self, _client: &str, user: Option<&'a str>, filter: &'a str) -> Answer<'a, bool> {
+    fn authorize_subscribe<'a>(
+        &'a self,
+        _client: &str,
+        user: Option<&'a str>,
+        filter: &'a str,
+    ) -> HookFuture<'a, bool> {
         Box::pin(ready(self.guard.as_ref().is_none_or(|guard| guard.may_subscribe(user, filter))))
     }
 }

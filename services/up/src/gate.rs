@@ -47,7 +47,7 @@ impl Gate {
     /// Adds a cluster to the site: the control plane and operators may command it from here on.
     ///
     /// # Errors
-    /// The operator's host id cannot stand in rules.
+    /// The operator's host id cannot be written into rules.
     pub fn add_cluster(&self, name: ClusterName) -> anyhow::Result<()> {
         let mut inside = self.inside.write().unwrap_or_else(PoisonError::into_inner);
         if inside.clusters.insert(name) {
@@ -60,7 +60,7 @@ impl Gate {
     /// How a principal logs in; the same name and password each time.
     ///
     /// # Errors
-    /// The system yields no random numbers, or the operator's host id cannot stand in rules.
+    /// The system yields no random numbers, or the operator's host id cannot be written into rules.
     pub fn login(&self, principal: &Principal, mqtt: &MqttConfig) -> anyhow::Result<MqttConfig> {
         let mut inside = self.inside.write().unwrap_or_else(PoisonError::into_inner);
         let site = self.site(&inside.clusters)?;

@@ -57,7 +57,7 @@
 //! ```
 #![warn(missing_docs, unreachable_pub)]
 
-mod backoff;
+pub mod backoff;
 pub mod edge_node;
 mod heartbeat;
 pub mod host;

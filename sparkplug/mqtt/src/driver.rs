@@ -94,7 +94,7 @@ impl<M: Machine> Driver<M> {
         journal: Option<Journal>,
     ) -> (Self, DriverHandles<M>) {
         let (submissions, inbox) = mpsc::channel(INBOX_MAX);
-        let (outlet, events) = events::channel();
+        let (sender, events) = events::channel();
         let stop = Arc::new(Notify::new());
         let ends = DriverHandles { submissions, events, stop: Arc::clone(&stop) };
         let config = connector.config();
@@ -110,7 +110,7 @@ impl<M: Machine> Driver<M> {
             inbox,
             inbox_open: true,
             stop,
-            events: outlet,
+            events: sender,
             backlog,
             closing_until: None,
             stopping_until: None,

@@ -99,7 +99,7 @@ impl WeakNodeUpdates {
 #[derive(Debug)]
 pub struct EdgeNodeHandle {
     pub(crate) updates: mpsc::Sender<Submission<EdgeNode>>,
-    pub(crate) outlet: EventSender<NodeEvent>,
+    pub(crate) event_sender: EventSender<NodeEvent>,
 }
 
 impl EdgeNodeHandle {
@@ -148,12 +148,12 @@ impl EdgeNodeHandle {
 
     /// The way out.
     pub fn events(&mut self) -> &mut Events<NodeEvent> {
-        &mut self.outlet.events
+        &mut self.event_sender.events
     }
 
     /// The next event; None after [`NodeEvent::Stopped`]. Cancel-safe.
     pub async fn recv(&mut self) -> Option<NodeEvent> {
-        self.outlet.events.recv().await
+        self.event_sender.events.recv().await
     }
 
     /// The next event that `callbacks` leave: commands go to their functions, and what these report is published. Not cancel-safe: what a function reports may be lost if this is dropped
@@ -177,7 +177,7 @@ impl EdgeNodeHandle {
     /// Publishes NDEATH, disconnects, and returns when the socket is closed: at once when there is no session, after 2 seconds at the latest. Events that
     /// come meanwhile are dropped.
     pub async fn stop(self) {
-        self.outlet.stop().await;
+        self.event_sender.stop().await;
     }
 }
 
@@ -226,7 +226,7 @@ impl HostRequests {
 #[derive(Debug)]
 pub struct HostHandle {
     pub(crate) requests: mpsc::Sender<Submission<HostApplication>>,
-    pub(crate) outlet: EventSender<HostEvent>,
+    pub(crate) event_sender: EventSender<HostEvent>,
 }
 
 impl HostHandle {
@@ -262,18 +262,18 @@ impl HostHandle {
 
     /// The way out.
     pub fn events(&mut self) -> &mut Events<HostEvent> {
-        &mut self.outlet.events
+        &mut self.event_sender.events
     }
 
     /// The next event; None after [`HostEvent::Stopped`]. Cancel-safe.
     pub async fn recv(&mut self) -> Option<HostEvent> {
-        self.outlet.events.recv().await
+        self.event_sender.events.recv().await
     }
 
     /// Publishes STATE offline, disconnects, and returns when the socket is closed: at once when there is no session, after 2 seconds at the latest. Events that
     /// come meanwhile are dropped.
     pub async fn stop(self) {
-        self.outlet.stop().await;
+        self.event_sender.stop().await;
     }
 }
 
@@ -281,7 +281,7 @@ impl HostHandle {
 #[derive(Debug)]
 pub struct ListenerHandle {
     pub(crate) requests: mpsc::Sender<Submission<Listener>>,
-    pub(crate) outlet: EventSender<ListenerEvent>,
+    pub(crate) event_sender: EventSender<ListenerEvent>,
 }
 
 impl ListenerHandle {
@@ -296,12 +296,12 @@ impl ListenerHandle {
 
     /// The next event; None after [`ListenerEvent::Stopped`]. Cancel-safe.
     pub async fn recv(&mut self) -> Option<ListenerEvent> {
-        self.outlet.events.recv().await
+        self.event_sender.events.recv().await
     }
 
     /// Disconnects, and returns when the socket is closed, after 2 seconds at the latest.
     pub async fn stop(self) {
-        self.outlet.stop().await;
+        self.event_sender.stop().await;
     }
 }
 

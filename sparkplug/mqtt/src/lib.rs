@@ -143,8 +143,8 @@ pub fn spawn_edge_node(
         _ => None,
     };
     let span = tracing::info_span!("edge_node", group_id = %node.group, edge_node_id = %node.edge_node);
-    let (updates, outlet) = spawn(machine, connector, (bd_seq, journal), clock, span);
-    Ok(EdgeNodeHandle { updates, outlet })
+    let (updates, event_sender) = spawn(machine, connector, (bd_seq, journal), clock, span);
+    Ok(EdgeNodeHandle { updates, event_sender })
 }
 
 /// Starts a Host Application; without a host id in `config`, a listener.
@@ -160,16 +160,16 @@ pub fn spawn_host(config: HostConfig, mqtt: &MqttConfig, clock: Clock) -> Result
     let connector = Connector::new(mqtt.clone(), client_id)?;
     let config = HostConfig { dialect: mqtt.dialect.unwrap_or(config.dialect), ..config };
     if !mqtt.all_servers || connector.servers() == 1 {
-        let (requests, outlet) = spawn_session(config, connector, clock);
-        return Ok(HostHandle { requests, outlet });
+        let (requests, event_sender) = spawn_session(config, connector, clock);
+        return Ok(HostHandle { requests, event_sender });
     }
     let session = |server: usize| {
         // Sessions must not wait the same random times either.
         let config = HostConfig { seed: seed(config.seed).wrapping_add(server as u64), ..config.clone() };
         spawn_session(config, connector.only(server), clock)
     };
-    let (requests, outlet) = merger::spawn((0..connector.servers()).map(session).collect());
-    Ok(HostHandle { requests, outlet })
+    let (requests, event_sender) = merger::spawn((0..connector.servers()).map(session).collect());
+    Ok(HostHandle { requests, event_sender })
 }
 
 fn spawn_session(
@@ -200,8 +200,8 @@ pub fn spawn_listener(
     let connector = Connector::new(mqtt.clone(), client_id::of_host(&mqtt.client_id_prefix, None))?;
     let machine = Listener::new(filters, connector.servers());
     let span = tracing::info_span!("listener");
-    let (requests, outlet) = spawn(machine, connector, (BdSeqStore::Memory, None), clock, span);
-    Ok(ListenerHandle { requests, outlet })
+    let (requests, event_sender) = spawn(machine, connector, (BdSeqStore::Memory, None), clock, span);
+    Ok(ListenerHandle { requests, event_sender })
 }
 
 fn spawn<M: Machine>(

@@ -62,7 +62,7 @@ pub(crate) struct Merger {
 /// Starts the task between the sessions and the application; yields the application's ends.
 pub(crate) fn spawn(sessions: Vec<(Submissions, EventSender<HostEvent>)>) -> (Submissions, EventSender<HostEvent>) {
     let (submissions, inbox) = mpsc::channel(ORDERS_MAX);
-    let (events, outlet) = events::channel();
+    let (events, receiver) = events::channel();
     let stop = Arc::new(Notify::new());
     let mut merger = Merger {
         merge: HostMerge::new(sessions.len()),
@@ -76,8 +76,8 @@ pub(crate) fn spawn(sessions: Vec<(Submissions, EventSender<HostEvent>)>) -> (Su
         stop: Arc::clone(&stop),
         is_stopping: false,
     };
-    for (server, (submissions, outlet)) in sessions.into_iter().enumerate() {
-        let (receiver, stop, task) = outlet.into_parts();
+    for (server, (submissions, event_sender)) in sessions.into_iter().enumerate() {
+        let (receiver, stop, task) = event_sender.into_parts();
         let events = stream::unfold(receiver, move |mut receiver| async move {
             let event = receiver.recv().await?;
             Some(((server, event), receiver))
@@ -86,7 +86,7 @@ pub(crate) fn spawn(sessions: Vec<(Submissions, EventSender<HostEvent>)>) -> (Su
         merger.lanes.push(Lane { submissions, waiting: VecDeque::new(), is_reserving: false, stop });
         merger.tasks.push(task);
     }
-    (submissions, EventSender::new(outlet, stop, tokio::spawn(merger.run())))
+    (submissions, EventSender::new(receiver, stop, tokio::spawn(merger.run())))
 }
 
 enum Turn {

@@ -26,20 +26,20 @@ impl Receipts {
         self.pings.push_back(self.written);
     }
 
-    /// Yields how many publishes the server has, if that is news.
+    /// Yields how many publishes the server has, if that number has grown.
     pub(crate) fn pong(&mut self) -> Option<u64> {
         let publishes = self.pings.pop_front()?;
-        self.news(publishes)
+        self.increase(publishes)
     }
 
     /// As [`Receipts::pong`].
     pub(crate) fn acknowledged(&mut self, id: u16) -> Option<u64> {
         let at = self.acknowledgements.iter().position(|(known, _)| *known == id)?;
         let (_, publishes) = self.acknowledgements.remove(at)?;
-        self.news(publishes)
+        self.increase(publishes)
     }
 
-    fn news(&mut self, publishes: u64) -> Option<u64> {
+    fn increase(&mut self, publishes: u64) -> Option<u64> {
         (publishes > self.received).then(|| {
             self.received = publishes;
             publishes

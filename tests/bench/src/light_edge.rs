@@ -59,7 +59,7 @@ pub async fn run(
     let mut state = State::new(settings, clock.now());
     let mut kubernetes = Kubernetes::default();
     let mut node: Option<EdgeNodeHandle> = None;
-    let mut news = first_lists(&name, kinds);
+    let mut events = first_lists(&name, kinds);
     loop {
         for effect in state.poll_effects() {
             match effect {
@@ -75,10 +75,10 @@ pub async fn run(
                     }
                 }
                 Effect::Ready { .. } => {}
-                other => kubernetes.execute(other, &mut news),
+                other => kubernetes.execute(other, &mut events),
             }
         }
-        let event = match news.pop_front() {
+        let event = match events.pop_front() {
             Some(event) => event,
             None => tokio::select! {
                 biased;
@@ -181,13 +181,13 @@ impl Object {
 
 impl Kubernetes {
     /// Carries an effect out; the answer and the events of the watches are the next events.
-    fn execute(&mut self, effect: Effect, news: &mut VecDeque<Event>) {
+    fn execute(&mut self, effect: Effect, events: &mut VecDeque<Event>) {
         self.version += 1;
         match effect {
             Effect::LoadIndex => {
                 let (record, version) = self.record.clone().unzip();
                 let resource_version = version.map(|version| version.to_string());
-                news.push_back(Event::IndexLoaded(Ok(StoredRecord { record, resource_version, unreadable: None })));
+                events.push_back(Event::IndexLoaded(Ok(StoredRecord { record, resource_version, unreadable: None })));
             }
             Effect::SaveIndex { record, then, .. } => {
                 let save = || {
@@ -195,30 +195,30 @@ impl Kubernetes {
                     Ok::<_, std::convert::Infallible>(())
                 };
                 let Ok(((), saved)) = then.commit(save);
-                news.push_back(Event::IndexSaved { resource_version: self.version.to_string(), saved });
+                events.push_back(Event::IndexSaved { resource_version: self.version.to_string(), saved });
             }
             Effect::Apply { deployment, objects, .. } => {
                 let applied: Vec<_> = objects.into_iter().filter_map(|prepared| self.apply(prepared)).collect();
                 let changed: Vec<_> = applied.iter().map(|(kind, seen)| (kind.clone(), seen.clone())).collect();
                 let applied = applied.into_iter().map(|(_, seen)| seen).collect();
-                news.push_back(Event::Applied { deployment, applied, failed: None });
-                news.extend(changed.into_iter().map(|(kind, seen)| Event::Objects(kind, Observation::Changed(seen))));
+                events.push_back(Event::Applied { deployment, applied, failed: None });
+                events.extend(changed.into_iter().map(|(kind, seen)| Event::Objects(kind, Observation::Changed(seen))));
             }
             Effect::Delete { key, uid, .. } => {
                 let gone = self.objects.remove(&key);
                 let missing = KubernetesError { class: ErrorClass::Conflict, message: "not found".to_owned() };
                 let result = gone.as_ref().map(|_| Deletion::Gone).ok_or(missing);
                 let last = gone.and_then(|object| object.observed(&key.kind));
-                news.push_back(Event::Deleted { key: key.clone(), uid, result });
-                news.extend(last.map(|seen| Event::Objects(key.kind, Observation::Gone(seen))));
+                events.push_back(Event::Deleted { key: key.clone(), uid, result });
+                events.extend(last.map(|seen| Event::Objects(key.kind, Observation::Gone(seen))));
             }
-            Effect::Annotate(_) => news.push_back(Event::Annotated(Ok(()))),
-            Effect::Probe => news.push_back(Event::Probed(Ok(()))),
+            Effect::Annotate(_) => events.push_back(Event::Annotated(Ok(()))),
+            Effect::Probe => events.push_back(Event::Probed(Ok(()))),
             Effect::LookAtWorkloads { release } => {
                 let seen = Ok(Readiness { ready: Some(true), message: None });
-                news.push_back(Event::WorkloadsSeen { release, seen });
+                events.push_back(Event::WorkloadsSeen { release, seen });
             }
-            Effect::LookAtFlux => news.push_back(Event::FluxSeen(Ok(FluxReport::default()))),
+            Effect::LookAtFlux => events.push_back(Event::FluxSeen(Ok(FluxReport::default()))),
             // There is no sealed secrets controller, and the others are the caller's.
             Effect::FetchCertificate | Effect::Birth(_) | Effect::Node(_) | Effect::Ready { .. } => {}
         }

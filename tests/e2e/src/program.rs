@@ -124,7 +124,7 @@ fn build(program: &Program<'_>, directory: &Path, profile: &str) -> Result<PathB
     let target = directory.parent().ok_or("the test is not in a target directory")?;
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut command = Command::new(cargo);
-    // What cargo says of the test's own package would be news to build scripts that ask for it: they would run again, and all that is built upon them.
+    // What cargo says of the test's own package would be a change to build scripts that ask for it: they would run again, and all that is built upon them.
     for (variable, _) in std::env::vars_os() {
         let name = variable.to_string_lossy();
         if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix)) {

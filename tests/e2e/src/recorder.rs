@@ -41,7 +41,7 @@ type Hook = Box<dyn FnMut(&Message) -> bool + Send>;
 struct Shared {
     messages: Mutex<Vec<Arc<Message>>>,
     hook: Mutex<Option<Hook>>,
-    news: Notify,
+    changed: Notify,
 }
 
 impl fmt::Debug for Shared {
@@ -134,15 +134,15 @@ impl Recorder {
         let deadline = Instant::now() + PATIENCE;
         let mut next = place;
         loop {
-            let news = self.shared.news.notified();
-            tokio::pin!(news);
-            news.as_mut().enable();
+            let changed = self.shared.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
             let messages = self.since(next.min(self.count()));
             next += messages.len();
             if let Some(found) = messages.iter().find_map(|message| found(message)) {
                 return found;
             }
-            if tokio::time::timeout_at(deadline.into(), news).await.is_err() {
+            if tokio::time::timeout_at(deadline.into(), changed).await.is_err() {
                 panic!("waited {PATIENCE:?} for {what}\n{}", self.last_topics());
             }
         }
@@ -243,7 +243,7 @@ impl Recording {
                     *lock(&self.shared.hook) = None;
                 }
                 lock(&self.shared.messages).push(message);
-                self.shared.news.notify_waiters();
+                self.shared.changed.notify_waiters();
             }
             _ => {}
         }

@@ -8,7 +8,7 @@ use edge_sync::event::Effect;
 use edge_sync::record::{IndexRecord, StoredRecord};
 use edge_sync::state::index::AcceptedIndex;
 use edge_sync_contract::{DeploymentDevice, DeploymentState, DesiredIndex, Digest};
-use service_runtime::backoff::Backoff;
+use sparkplug::backoff::Backoff;
 use sparkplug::replication::{Origin, Outcome};
 use uuid::Uuid;
 
@@ -69,7 +69,7 @@ impl Edge {
     /// A receiver that has accepted nothing.
     #[must_use]
     pub fn new(fault: Option<Fault>) -> Self {
-        let keeper = AcceptedIndex::new(Backoff::new(Duration::from_secs(1), Duration::from_secs(60), 1));
+        let keeper = AcceptedIndex::new(Backoff::new((Duration::from_secs(1), Duration::from_secs(60)), 1));
         let mut edge = Self { keeper, disk: None, unwritten: None, fault };
         edge.restart();
         edge
@@ -83,7 +83,7 @@ impl Edge {
     /// The process is killed and starts again: what is not on the disk is lost.
     pub fn restart(&mut self) {
         self.unwritten = None;
-        self.keeper = AcceptedIndex::new(Backoff::new(Duration::from_secs(1), Duration::from_secs(60), 1));
+        self.keeper = AcceptedIndex::new(Backoff::new((Duration::from_secs(1), Duration::from_secs(60)), 1));
         let Some(Effect::LoadIndex) = self.keeper.next_effect(Duration::ZERO, true) else { return };
         let mut record = self.disk.as_ref().and_then(|text| IndexRecord::from_text(text).ok());
         if let Some(record) = record.as_mut().filter(|_| self.fault == Some(Fault::HoldNotPersisted)) {

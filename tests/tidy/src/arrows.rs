@@ -19,7 +19,7 @@ pub enum Rank {
     /// The fleet as people see it, made of contracts and parts; pure.
     View,
     /// Drives the machines over MQTT.
-    Rim,
+    Io,
     /// Process-level parts of services.
     Runtime,
     /// A part of several programs that touches files or sockets.
@@ -45,7 +45,7 @@ pub fn rank(package: &str) -> Option<Rank> {
         "access" | "enrolment-protocol" | "join-attestation" | "join-tickets" | "broker-acl" | "sealed-secrets"
         | "manifests" => Some(Rank::Part),
         "fleet-view" => Some(Rank::View),
-        "sparkplug-mqtt" => Some(Rank::Rim),
+        "sparkplug-mqtt" => Some(Rank::Io),
         "service-runtime" | "https-client" => Some(Rank::Runtime),
         "configdb" | "cluster-manager" | "edge-sync" | "edge-monitor" | "join-service" | "bootstrapper"
         | "identity" | "git-server" | "krb-keys" | "edge-agent" | "simulator" | "console" => Some(Rank::Service),
@@ -77,7 +77,7 @@ const GROUND: &[Rank] = &[
     Rank::Contract,
     Rank::Part,
     Rank::View,
-    Rank::Rim,
+    Rank::Io,
     Rank::Runtime,
     Rank::Library,
     Rank::Commands,
@@ -90,12 +90,12 @@ const GROUND: &[Rank] = &[
 fn may_import(from: Rank) -> &'static [Rank] {
     match from {
         Rank::Data => &[],
-        Rank::Runtime => &[Rank::Core, Rank::Rim],
+        Rank::Runtime => &[Rank::Core, Rank::Io],
         Rank::Core => &[Rank::Data],
         Rank::Contract => &[Rank::Data, Rank::Core],
         Rank::Part => &[Rank::Data, Rank::Core, Rank::Contract],
         Rank::View => &[Rank::Data, Rank::Core, Rank::Contract, Rank::Part],
-        Rank::Rim => &[Rank::Data, Rank::Core],
+        Rank::Io => &[Rank::Data, Rank::Core],
         Rank::Library => &GROUND[..7],
         Rank::Service | Rank::Commands => &GROUND[..8],
         Rank::Composition => &GROUND[..10],

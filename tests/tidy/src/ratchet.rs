@@ -29,7 +29,8 @@ pub fn counts(tree: &Tree) -> Vec<Count> {
     let ours = |file: &&SourceFile| !file.path.starts_with("tests/tidy/");
     let rust = || tree.with_extension("rs").filter(ours);
     let markdown = || tree.with_extension("md").filter(ours);
-    let mut counts = words::private_english(rust().chain(markdown()));
+    let others = tree.files.iter().filter(ours).filter(|file| words::is_read_besides(file));
+    let mut counts = words::private_english(rust().chain(markdown()).chain(others));
     let uses = circles::uses(rust());
     for (package, uses) in &uses {
         let folders = circles::top_level(uses);

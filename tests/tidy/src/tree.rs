@@ -36,14 +36,14 @@ impl SourceFile {
 /// The repository as the checks see it.
 #[derive(Debug, Clone, Default)]
 pub struct Tree {
-    /// Text files that some check reads: Rust, Markdown, TOML, tables of ids.
+    /// Text files that some check reads: Rust, Markdown, TOML, JSON, TypeScript, protobuf, tables of ids.
     pub files: Vec<SourceFile>,
     /// Every file and folder, so that links can be followed.
     pub paths: BTreeSet<String>,
 }
 
 /// Extensions of the files whose text is read.
-const READ: &[&str] = &["rs", "md", "toml", "lock", "tsv", "txt", "csv"];
+const READ: &[&str] = &["rs", "md", "toml", "lock", "tsv", "txt", "csv", "json", "ts", "tsx", "mjs", "proto"];
 
 /// Folders that are made, not written.
 const MADE: &[&str] = &["target", "node_modules"];

@@ -10,6 +10,8 @@ const EMPTY_NAMES: &[&str] = &["common", "util", "utils", "helper", "helpers", "
 
 /// Names of types that a reader who knows Kubernetes, MQTT and TPMs does not recognise, and what the field calls them.
 const PRIVATE_NAMES: &[(&str, &str)] = &[
+    ("AccountWish", "AccountRequest"),
+    ("Answer", "name what answers: `IssuerResponse`, `AccountDecision`"),
     ("Asked", "the request: `ApiRequest`, `GitRequest`"),
     ("Asker", "RequestContext"),
     ("Assigned", "SentVersions"),
@@ -26,23 +28,36 @@ const PRIVATE_NAMES: &[(&str, &str)] = &[
     ("FallSilent", "StepDown"),
     ("FellSilent", "NodeTimedOut"),
     ("Hands", "KeyExecutor"),
+    ("Held", "name what is held: `ConsoleTables`"),
     ("IndexKeeper", "AcceptedIndex"),
     ("Left", "PersistedRepositories"),
+    ("Life", "ValidityPeriod"),
     ("Look", "name what is looked for: `FileChange`"),
     ("News", "WatchEvent"),
+    ("NotBelieved", "Unauthenticated"),
     ("Outlet", "EventSender"),
     ("Outside", "Io"),
     ("Place", "the name of what is there: `RepositoryPath`, `ObjectRef`"),
     ("PolicyKeeper", "ActivePolicy"),
+    ("Question", "name what is asked for: `ObservationRequest`"),
     ("Reading", "ReadState"),
     ("Rim", "Io"),
     ("Roster", "WatchedNodes"),
     ("Settling", "RolloutStatus"),
     ("Standing", "the status of what: `HistoryStatus`"),
+    ("Taken", "name the outcome: `PushOutcome`, `CallbackOutcome`"),
     ("Touched", "Affected"),
+    ("Track", "JoinSession"),
+    ("Trouble", "the error or failure: `KeyError`"),
     ("WantedLine", "BootstrapCommand"),
     ("Wish", "the name of what is asked for: a write, a manifest, a key"),
 ];
+
+/// Extensions of the files beside Rust and Markdown whose words are counted.
+const READ_BESIDES: &[&str] = &["json", "ts", "tsx", "mjs", "proto", "toml"];
+
+/// Files with such an extension that are generated, or the text of others.
+const FOREIGN: &[&str] = &["package-lock.json", "sparkplug_b.proto"];
 
 /// Marks of unfinished work. Put together here so that this file does not carry them.
 const MARKS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X"), concat!("HA", "CK")];
@@ -72,10 +87,28 @@ const PRIVATE_ENGLISH: &[(&str, &str)] = &[
     ("forgive", "retry now"),
     ("is no", "is not a"),
     ("are no", "are not"),
+    ("roster", "watched nodes"),
+    ("currency", "freshness"),
+    ("news", "event, change"),
+    ("outlet", "sender"),
+    ("asker", "request, client"),
+    ("wishes", "requests"),
+    ("unattributed", "invalid deployments"),
+    ("lose track", "become stale"),
+    ("lost track", "is stale"),
+    ("in this life", "since process start"),
+    ("is void", "is revoked, is no longer valid"),
+    ("are void", "are revoked, are no longer valid"),
 ];
 
 /// Words before `is no` and after it with which it is plain English: `there is no node`, `is no longer`.
 const PLAIN: (&[&str], &[&str]) = (&["there", "where"], &["longer", "more", "such"]);
+
+/// True for a file beside Rust and Markdown whose words are counted.
+#[must_use]
+pub fn is_read_besides(file: &SourceFile) -> bool {
+    READ_BESIDES.iter().any(|extension| file.is(extension)) && !FOREIGN.contains(&file.name())
+}
 
 /// How often each word and phrase of private English occurs in these files, and where.
 #[must_use]
@@ -219,6 +252,13 @@ mod tests {
         let subjects: Vec<_> = found.iter().map(|count| (count.subject.as_str(), count.places.len())).collect();
         assert_eq!(subjects, [("nobody", 1), ("told", 1), ("let-in", 1), ("is-no", 1)]);
         assert!(found[3].places[0].starts_with("x.md:1 (is not a"), "{:?}", found[3].places);
+    }
+
+    #[test]
+    fn words_of_other_texts_are_counted_but_not_those_of_others() {
+        let is_read = |path: &str| is_read_besides(&SourceFile::new(path, ""));
+        assert!(["a/schema.json", "a.ts", "a.tsx", "a.mjs", "join.proto", "clippy.toml"].into_iter().all(is_read));
+        assert!(!["a/package-lock.json", "sparkplug_b.proto", "a.css", "a.rs"].into_iter().any(is_read));
     }
 
     #[test]

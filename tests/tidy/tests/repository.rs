@@ -77,7 +77,7 @@ fn pure_packages_depend_on_nothing_impure() {
             node.deps.iter().filter(|dep| dep.dep_kinds.iter().any(|info| info.kind == DependencyKind::Normal));
         edges.entry(names[&node.id].clone()).or_default().extend(normal.map(|dep| names[&dep.pkg].clone()));
     }
-    // A graph in which the rim does not reach tokio was not read properly.
+    // A graph in which the package that does I/O does not reach tokio was not read properly.
     assert!(!arrows::check_closure("sparkplug-mqtt", &edges).is_empty());
     let pure: Vec<String> = names.into_values().filter(|name| arrows::is_pure(name)).collect();
     let closures = pure.iter().flat_map(|name| arrows::check_closure(name, &edges));

@@ -90,7 +90,7 @@ impl Tasks {
     pub fn run(&mut self, number: u64, task: Task) {
         self.cancel();
         let (host, activity) = (Arc::clone(&self.host), self.activity.clone());
-        self.running.spawn(async move { Event::Ended { number, result: host.run(task, activity).await } });
+        self.running.spawn(async move { Event::TaskEnded { number, result: host.run(task, activity).await } });
     }
 
     /// Ends the running task; a command that it started is killed.

@@ -42,22 +42,22 @@ impl State {
             Kind::Renew => return,
         };
         let ends_at = turn.now.mono + self.settings.administrator_for;
-        match (wanted, self.tracks.iter_mut().find(|track| track.kind == kind)) {
-            (false, _) => self.tracks.retain(|track| track.kind != kind),
-            (true, Some(track)) => {
-                track.ends_at = Some(ends_at);
+        match (wanted, self.sessions.iter_mut().find(|session| session.kind == kind)) {
+            (false, _) => self.sessions.retain(|session| session.kind != kind),
+            (true, Some(session)) => {
+                session.ends_at = Some(ends_at);
                 let due = self.reminded_at.is_none_or(|at| at + REMINDER_INTERVAL <= turn.now.mono);
                 if due {
                     self.reminded_at = Some(turn.now.mono);
-                    let standing = track.machine.standing_messages();
-                    standing.iter().for_each(|message| self.publish(message));
+                    let messages = session.machine.current_messages();
+                    messages.iter().for_each(|message| self.publish(message));
                 }
             }
             (true, None) => {
                 // The first member is a control plane, whatever the host was to be otherwise.
                 let role = if kind == Kind::Init { Role::ControlPlane } else { host.role };
                 let settings = HostSettings { kind, role, ..host.clone() };
-                self.tracks.push(JoinSession::new(settings, Some(ends_at)));
+                self.sessions.push(JoinSession::new(settings, Some(ends_at)));
                 self.reminded_at = Some(turn.now.mono);
                 self.drive(kind, MachineEvent::Start, turn);
             }
@@ -67,7 +67,7 @@ impl State {
     /// Every machine looks at what an issuer says; a message is not believed only if none believes it.
     fn on_message(&mut self, message: &IssuerMessage, turn: &mut Turn) {
         let mut reasons = Vec::new();
-        let kinds: Vec<Kind> = self.tracks.iter().map(|track| track.kind).collect();
+        let kinds: Vec<Kind> = self.sessions.iter().map(|session| session.kind).collect();
         let machines = kinds.len();
         for kind in kinds {
             let event = match message {

@@ -48,11 +48,11 @@ impl State {
     /// Says what changed.
     pub(super) fn report(&mut self) {
         self.node.state = self.state_name().to_owned();
-        self.node.administrator = self.tracks.iter().any(|track| track.ends_at.is_some());
+        self.node.administrator = self.sessions.iter().any(|session| session.ends_at.is_some());
         if let Some(kind) = self.work.as_ref().and_then(|work| work.kind) {
             self.node.kind = kind.name().to_owned();
-        } else if let Some(track) = self.tracks.first() {
-            self.node.kind = track.kind.name().to_owned();
+        } else if let Some(session) = self.sessions.first() {
+            self.node.kind = session.kind.name().to_owned();
         }
         if let Some(published) = &self.published {
             // Any client can send messages that are ignored, and must not make the host publish as often.
@@ -73,7 +73,7 @@ impl State {
     }
 
     fn state_name(&self) -> &'static str {
-        let of_machine = || self.tracks.iter().map(|track| track.machine.condition());
+        let of_machine = || self.sessions.iter().map(|session| session.machine.condition());
         match &self.phase {
             Phase::Failing { .. } | Phase::Rebooting(_) => "failed",
             Phase::Member { .. } => "member",

@@ -16,7 +16,7 @@ use crate::platform::Mark;
 use crate::record::Progress;
 use crate::renewal::ValidityPeriod;
 use issuer::{KEY_FILE, NODE_PASSWORD, TOKEN};
-use world::{Run, Trouble, World, name_of};
+use world::{Failure, Run, World, name_of};
 
 /// Tasks of a join, in their order; those from [`LOCK`] on are after the lock.
 const JOIN: [&str; 10] = [
@@ -133,10 +133,10 @@ fn a_renewal_that_fails_leaves_the_member_what_it_is() {
         assert_eq!((world.host.mark, world.host.locked), (Some(Mark::Initialised), true), "{what}");
         assert!(!world.tasks.contains(&LOCK), "{what}: {:?}", world.tasks);
     };
-    for trouble in [Trouble::Fails("renew", usize::MAX), Trouble::Hangs("renew")] {
+    for failure in [Failure::Fails("renew", usize::MAX), Failure::Hangs("renew")] {
         let mut world = aged();
-        world.trouble = Some(trouble);
-        still_a_member(world, "trouble");
+        world.failure = Some(failure);
+        still_a_member(world, "failure");
     }
     for code in [RefusalCode::EndorsementRevoked, RefusalCode::Lock, RefusalCode::Superseded] {
         let mut world = aged();
@@ -168,7 +168,7 @@ fn what_fails_before_the_lock_is_reported_and_tried_again() {
         (Kind::Recover, "unlock"),
     ] {
         let mut world = World::new(kind);
-        world.trouble = Some(Trouble::Fails(task, 1));
+        world.failure = Some(Failure::Fails(task, 1));
         assert_eq!(world.run(), Run::Ended(Ending::Member), "{kind} {task}");
         assert_eq!(world.tasks.iter().filter(|name| **name == task).count(), 2);
         assert_eq!(world.tasks.iter().filter(|name| **name == LOCK).count(), 1, "it is locked once");
@@ -186,14 +186,14 @@ fn what_fails_after_the_lock_marks_the_disk_reports_it_to_the_issuer_and_reboots
     for (kind, tasks) in [(Kind::Join, &JOIN), (Kind::Init, &INIT)] {
         for task in tasks.iter().skip_while(|task| **task != LOCK) {
             let mut world = World::new(kind);
-            world.trouble = Some(Trouble::Fails(task, usize::MAX));
+            world.failure = Some(Failure::Fails(task, usize::MAX));
             let Run::Ended(Ending::Reboot(reason)) = world.run() else { panic!("{kind} {task}: {:?}", world.tasks) };
             assert!(reason.contains("as planned"), "{reason}");
             assert_eq!((world.host.mark, world.host.reboots), (Some(Mark::Reset), 1), "{kind} {task}");
             assert!(world.stages.iter().any(|(stage, _)| *stage == Stage::Failed), "{kind} {task}: {:?}", world.stages);
             assert_eq!(world.state().node().state, "failed");
             // And then it is a new host.
-            world.trouble = None;
+            world.failure = None;
             world.power_off();
             assert_eq!(world.run(), Run::Ended(Ending::Member), "{kind} {task}");
         }
@@ -205,10 +205,10 @@ fn a_members_disk_is_never_marked_whatever_fails() {
     for kind in [Kind::Rejoin, Kind::Recover] {
         for task in ["lock", "mount-directories", "resume"] {
             let mut world = World::new(kind);
-            world.trouble = Some(Trouble::Fails(task, usize::MAX));
+            world.failure = Some(Failure::Fails(task, usize::MAX));
             assert!(matches!(world.run(), Run::Ended(Ending::Reboot(_))), "{kind} {task}");
             assert_eq!((world.host.mark, world.host.reboots), (Some(Mark::Initialised), 1));
-            world.trouble = None;
+            world.failure = None;
             world.power_off();
             assert_eq!(world.run(), Run::Ended(Ending::Member));
         }
@@ -225,9 +225,9 @@ fn killed_at_any_step_the_end_is_the_same() {
                 for power_off in [false, true] {
                     let what = format!("{kind}, killed at {task}, done: {is_done}, power off: {power_off}");
                     let mut world = World::new(kind);
-                    world.trouble = Some(Trouble::Kills(task, is_done));
+                    world.failure = Some(Failure::Kills(task, is_done));
                     assert_eq!(world.run(), Run::Killed, "{what}");
-                    world.trouble = None;
+                    world.failure = None;
                     if power_off {
                         world.power_off();
                     }
@@ -252,7 +252,7 @@ fn a_step_that_hangs_is_given_up() {
         (Kind::Rejoin, "resume", true),
     ] {
         let mut world = World::new(kind);
-        world.trouble = Some(Trouble::Hangs(task));
+        world.failure = Some(Failure::Hangs(task));
         let ended = world.run();
         if committed {
             let Run::Ended(Ending::Reboot(reason)) = ended else { panic!("{kind} {task}: {ended:?}") };
@@ -265,14 +265,14 @@ fn a_step_that_hangs_is_given_up() {
 
 #[test]
 fn a_disk_that_cannot_be_marked_does_not_keep_a_failed_host_from_its_reboot() {
-    for trouble in [Trouble::Fails("mark reset", usize::MAX), Trouble::Hangs("mark reset")] {
+    for failure in [Failure::Fails("mark reset", usize::MAX), Failure::Hangs("mark reset")] {
         let mut world = World::new(Kind::Join);
-        world.also = Some(Trouble::Fails("join", usize::MAX));
-        world.trouble = Some(trouble);
+        world.also = Some(Failure::Fails("join", usize::MAX));
+        world.failure = Some(failure);
         let Run::Ended(Ending::Reboot(reason)) = world.run() else { panic!("{:?}", world.tasks) };
         assert!(reason.contains("could not be marked for reset"), "{reason}");
         // The token never said that it is a member's, so the next boot formats it again.
-        (world.trouble, world.also) = (None, None);
+        (world.failure, world.also) = (None, None);
         world.power_off();
         world.run_to_the_end("after a mark that failed");
         assert_eq!(world.tasks.iter().filter(|task| **task == "prepare").count(), 2);
@@ -323,9 +323,9 @@ fn a_stop_is_clean_before_the_lock_and_waits_for_the_end_after_it() {
     assert_eq!(world.stop(), Run::Ended(Ending::Stopped));
     assert!(!world.host.locked);
 
-    for (trouble, member) in [(None, true), (Some(Trouble::Fails("join", usize::MAX)), false)] {
+    for (failure, member) in [(None, true), (Some(Failure::Fails("join", usize::MAX)), false)] {
         let mut world = World::new(Kind::Join);
-        world.trouble = trouble;
+        world.failure = failure;
         world.stop_at = Some("install");
         let ended = world.run();
         if member {
@@ -335,7 +335,7 @@ fn a_stop_is_clean_before_the_lock_and_waits_for_the_end_after_it() {
             assert!(reason.ends_with("the host has to be rebooted"), "{reason}");
             assert_eq!((world.host.mark, world.host.reboots), (Some(Mark::Reset), 0));
             // The next start says so again, and reboots.
-            world.trouble = None;
+            world.failure = None;
             world.run_to_the_end("started again after a stop");
             assert_eq!(world.host.reboots, 1);
         }
@@ -388,7 +388,7 @@ fn a_host_with_a_wrong_clock_says_so_and_comes_in_when_it_is_right() {
 #[test]
 fn what_cannot_be_looked_at_ends_the_run_and_touches_nothing() {
     let mut world = World::new(Kind::Join);
-    world.trouble = Some(Trouble::Fails("inspect", usize::MAX));
+    world.failure = Some(Failure::Fails("inspect", usize::MAX));
     assert_eq!(world.run(), Run::Ended(Ending::Blocked("as planned".to_owned())));
     assert_eq!(world.tasks, ["inspect"]);
     let mut world = World::new(Kind::Join);

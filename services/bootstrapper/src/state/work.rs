@@ -146,12 +146,12 @@ impl State {
             // Another ticket came first; this one is for nothing.
             return self.rest(kind, "another ticket is being worked on", turn);
         }
-        let Some(track) = self.tracks.iter().find(|track| track.kind == kind) else { return };
-        let checked = track.machine.grant().map(|grant| check_grant(grant, track.settings()));
+        let Some(session) = self.sessions.iter().find(|session| session.kind == kind) else { return };
+        let checked = session.machine.grant().map(|grant| check_grant(grant, session.settings()));
         if let Some(Err(error)) = checked {
             return self.rest(kind, &format!("the ticket cannot be used: {error}"), turn);
         }
-        let membership = track.machine.grant().and_then(|grant| grant.membership.as_ref());
+        let membership = session.machine.grant().and_then(|grant| grant.membership.as_ref());
         if let Some(version) = membership.map(|membership| membership.kubernetes_version.clone()) {
             self.node.kubernetes_version = (!version.is_empty()).then_some(version);
         }
@@ -167,13 +167,13 @@ impl State {
 
     /// A machine opened a ticket with certificates.
     pub(super) fn on_renewal(&mut self, request: RequestId, turn: &mut Turn) {
-        let Some(track) = self.tracks.iter().find(|track| track.kind == Kind::Renew) else { return };
-        let name = track.machine.renewal().map(|renewal| renewal.node_name.clone()).unwrap_or_default();
-        if name != track.settings().body.node_name {
+        let Some(session) = self.sessions.iter().find(|session| session.kind == Kind::Renew) else { return };
+        let name = session.machine.renewal().map(|renewal| renewal.node_name.clone()).unwrap_or_default();
+        if name != session.settings().body.node_name {
             return self.rest(Kind::Renew, &format!("the certificates are of {name:?}, which is another node"), turn);
         }
         // No longer than it is asked for at all.
-        let until = track.ends_at.unwrap_or(turn.now.mono + self.settings.member_within);
+        let until = session.ends_at.unwrap_or(turn.now.mono + self.settings.member_within);
         let work = Work::of_member(Vec::new(), until);
         self.node.stage = Some(Stage::Opened.name().to_owned());
         let work = Work { kind: Some(Kind::Renew), stage: Some(Stage::Opened), request: Some(request), ..work };
@@ -199,7 +199,7 @@ impl State {
             // Before the register is extended; there is no way back from here.
             self.is_committed = true;
             self.unlocks_at = None;
-            self.tracks.retain(|track| Some(track.kind) == kind);
+            self.sessions.retain(|session| Some(session.kind) == kind);
         }
         match self.task_of(step) {
             Ok(Some(task)) => self.run(task),
@@ -228,13 +228,14 @@ impl State {
             }
             _ => {}
         }
-        let track = self.tracks.iter().find(|track| Some(track.kind) == work.kind);
+        let session = self.sessions.iter().find(|session| Some(session.kind) == work.kind);
         if step == Step::Renew {
-            let renewal = track.and_then(|track| track.machine.renewal());
+            let renewal = session.and_then(|session| session.machine.renewal());
             let renewal = renewal.ok_or_else(|| TaskError("the ticket is gone".to_owned()))?;
             return Ok(Some(Task::Renew(Box::new(renewal.clone()))));
         }
-        let Some((grant, role)) = track.and_then(|track| Some((track.machine.grant()?, track.settings().role))) else {
+        let Some((grant, role)) = session.and_then(|session| Some((session.machine.grant()?, session.settings().role)))
+        else {
             return Err(TaskError("the ticket is gone".to_owned()));
         };
         Ok(match step {
@@ -334,8 +335,10 @@ impl State {
         let wrong = |text: &str| Err(TaskError(text.to_owned()));
         let record = self.check_member(record)?;
         let work = self.work.as_ref();
-        let track = self.tracks.iter().find(|track| Some(track.kind) == work.and_then(|work| work.kind));
-        let Some(grant) = track.and_then(|track| track.machine.grant()) else { return wrong("the ticket is gone") };
+        let session = self.sessions.iter().find(|session| Some(session.kind) == work.and_then(|work| work.kind));
+        let Some(grant) = session.and_then(|session| session.machine.grant()) else {
+            return wrong("the ticket is gone");
+        };
         let salt = hex::encode(grant.measurement_salt.expose());
         if record.measurement_salt != salt {
             return wrong("the state disk belongs to a member of another cluster than the ticket");
@@ -379,8 +382,8 @@ impl State {
     ) -> Result<(), TaskError> {
         let Some(request) = self.work.as_ref().and_then(|work| work.request) else { return Ok(()) };
         self.drive(kind, MachineEvent::Locked { request, quote, result }, turn);
-        let track = self.tracks.iter().find(|track| track.kind == kind);
-        if track.is_none_or(|track| track.machine.condition() != Condition::Committed) {
+        let session = self.sessions.iter().find(|session| session.kind == kind);
+        if session.is_none_or(|session| session.machine.condition() != Condition::Committed) {
             return Err(TaskError("the lock could not be acknowledged: quote or result is too large".to_owned()));
         }
         self.note(Stage::Locked);
@@ -457,8 +460,8 @@ impl State {
             self.node.stage = None;
         }
         let until = turn.now.mono + self.settings.retry;
-        if let Some(track) = self.tracks.iter_mut().find(|track| track.kind == kind) {
-            track.rest_until(until);
+        if let Some(session) = self.sessions.iter_mut().find(|session| session.kind == kind) {
+            session.rest_until(until);
         }
     }
 }

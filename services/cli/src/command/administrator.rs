@@ -229,7 +229,7 @@ impl Task {
         }
     }
 
-    const fn wish(&self) -> &'static str {
+    const fn goal(&self) -> &'static str {
         match self {
             Self::Init { .. } => "to become the first member",
             Self::Recover => "to be recovered",
@@ -412,7 +412,7 @@ async fn speak(administrator: &mut Administrator, options: &Options) -> anyhow::
             }
             () = tokio::time::sleep_until(deadline) => {
                 session.stop().await;
-                return Err(not_reached(&node, administrator.task.wish(), is_received, options));
+                return Err(not_reached(&node, administrator.task.goal(), is_received, options));
             }
         };
         let metrics: &[Metric] = match &event {
@@ -452,10 +452,10 @@ async fn command(session: &HostHandle, node: &EdgeNodeDescriptor, metric: Metric
     Ok(session.request(request).await?)
 }
 
-fn not_reached(node: &EdgeNodeDescriptor, wish: &str, is_received: bool, options: &Options) -> anyhow::Error {
+fn not_reached(node: &EdgeNodeDescriptor, goal: &str, is_received: bool, options: &Options) -> anyhow::Error {
     let timeout = options.presentation.timeout;
     let error = if is_received {
-        client::not_reached(timeout, &format!("{node} {wish}"))
+        client::not_reached(timeout, &format!("{node} {goal}"))
     } else {
         let timeout = humantime::format_duration(timeout);
         anyhow!("waited {timeout} for {node}; it was never received: is the host on, and does it know this broker?")

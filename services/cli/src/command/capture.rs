@@ -23,7 +23,7 @@ use fleet_view::{Fleet, JoiningHostRow};
 
 /// What became of one register of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Taken {
+enum RegisterOutcome {
     /// The value is allowed from here on.
     Added(u8),
     /// It was allowed before.
@@ -36,7 +36,7 @@ enum Taken {
     NotYet(u8),
 }
 
-impl Taken {
+impl RegisterOutcome {
     fn line(self) -> String {
         match self {
             Self::Added(index) => format!("register {index}: value taken"),
@@ -72,15 +72,15 @@ fn take_registers(
     registers: &BTreeMap<u8, String>,
     wanted: &[u8],
     replace: bool,
-) -> Vec<Taken> {
+) -> Vec<RegisterOutcome> {
     let take = |index: &u8| {
         let (index, rule) = (*index, policy.pcrs.entry(index.to_string()));
         let Some(value) = registers.get(&index) else {
             let has = matches!(rule, std::collections::btree_map::Entry::Occupied(_));
-            return if has { Taken::NotYet(index) } else { Taken::NotAsked(index) };
+            return if has { RegisterOutcome::NotYet(index) } else { RegisterOutcome::NotAsked(index) };
         };
         if repeats(value) {
-            return Taken::Unmeasured(index);
+            return RegisterOutcome::Unmeasured(index);
         }
         let rule = rule.or_insert_with(|| PcrRule { expected: Vec::new(), warn_only: false });
         let known = rule.expected.iter().any(|expected| expected.eq_ignore_ascii_case(value));
@@ -90,7 +90,7 @@ fn take_registers(
         } else if !known {
             rule.expected.push(value.clone());
         }
-        if known { Taken::Known(index) } else { Taken::Added(index) }
+        if known { RegisterOutcome::Known(index) } else { RegisterOutcome::Added(index) }
     };
     wanted.iter().map(take).collect()
 }
@@ -194,7 +194,7 @@ pub async fn run(arguments: CaptureArguments) -> anyhow::Result<()> {
     let before = policy.clone();
     let taken = take_registers(&mut policy, &row.registers, &wanted, replace);
     // What was asked for in vain is asked for no more.
-    let is_in_vain = |index: &u8| taken.contains(&Taken::Unmeasured(*index));
+    let is_in_vain = |index: &u8| taken.contains(&RegisterOutcome::Unmeasured(*index));
     for index in added.iter().filter(|index| is_in_vain(index)) {
         policy.pcrs.remove(&index.to_string());
     }
@@ -203,7 +203,7 @@ pub async fn run(arguments: CaptureArguments) -> anyhow::Result<()> {
     } else {
         Some(attestation_policy::write(&mut client, uuid, &policy, Some(etag), &signer).await?.revision)
     };
-    if !taken.iter().any(|taken| matches!(taken, Taken::Added(_) | Taken::Known(_))) {
+    if !taken.iter().any(|taken| matches!(taken, RegisterOutcome::Added(_) | RegisterOutcome::Known(_))) {
         let lines = taken.iter().map(|taken| taken.line()).collect::<Vec<_>>().join("; ");
         return Err(refused(anyhow!("no register of {} can be taken: {lines}", row.title())));
     }
@@ -215,18 +215,19 @@ pub async fn run(arguments: CaptureArguments) -> anyhow::Result<()> {
 fn print(
     row: &JoiningHostRow,
     policy: &AttestationPolicy,
-    taken: &[Taken],
+    taken: &[RegisterOutcome],
     revision: Option<u64>,
     dry_run: bool,
     options: &Options,
 ) -> anyhow::Result<()> {
-    let numbers = |is: fn(Taken) -> Option<u8>| taken.iter().filter_map(|taken| is(*taken)).collect::<Vec<u8>>();
+    let numbers =
+        |is: fn(RegisterOutcome) -> Option<u8>| taken.iter().filter_map(|taken| is(*taken)).collect::<Vec<u8>>();
     let value = json!({
         "host": row.disk, "cluster": row.cluster, "revision": revision, "policy": policy,
-        "taken": numbers(|taken| if let Taken::Added(index) = taken { Some(index) } else { None }),
-        "known": numbers(|taken| if let Taken::Known(index) = taken { Some(index) } else { None }),
-        "unmeasured": numbers(|taken| if let Taken::Unmeasured(index) = taken { Some(index) } else { None }),
-        "missing": numbers(|taken| if let Taken::NotAsked(index) | Taken::NotYet(index) = taken { Some(index) } else { None }),
+        "taken": numbers(|taken| if let RegisterOutcome::Added(index) = taken { Some(index) } else { None }),
+        "known": numbers(|taken| if let RegisterOutcome::Known(index) = taken { Some(index) } else { None }),
+        "unmeasured": numbers(|taken| if let RegisterOutcome::Unmeasured(index) = taken { Some(index) } else { None }),
+        "missing": numbers(|taken| if let RegisterOutcome::NotAsked(index) | RegisterOutcome::NotYet(index) = taken { Some(index) } else { None }),
     });
     let lines = || {
         let mut lines: Vec<String> = taken.iter().map(|taken| taken.line()).collect();
@@ -260,7 +261,10 @@ mod tests {
         let shown = registers(&[(4, "1234"), (7, "CCDD"), (8, "9abc"), (9, "5678")]);
         let wanted = wanted(&captured, &[]);
         assert_eq!(wanted, [4, 7], "one that is only observed is taken only by its number");
-        assert_eq!(take_registers(&mut captured, &shown, &wanted, false), [Taken::Added(4), Taken::Known(7)]);
+        assert_eq!(
+            take_registers(&mut captured, &shown, &wanted, false),
+            [RegisterOutcome::Added(4), RegisterOutcome::Known(7)]
+        );
         assert_eq!(captured.pcrs["4"].expected, ["aabb", "1234"]);
         assert_eq!((&captured.pcrs["7"], &captured.pcrs["8"]), (&policy().pcrs["7"], &policy().pcrs["8"]));
         assert!(!captured.pcrs.contains_key("9"));
@@ -274,13 +278,13 @@ mod tests {
         let wanted = wanted(&captured, &[17, 12, 10, 9, 8, 4, 11, 4]);
         let taken = take_registers(&mut captured, &shown, &wanted, true);
         let expected = [
-            Taken::Added(4),
-            Taken::Added(8),
-            Taken::Added(9),
-            Taken::Unmeasured(10),
-            Taken::NotAsked(11),
-            Taken::NotYet(12),
-            Taken::Unmeasured(17),
+            RegisterOutcome::Added(4),
+            RegisterOutcome::Added(8),
+            RegisterOutcome::Added(9),
+            RegisterOutcome::Unmeasured(10),
+            RegisterOutcome::NotAsked(11),
+            RegisterOutcome::NotYet(12),
+            RegisterOutcome::Unmeasured(17),
         ];
         assert_eq!(taken, expected);
         assert_eq!(captured.pcrs["4"].expected, ["1234"]);
@@ -303,7 +307,7 @@ mod tests {
         let shown = registers(&[(4, "1234"), (7, "ccdd"), (8, "0000")]);
         assert_eq!(
             take_registers(&mut first, &shown, &wanted, false),
-            [Taken::Added(4), Taken::Added(7), Taken::Unmeasured(8)]
+            [RegisterOutcome::Added(4), RegisterOutcome::Added(7), RegisterOutcome::Unmeasured(8)]
         );
         assert_eq!(first.pcrs["4"], PcrRule { expected: vec!["1234".to_owned()], warn_only: false });
         assert!(first.pcrs["8"].warn_only && first.pcrs["8"].expected.is_empty(), "it stays observed");

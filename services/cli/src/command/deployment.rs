@@ -348,7 +348,7 @@ async fn delete(wanted: &str, wait: bool, options: &Options) -> anyhow::Result<(
     if wait {
         let stands = |fleet: &Fleet| match is_gone(fleet, &row) {
             true => None,
-            false => Some(format!("deployment {} is {}", row.name, standing(fleet, &row))),
+            false => Some(format!("deployment {} is {}", row.name, status(fleet, &row))),
         };
         let gone = |fleet: &Fleet| is_gone(fleet, &row).then_some(());
         client.until_or("the edge to report the deployment gone", gone, stands).await?;
@@ -371,7 +371,7 @@ pub(super) fn is_gone(fleet: &Fleet, row: &DeploymentRow) -> bool {
 }
 
 /// What keeps a deployment from being gone, for people.
-fn standing(fleet: &Fleet, row: &DeploymentRow) -> String {
+fn status(fleet: &Fleet, row: &DeploymentRow) -> String {
     let now = self::row(fleet, row.uuid).filter(DeploymentRow::is_being_removed);
     now.map_or_else(|| format!("{REMOVING} (its cluster is away)"), |now| now.described())
 }

@@ -30,8 +30,8 @@ pub async fn run(command: HostCommand) -> anyhow::Result<()> {
         }
         HostCommand::Show { host, source, options } => show(&host, &source, &options).await,
         HostCommand::Approve { host, name, ek, control_plane, wait, signer, options } => {
-            let wish = Approval { name, ek, control_plane, wait };
-            approve(&host, wish, &signer, &options).await
+            let approval = Approval { name, ek, control_plane, wait };
+            approve(&host, approval, &signer, &options).await
         }
         HostCommand::Enrol { cluster, file, signer, options } => {
             list_of_hosts::run(&cluster, &file, &signer, &options).await
@@ -79,14 +79,14 @@ async fn show(wanted: &str, source: &ReadingSource, options: &Options) -> anyhow
     let value = json!({ "host": row, "enrolment": enrolled, "revoked": revoked });
     let lines = || {
         let mut lines = tables::joining_hosts(std::slice::from_ref(&row), now).shown();
-        let standing = match (enrolled, revoked) {
+        let enrolment_status = match (enrolled, revoked) {
             (_, true) => "revoked",
             (Some(EnrolledHost { control_plane: true, .. }), false) => "enrolled, may be a control plane",
             (Some(_), false) => "enrolled",
             (None, false) => "not enrolled",
         };
         lines.push(String::new());
-        lines.push(format!("endorsement key  {} ({standing})", output::visible(&row.endorsement_key)));
+        lines.push(format!("endorsement key  {} ({enrolment_status})", output::visible(&row.endorsement_key)));
         lines.push(format!(
             "judged by        policy revision {} for {}",
             row.policy_revision,
@@ -168,8 +168,8 @@ fn check_approval(row: &JoiningHostRow, policy: &AttestationPolicy, control_plan
     Ok(())
 }
 
-async fn approve(wanted: &str, wish: Approval, signer: &SignerArguments, options: &Options) -> anyhow::Result<()> {
-    let Approval { name, ek, control_plane, wait } = wish;
+async fn approve(wanted: &str, approval: Approval, signer: &SignerArguments, options: &Options) -> anyhow::Result<()> {
+    let Approval { name, ek, control_plane, wait } = approval;
     let mut client = Client::open(options, Scope::Joining).await?;
     let row = look_up::host(&client.fleet, wanted)?;
     if let Some(ek) = &ek {

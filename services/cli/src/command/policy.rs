@@ -42,17 +42,17 @@ pub async fn run(command: PolicyCommand) -> anyhow::Result<()> {
     }
 }
 
-/// Where the policy stands at the cluster, in a line.
-pub(super) fn described(standing: &JoinReport) -> String {
-    let state = standing.policy_state.as_deref();
-    match (standing.alive, state, standing.policy_agreed) {
+/// The status of the policy at the cluster, in a line.
+pub(super) fn described(join_report: &JoinReport) -> String {
+    let state = join_report.policy_state.as_deref();
+    match (join_report.alive, state, join_report.policy_agreed) {
         (_, None, _) => "never received: no join service judges by this policy".to_owned(),
         (false, Some(_), _) => "away; the policy reaches it when it comes back".to_owned(),
-        (true, Some(state), false) if state != "unknown" && standing.policy_error.is_some() => {
-            format!("refuses this policy: {}", standing.policy_error.as_deref().unwrap_or_default())
+        (true, Some(state), false) if state != "unknown" && join_report.policy_error.is_some() => {
+            format!("refuses this policy: {}", join_report.policy_error.as_deref().unwrap_or_default())
         }
-        (true, Some(_), false) => format!("has revision {}; this one is on its way", standing.policy_revision),
-        (true, Some(state), true) => match &standing.policy_error {
+        (true, Some(_), false) => format!("has revision {}; this one is on its way", join_report.policy_revision),
+        (true, Some(state), true) => match &join_report.policy_error {
             Some(error) if state == "in-force" => format!("{state}; another policy was refused: {error}"),
             Some(error) => format!("{state}: {error}; no host is admitted"),
             None => state.to_owned(),
@@ -65,7 +65,7 @@ struct Shown {
     uuid: Uuid,
     cluster: String,
     policy: Option<Entry>,
-    standing: JoinReport,
+    join_report: JoinReport,
 }
 
 impl Shown {
@@ -73,9 +73,9 @@ impl Shown {
         let ClusterRow { uuid, name, .. } = look_up::cluster_among(listing::rows(api).await?, wanted)?;
         let clusters = listing::table(api, ClusterRow::TABLE).await?;
         let row = clusters.iter().find(|row| row["key"] == uuid.to_string());
-        let standing = row.and_then(|row| fleet_view::tables::policy_report(&row["policy"])).unwrap_or_default();
+        let join_report = row.and_then(|row| fleet_view::tables::policy_report(&row["policy"])).unwrap_or_default();
         let policy = listing::entry(api, uuid, AttestationPolicy::slug()).await?;
-        Ok(Self { uuid, cluster: name, policy, standing })
+        Ok(Self { uuid, cluster: name, policy, join_report })
     }
 
     async fn from_broker(options: &Options, wanted: &str) -> anyhow::Result<Self> {
@@ -88,8 +88,8 @@ impl Shown {
                 anyhow::Ok(Entry { slug, value: entry.value()?, etag: Some(etag), revision: Some(revision) })
             });
             let managed = client.fleet.manager.cluster(uuid);
-            let standing = managed.map(|cluster| cluster.join.clone()).unwrap_or_default();
-            Ok(Self { uuid, cluster: cluster.name, policy: entry.transpose()?, standing })
+            let join_report = managed.map(|cluster| cluster.join.clone()).unwrap_or_default();
+            Ok(Self { uuid, cluster: cluster.name, policy: entry.transpose()?, join_report })
         };
         let shown = shown();
         client.close().await;
@@ -100,11 +100,11 @@ impl Shown {
 async fn show(wanted: &str, source: &ReadingSource, options: &Options) -> anyhow::Result<()> {
     let ask_console = async |api: &ConsoleApi| Shown::from_console(api, wanted).await;
     let ask_broker = async || Shown::from_broker(options, wanted).await;
-    let Shown { uuid, cluster, policy, standing } =
+    let Shown { uuid, cluster, policy, join_report } =
         listing::of_either(source, options, ask_console, ask_broker).await?;
     let (entry, etag, revision) =
         policy.map_or((Value::Null, None, None), |policy| (policy.value, policy.etag, policy.revision));
-    let at_cluster = fleet_view::tables::policy_at_join(&standing);
+    let at_cluster = fleet_view::tables::policy_at_join(&join_report);
     let value = json!({
         "cluster": cluster, "uuid": uuid, "revision": revision, "etag": etag, "join_service": at_cluster, "policy": entry
     });
@@ -112,7 +112,7 @@ async fn show(wanted: &str, source: &ReadingSource, options: &Options) -> anyhow
         (Some(revision), Some(etag)) => {
             let mut lines = vec![
                 format!("{cluster}: revision {revision}, ETag {etag}"),
-                format!("join service: {}", described(&standing)),
+                format!("join service: {}", described(&join_report)),
                 String::new(),
             ];
             lines.extend(output::yaml(&entry).unwrap_or_default().lines().map(str::to_owned));
@@ -199,7 +199,7 @@ mod tests {
         attestation_policy::check(&policy).unwrap();
         assert_eq!(policy.pcrs.keys().collect::<Vec<_>>(), ["0", "11", "4"]);
         let error = format!("{:#}", attestation_policy::check(&first(&[4, 15], 15)).unwrap_err());
-        assert!(error.ends_with("pcrs.15: is the lock register: its values stand in `lock`"), "{error}");
+        assert!(error.ends_with("pcrs.15: is the lock register: its values are in `lock`"), "{error}");
         assert!(attestation_policy::check(&first(&[], 15)).is_err());
     }
 }

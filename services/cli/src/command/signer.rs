@@ -114,7 +114,7 @@ fn directory(root: Option<&Path>, cluster: Uuid) -> PathBuf {
     }
 }
 
-/// Whose signature counts, by the files of a directory of trust. Keys below the epoch of `own` are void.
+/// Whose signature counts, by the files of a directory of trust. Keys below the epoch of `own` are no longer valid.
 ///
 /// # Errors
 /// With [`exit::CONFIG`] if a file is missing or wrong.

@@ -9,14 +9,14 @@ use serde_json::json;
 use super::*;
 use crate::arguments::{Command, ConfigCommand};
 use crate::options::ConsoleAccess;
-use crate::served::{Answer, Served};
+use crate::served::{Served, ServedResponse};
 
 fn table(rows: Value) -> String {
     json!({ "rev": 1, "at": 1, "rows": rows }).to_string()
 }
 
 /// Rows of the console for a fleet of one cluster with such names.
-fn answers() -> Vec<Answer> {
+fn answers() -> Vec<ServedResponse> {
     let mut bench = Bench::new();
     bench.cluster(CLUSTER, "Paint_Shop", |_| {});
     let clusters: Vec<Value> = fleet_view::tables::Rows::of(&bench.fleet).clusters().into_values().collect();

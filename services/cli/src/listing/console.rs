@@ -119,32 +119,32 @@ async fn follow<L: InConsole>(
 pub(super) async fn follow_tables(
     api: &ConsoleApi,
     names: &[&str],
-    mut show: impl FnMut(&Held) -> anyhow::Result<bool>,
+    mut show: impl FnMut(&ConsoleTables) -> anyhow::Result<bool>,
 ) -> anyhow::Result<()> {
     let query = [&["console"], names].concat().join(",");
     let body = api.open_stream("/api/v1/stream", &[("tables", query)]).await?;
     let mut stream =
         Stream { body, frames: Frames::default(), address: api.address().to_owned(), received: Instant::now() };
-    let mut held = Held::default();
+    let mut tables = ConsoleTables::default();
     let (mut was_complete, mut is_whole) = (true, false);
     loop {
         // Waiting for a frame is given up between its parts, none of which is lost.
         let Ok(frame) = tokio::time::timeout(REDRAW, stream.next()).await else {
-            if is_whole && was_complete && !show(&held)? {
+            if is_whole && was_complete && !show(&tables)? {
                 return Ok(());
             }
             continue;
         };
-        is_whole = held.take(&frame?)?;
+        is_whole = tables.take(&frame?)?;
         if !is_whole {
             continue;
         }
-        let is_complete = check_complete(&held.rows("console").cloned().collect::<Vec<_>>(), api.address());
+        let is_complete = check_complete(&tables.rows("console").cloned().collect::<Vec<_>>(), api.address());
         if let (Err(error), true) = (&is_complete, was_complete) {
             remark(&format!("{error}; what is shown is older"));
         }
         was_complete = is_complete.is_ok();
-        if was_complete && !show(&held)? {
+        if was_complete && !show(&tables)? {
             return Ok(());
         }
     }
@@ -195,14 +195,14 @@ struct Delta {
 
 /// Tables as far as they have arrived.
 #[derive(Debug, Default)]
-pub struct Held {
+pub(crate) struct ConsoleTables {
     /// By their names.
     tables: BTreeMap<String, Rows>,
 }
 
-impl Held {
+impl ConsoleTables {
     /// The rows of a table; none of one that is not followed.
-    pub fn rows(&self, table: &str) -> impl Iterator<Item = &Value> {
+    pub(crate) fn rows(&self, table: &str) -> impl Iterator<Item = &Value> {
         self.tables.get(table).into_iter().flat_map(Rows::values)
     }
 

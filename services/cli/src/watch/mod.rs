@@ -150,11 +150,11 @@ impl Live {
                 }
                 Some(ListenerEvent::Message { topic, payload, retain }) => {
                     let time = self.clock.now().wall;
-                    let taken = self.watch.on_message(Recorded { time, topic, retain, payload })?;
-                    if let Some(node) = taken.unborn {
+                    let outcome = self.watch.on_message(Recorded { time, topic, retain, payload })?;
+                    if let Some(node) = outcome.unborn {
                         self.ask_for_rebirth(&node).await?;
                     }
-                    if taken.is_last {
+                    if outcome.is_last {
                         return Ok(());
                     }
                 }
@@ -209,7 +209,7 @@ struct Watch {
 
 /// What follows from a message.
 #[derive(Debug, Default)]
-struct Taken {
+struct MessageOutcome {
     /// No more are wanted.
     is_last: bool,
     /// A node that is wanted and whose birth was not seen.
@@ -239,7 +239,7 @@ impl Watch {
         self.end(last_ms)
     }
 
-    fn on_message(&mut self, message: Recorded) -> anyhow::Result<Taken> {
+    fn on_message(&mut self, message: Recorded) -> anyhow::Result<MessageOutcome> {
         if let Some(recorder) = &mut self.recorder {
             recorder.record(&message)?;
         }
@@ -250,7 +250,7 @@ impl Watch {
                 let body = Body::Undecodable { reason: error.to_string(), payload };
                 let (kind, ids, notes) = ("", Vec::new(), Vec::new());
                 let is_last = self.print(&Shown { time, topic, kind, ids, retained, notes, body })?;
-                return Ok(Taken { is_last, unborn: None });
+                return Ok(MessageOutcome { is_last, unborn: None });
             }
         };
         let mut unborn = None;
@@ -272,12 +272,12 @@ impl Watch {
             }
         };
         if !self.arguments.filter.takes(&of, kind) {
-            return Ok(Taken { is_last: false, unborn });
+            return Ok(MessageOutcome { is_last: false, unborn });
         }
         let message = Shown { time, topic, kind: kind.as_str(), ids, retained, notes, body };
         let nothing_left = matches!(&message.body, Body::Payload { metrics, .. } if metrics.is_empty());
         let is_last = if nothing_left && self.arguments.filter.wants_metrics() { false } else { self.print(&message)? };
-        Ok(Taken { is_last, unborn })
+        Ok(MessageOutcome { is_last, unborn })
     }
 
     /// Reads a payload, learns from it, and leaves the metrics that are wanted.

@@ -93,7 +93,7 @@ impl Model {
             && object.member_of.iter().any(|class| self.is_class_of_applications(*class))
     }
 
-    /// Up to five things that stand in the way of deleting the object.
+    /// Up to five things that prevent the deletion of the object.
     pub(super) fn references_to(&self, uuid: Uuid) -> Vec<String> {
         let mut found = Vec::new();
         for (other, object) in self.live_objects().filter(|(other, _)| *other != uuid) {

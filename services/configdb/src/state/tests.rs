@@ -290,7 +290,7 @@ fn a_machine_that_is_set_back_with_its_memory_gives_other_content_another_name_a
     rename(&mut before, "b", "b");
     let accepted = rename(&mut before, "c", "c");
 
-    // No command can come before the sessions are over, which the server had with the other life.
+    // No command can come before the sessions are over, which the server had with the other instance.
     after.state.on_event(Event::SessionEnded { timeline: 7 }, now(50));
     assert!(after.turn().is_empty());
     assert_eq!(state_of(&after), snapshot, "what is unchanged keeps its name");

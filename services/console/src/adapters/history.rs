@@ -50,14 +50,14 @@ impl History {
 
     fn retrying(state_dir: &Path, keep: Option<Retention>, clock: Clock, retry: Duration) -> Self {
         let (records, received) = mpsc::channel(RECORDS);
-        let standing = watch::Sender::new(if keep.is_some() { HistoryStatus::Opening } else { HistoryStatus::Off });
+        let status = watch::Sender::new(if keep.is_some() { HistoryStatus::Opening } else { HistoryStatus::Off });
         let directory = state_dir.join("history");
-        let reader = Reader::new(store::file(&directory), standing.subscribe());
+        let reader = Reader::new(store::file(&directory), status.subscribe());
         let Some(keep) = keep else {
             return Self { records, answers: None, reader, task: None };
         };
         let (sender, answers) = mpsc::channel(RECORDS);
-        let writer = Writer { directory, keep, clock, retry, records: received, answers: sender, standing };
+        let writer = Writer { directory, keep, clock, retry, records: received, answers: sender, status };
         Self { records, answers: Some(answers), reader, task: Some(tokio::spawn(writer.run())) }
     }
 
@@ -104,7 +104,7 @@ struct Writer {
     retry: Duration,
     records: mpsc::Receiver<Arc<Record>>,
     answers: mpsc::Sender<StoreEvent>,
-    standing: watch::Sender<HistoryStatus>,
+    status: watch::Sender<HistoryStatus>,
 }
 
 impl Writer {
@@ -123,8 +123,7 @@ impl Writer {
                 Err(error) => error,
             };
             let reason = failed.to_string();
-            if self.standing.send_replace(HistoryStatus::Failed(reason.clone()))
-                != HistoryStatus::Failed(reason.clone())
+            if self.status.send_replace(HistoryStatus::Failed(reason.clone())) != HistoryStatus::Failed(reason.clone())
             {
                 tracing::error!(error = %reason, directory = %self.directory.display(), "the past is not recorded");
             }
@@ -154,10 +153,10 @@ impl Writer {
             opened => opened,
         };
         let (store, known) = opened?;
-        if matches!(*self.standing.borrow(), HistoryStatus::Failed(_)) {
+        if matches!(*self.status.borrow(), HistoryStatus::Failed(_)) {
             tracing::info!(directory = %self.directory.display(), "the past is recorded again");
         }
-        self.standing.send_replace(HistoryStatus::Open);
+        self.status.send_replace(HistoryStatus::Open);
         metrics::gauge!("console_history_open").set(1);
         let _ = self.answers.send(StoreEvent::Opened(Box::new(known))).await;
         Ok(store)

@@ -152,7 +152,7 @@ impl Notifier {
         Some(active.chain(ended).collect())
     }
 
-    /// The Alertmanager has taken what was sent, or not. True: that is news.
+    /// The Alertmanager has taken what was sent, or not. True: the result has changed.
     pub(super) fn on_answer(&mut self, answer: Result<(), String>, now: Now) -> bool {
         self.is_under_way = false;
         let sent = std::mem::take(&mut self.sent);
@@ -162,9 +162,9 @@ impl Notifier {
         } else {
             self.due = now.mono + RETRY;
         }
-        let is_news = self.failure != answer.clone().err();
+        let is_changed = self.failure != answer.clone().err();
         self.failure = answer.err();
-        is_news
+        is_changed
     }
 
     /// When [`Self::poll`] has something to do.

@@ -73,7 +73,7 @@ struct KnownCause {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Recorder {
-    standing: HistoryStatus,
+    status: HistoryStatus,
     recorded: Tables,
     at: u64,
     since_snapshot: u64,
@@ -93,9 +93,9 @@ pub(super) struct Recorder {
 impl Recorder {
     /// Nothing is recorded before the store has said what it holds.
     #[must_use]
-    pub(super) fn new(standing: HistoryStatus) -> Self {
+    pub(super) fn new(status: HistoryStatus) -> Self {
         Self {
-            standing,
+            status,
             recorded: Tables::new(),
             at: 0,
             since_snapshot: 0,
@@ -113,14 +113,14 @@ impl Recorder {
 
     /// Whether there is a history.
     #[must_use]
-    pub(super) const fn standing(&self) -> &HistoryStatus {
-        &self.standing
+    pub(super) const fn status(&self) -> &HistoryStatus {
+        &self.status
     }
 
     /// Whether tables are worth computing for it.
     #[must_use]
     pub(super) fn is_open(&self) -> bool {
-        self.standing == HistoryStatus::Open
+        self.status == HistoryStatus::Open
     }
 
     /// Whether what happens is being recorded now.
@@ -157,7 +157,7 @@ impl Recorder {
     pub(super) fn on_answer(&mut self, answer: StoreEvent) -> bool {
         match answer {
             StoreEvent::Opened(known) => {
-                self.standing = HistoryStatus::Open;
+                self.status = HistoryStatus::Open;
                 self.recorded = known.tables.into_iter().map(|(view, table)| (view, Arc::new(table))).collect();
                 (self.at, self.since_snapshot) = (known.at, known.since_snapshot);
                 self.snapshot_at = known.snapshot_at;
@@ -179,7 +179,7 @@ impl Recorder {
                 is_new
             }
             StoreEvent::Failed { reason } => {
-                self.standing = HistoryStatus::Failed(reason);
+                self.status = HistoryStatus::Failed(reason);
                 (self.listening, self.on_its_way, self.lost) = (false, None, None);
                 false
             }

@@ -20,7 +20,7 @@ use crate::kept::{KeptHolder, KeptSession};
 pub(super) const IDLE_MAX: Duration = Duration::from_secs(30 * 60);
 
 /// And in any case after this.
-pub const AGE_MAX: Duration = Duration::from_secs(12 * 3600);
+pub(crate) const AGE_MAX: Duration = Duration::from_secs(12 * 3600);
 
 /// Sessions at the same time, some 100 bytes each; the one that was used longest ago goes first.
 const SESSIONS_MAX: usize = 1_000;

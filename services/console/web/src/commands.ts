@@ -2,7 +2,7 @@
 import { hasInvisible } from "./format.ts";
 import type { Wanted } from "./seal.ts";
 
-/** Longest document that stands in a command; a longer one is taken from a file. */
+/** Longest document that is written into a command; a longer one is taken from a file. */
 const DOCUMENT_MAX = 2000;
 const DEFAULT_NAMESPACE = "fplus-edge";
 
@@ -32,7 +32,7 @@ function command(verb: string, words: string[], options: [string, string | null 
 /** A namespace as an option, where it is not the usual one. */
 const inNamespace = (namespace: string | undefined): [string, string | null] => ["namespace", namespace === DEFAULT_NAMESPACE ? null : namespace || null];
 
-/** A deployment with its Helm values: they come over standard input, or from a file where they cannot stand in a command. */
+/** A deployment with its Helm values: they come over standard input, or from a file where they cannot be written into a command. */
 function createDeployment(cluster: string, name: string, chart: string, host: string, values?: Record<string, unknown>): string | null {
   const document = values === undefined ? null : shellWord(JSON.stringify(values), DOCUMENT_MAX);
   const source = values === undefined ? null : document === null ? "values.json" : "-";

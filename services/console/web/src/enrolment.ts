@@ -25,7 +25,7 @@ export function readList(text: string, known: ReadonlySet<string> = new Set()): 
     const problem =
       fields.length > 5 ? "it has more than five fields"
       : !EK.test(ek) ? "the endorsement key must be 64 hexadecimal digits"
-      : seen.has(ek) ? "this endorsement key stands in an earlier line"
+      : seen.has(ek) ? "this endorsement key is in an earlier line"
       : known.has(ek) ? "a host with this endorsement key is a member already"
       : name !== "" && !HOST.test(name) ? "the name must be made of a-z, 0-9, - and ."
       : disk !== "" && !UUID.test(disk) ? "the state disk must be a UUID"

@@ -1,4 +1,4 @@
-// How one host is told from others: a name is what a machine says of itself, and several can say the same.
+// How one host is distinguished from others: a machine chooses its own name, and several can choose the same.
 import { link } from "./router.ts";
 import type { HostRow } from "./wire.ts";
 

@@ -469,6 +469,6 @@ export interface Snapshot<R extends Row = Row> {
   rev: number;
   at: number | null;
   rows: R[];
-  /** The span without news that the time is in; it lasts while it has no end. */
+  /** The span without received data that the time is in; it lasts while it has no end. */
   gaps?: [number, number | null][];
 }

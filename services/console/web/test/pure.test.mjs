@@ -153,7 +153,7 @@ test("commands are literal for the shell, or not offered", () => {
   assert.equal(commands.moveDeployment("C", "D", ""), "sparkfleet deployment move C/D --wait");
 });
 
-test("what is longer than nodes send is no word of the shell", () => {
+test("what is longer than nodes send is not a word of the shell", () => {
   assert.equal(shellWord("x".repeat(301)), null);
   assert.equal(commands.deleteSecret("Paint_Shop", "shop", "press-login", ["a", "b"]), "sparkfleet secret delete Paint_Shop press-login a b --namespace=shop");
 });
@@ -230,7 +230,7 @@ test("every kind of alert has a runbook, which is the documentation's own", asyn
   assert.deepEqual(partsOf("do `this` now").map((part) => [part.text, part.isCode]), [["do ", false], ["this", true], [" now", false]]);
 });
 
-test("an alert is news once, and not when the page comes or a user looks after it", () => {
+test("an alert is new once, and not when the page opens or a user looks after it", () => {
   const row = (key, acknowledged = null) => ({ key, acknowledged });
   const keys = (known, rows) => newAlerts(known, rows).map((one) => one.key);
   assert.deepEqual([keys(null, [row("a")]), keys(new Set(["a"]), [row("a"), row("b"), row("c", { by: "ada" })])], [[], ["b"]]);

@@ -452,7 +452,7 @@ impl ConfigReplica {
         let known = self.objects.get(&uuid);
         let is_same = known.map_or(born.entries.is_empty(), |known| known.has_content_of(&born));
         // What was deleted and created in one turn can be as new without an entry.
-        if !is_same && !self.dying.contains(&uuid) && !self.is_news(born.entries.values()) {
+        if !is_same && !self.dying.contains(&uuid) && !self.is_later(born.entries.values()) {
             return self.contradict(format!("object {uuid} is born with what it had in no state of this store"));
         }
         match known {
@@ -502,7 +502,7 @@ impl ConfigReplica {
             self.read_object_metric(uuid, &mut object, metric);
             let new = object.entries.get(&metric.name);
             // A deletion has no revision.
-            if new.is_some() && old.as_ref() != new && !self.is_news(new) {
+            if new.is_some() && old.as_ref() != new && !self.is_later(new) {
                 let slug = &metric.name;
                 return self.contradict(format!("{slug} of object {uuid} is sent as it was in no state of this store"));
             }
@@ -573,7 +573,7 @@ impl ConfigReplica {
     }
 
     /// Whether one of these entries is of a later transaction than the state that is here; every change of a state that is known has one.
-    fn is_news<'a>(&self, entries: impl IntoIterator<Item = &'a Entry>) -> bool {
+    fn is_later<'a>(&self, entries: impl IntoIterator<Item = &'a Entry>) -> bool {
         let at = self.published.revision;
         !self.complete || self.basis.is_none() || entries.into_iter().any(|entry| entry.revision > at)
     }

@@ -18,7 +18,7 @@ mod tests;
 
 use uuid::Uuid;
 
-pub use answer::{Answer, GrantError};
+pub use answer::{GrantError, IssuerResponse};
 pub use challenge::HelloAnswer;
 pub use claim::{Claim, Phase, Record, claim};
 pub use keys::IssuerKeys;

@@ -82,11 +82,11 @@ impl HostMessage {
         metric(self.name(), self.bytes())
     }
 
-    /// The metrics of an NBIRTH in which `standing` stand.
+    /// The metrics of an NBIRTH that carries `messages`.
     #[must_use]
-    pub fn birth_metrics(standing: &[Self]) -> Vec<Metric> {
+    pub fn birth_metrics(messages: &[Self]) -> Vec<Metric> {
         let metric = |name| {
-            let message = standing.iter().find(|message| message.name() == name);
+            let message = messages.iter().find(|message| message.name() == name);
             message.map_or_else(|| Metric::null(name, DataType::Bytes), Self::to_metric)
         };
         Self::NAMES.into_iter().map(metric).collect()

@@ -44,8 +44,8 @@ impl Drive {
     }
 
     fn hello(&self) -> Vec<u8> {
-        let standing = self.machine.standing_messages();
-        standing
+        let messages = self.machine.current_messages();
+        messages
             .into_iter()
             .find_map(|message| match message {
                 HostMessage::Hello(bytes) => Some(bytes),
@@ -103,7 +103,7 @@ fn evidence_is_repeated_as_the_same_bytes_and_given_up_after_two_minutes() {
     let mut drive = Drive::start();
     let evidence = drive.evidence();
     let (sent_at, request) = (drive.now, drive.machine.request());
-    assert_eq!(drive.machine.standing_messages(), [HostMessage::Evidence(evidence.clone())], "a birth has it");
+    assert_eq!(drive.machine.current_messages(), [HostMessage::Evidence(evidence.clone())], "a birth has it");
     let mut repeats = 0;
     loop {
         let (waited, effects) = drive.wait();
@@ -250,8 +250,8 @@ fn after_the_ticket_the_host_locks_once_acknowledges_and_counts_its_progress() {
     assert_eq!(drive.now - committed_at, ms(120_000));
     let effects = drive.feed(Event::Stage(Stage::Member, String::new()));
     assert!(matches!(effects[..], [Effect::Publish(HostMessage::Progress(_))]));
-    let standing = drive.machine.standing_messages();
-    assert!(matches!(standing[..], [HostMessage::Acknowledgement(_), HostMessage::Progress(_)]), "a birth has both");
+    let messages = drive.machine.current_messages();
+    assert!(matches!(messages[..], [HostMessage::Acknowledgement(_), HostMessage::Progress(_)]), "a birth has both");
 }
 
 #[test]

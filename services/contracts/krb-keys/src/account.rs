@@ -1,4 +1,4 @@
-//! The account that a KerberosKey wants: the wish, its Device, and the answer to it.
+//! The account that a KerberosKey wants: the request, its Device, and the answer to it.
 
 use configdb_schema::address::v5;
 use serde::{Deserialize, Serialize};
@@ -14,8 +14,8 @@ pub const GROUPS_MAX: usize = 64;
 pub const NAME_CHARACTERS_MAX: usize = 255;
 /// Characters of a group id or node id, as in a Sparkplug address of ConfigDB.
 pub const ID_CHARACTERS_MAX: usize = 255;
-/// Bytes of a wish as JSON. The largest that keeps the rules has some 6 KiB.
-pub const WISH_BYTES_MAX: usize = 16 * 1024;
+/// Bytes of a request as JSON. The largest that keeps the rules has some 6 KiB.
+pub const REQUEST_BYTES_MAX: usize = 16 * 1024;
 /// Characters of a reason that are published.
 const REASON_CHARACTERS_MAX: usize = 300;
 
@@ -43,7 +43,7 @@ pub struct NodeAddress {
 /// What is wanted of an account. Closed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct AccountWish {
+pub struct AccountRequest {
     /// Whose account it is: a Kerberos principal with its realm.
     pub principal: String,
     /// An object that exists and stays when the account goes; None: one is made, and goes with the account.
@@ -63,7 +63,7 @@ pub struct AccountWish {
     pub sparkplug: Option<NodeAddress>,
 }
 
-impl AccountWish {
+impl AccountRequest {
     /// Checks what can be checked without knowing any object.
     ///
     /// # Errors
@@ -96,33 +96,33 @@ impl AccountWish {
         Ok(())
     }
 
-    /// As JSON, always the same for the same wish.
+    /// As JSON, always the same for the same request.
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("texts, UUIDs and lists of them have a JSON form")
     }
 
-    /// Differs for another wish.
+    /// Differs for another request.
     #[must_use]
     pub fn digest(&self) -> Uuid {
         v5(&["Account wish", &self.to_json()])
     }
 }
 
-/// An [`AccountWish`] as JSON.
-struct WishJson;
+/// An [`AccountRequest`] as JSON.
+struct RequestJson;
 
-impl Form<AccountWish> for WishJson {
+impl Form<AccountRequest> for RequestJson {
     const DATATYPE: DataType = DataType::String;
 
-    fn write(field: &AccountWish) -> Option<Value> {
+    fn write(field: &AccountRequest) -> Option<Value> {
         Some(field.to_json().into())
     }
 
-    fn read(value: Option<&Value>) -> Result<AccountWish, String> {
+    fn read(value: Option<&Value>) -> Result<AccountRequest, String> {
         let text = value.and_then(Value::as_str).ok_or("must be a String")?;
-        if text.len() > WISH_BYTES_MAX {
-            return Err(format!("has more than {WISH_BYTES_MAX} bytes"));
+        if text.len() > REQUEST_BYTES_MAX {
+            return Err(format!("has more than {REQUEST_BYTES_MAX} bytes"));
         }
         serde_json::from_str(text).map_err(|error| format!("must be the JSON of an account: {error}"))
     }
@@ -132,10 +132,10 @@ impl Form<AccountWish> for WishJson {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AccountDevice {
     /// What is wanted.
-    pub wish: AccountWish,
-    /// The account, as it was answered to this wish.
+    pub request: AccountRequest,
+    /// The account, as it was answered to this request.
     pub uuid: Option<Uuid>,
-    /// Why this wish is refused, as it was answered.
+    /// Why this request is refused, as it was answered.
     pub refused: Option<String>,
     /// Since when [`AccountDevice::state`] is what it is, UTC ms.
     pub since: u64,
@@ -151,7 +151,7 @@ sparkplug::typed_metrics! {
         #[optional]
         since as form::DateTime => names::SINCE,
         /// The account that is wanted, JSON.
-        wish as WishJson => names::WISH,
+        request as RequestJson => names::REQUEST,
         /// Object of the account; null until the cluster manager has answered that it is as wanted.
         uuid as form::Nullable<form::Uuid> => names::UUID,
     }
@@ -168,7 +168,7 @@ impl AccountDevice {
         }
     }
 
-    /// Whether it shows that result for an answer to its wish.
+    /// Whether it shows that result for an answer to its request.
     #[must_use]
     pub fn shows(&self, result: &Result<Uuid, String>) -> bool {
         match result {
@@ -182,12 +182,13 @@ fn cut(reason: &str) -> String {
     reason.chars().take(REASON_CHARACTERS_MAX).collect()
 }
 
-/// The answer to a wish. Closed.
+/// The answer to a request. Closed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Answer {
-    /// [`AccountWish::digest`] of the wish that it answers.
-    pub wish: Uuid,
+pub struct AccountDecision {
+    /// [`AccountRequest::digest`] of the request that it answers.
+    #[serde(rename = "wish")]
+    pub request: Uuid,
     /// The account is as wanted, and this is its object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<Uuid>,
@@ -196,12 +197,12 @@ pub struct Answer {
     pub refused: Option<String>,
 }
 
-impl Answer {
-    /// To that wish, with that result. Long reasons are cut.
+impl AccountDecision {
+    /// To that request, with that result. Long reasons are cut.
     #[must_use]
-    pub fn new(wish: &AccountWish, result: &Result<Uuid, String>) -> Self {
+    pub fn new(request: &AccountRequest, result: &Result<Uuid, String>) -> Self {
         let refused = result.as_ref().err().map(|reason| cut(reason));
-        Self { wish: wish.digest(), uuid: result.as_ref().ok().copied(), refused }
+        Self { request: request.digest(), uuid: result.as_ref().ok().copied(), refused }
     }
 
     /// The metrics of the DCMD.
@@ -219,8 +220,8 @@ impl Answer {
         let metric = metrics.iter().find(|metric| &*metric.name == names::ANSWER)?;
         let text = metric.as_str().ok_or_else(|| "must be a String".to_owned());
         let answer = text.and_then(|text| {
-            if text.len() > WISH_BYTES_MAX {
-                return Err(format!("has more than {WISH_BYTES_MAX} bytes"));
+            if text.len() > REQUEST_BYTES_MAX {
+                return Err(format!("has more than {REQUEST_BYTES_MAX} bytes"));
             }
             serde_json::from_str::<Self>(text).map_err(|error| format!("must be the JSON of an answer: {error}"))
         });
@@ -244,82 +245,83 @@ mod tests {
     use super::*;
     use sparkplug::TypedMetrics;
 
-    fn wish() -> AccountWish {
-        AccountWish {
+    fn request() -> AccountRequest {
+        AccountRequest {
             principal: "nd1/Paint/Robot@A".to_owned(),
             class: Some(Uuid::from_u128(1)),
             name: Some("Robot".to_owned()),
             groups: vec![Uuid::from_u128(2)],
             sparkplug: Some(NodeAddress { node: "Robot".to_owned(), group: None }),
-            ..AccountWish::default()
+            ..AccountRequest::default()
         }
     }
 
     #[test]
-    fn a_wish_and_its_answer_travel() {
-        let device = AccountDevice { wish: wish(), uuid: Some(Uuid::from_u128(3)), refused: None, since: 5 };
+    fn a_request_and_its_decision_travel() {
+        let device = AccountDevice { request: request(), uuid: Some(Uuid::from_u128(3)), refused: None, since: 5 };
         assert_eq!(AccountDevice::from_metrics(&device.to_metrics()), Ok(device.clone()));
-        let answer = Answer::new(&wish(), &Ok(Uuid::from_u128(3)));
-        assert_eq!(Answer::from_metrics(&answer.to_metrics()), Some(Ok(answer.clone())));
+        let answer = AccountDecision::new(&request(), &Ok(Uuid::from_u128(3)));
+        assert_eq!(AccountDecision::from_metrics(&answer.to_metrics()), Some(Ok(answer.clone())));
         assert_eq!(answer.result(), Ok(Uuid::from_u128(3)));
-        assert_ne!(Answer::new(&AccountWish { name: None, ..wish() }, &Ok(Uuid::from_u128(3))), answer);
+        assert_ne!(AccountDecision::new(&AccountRequest { name: None, ..request() }, &Ok(Uuid::from_u128(3))), answer);
         assert!(device.shows(&answer.result()) && !device.shows(&Ok(Uuid::nil())));
         let long = Err("x".repeat(1000));
-        let refusal = Answer::new(&wish(), &long);
+        let refusal = AccountDecision::new(&request(), &long);
         assert_eq!(refusal.result().unwrap_err().len(), REASON_CHARACTERS_MAX);
         assert!(!device.shows(&long));
         let refused = AccountDevice { refused: refusal.refused, ..device };
         assert!(refused.shows(&long) && !refused.shows(&answer.result()));
-        assert_eq!(Answer::from_metrics(&[]), None);
+        assert_eq!(AccountDecision::from_metrics(&[]), None);
     }
 
     #[test]
     fn what_is_not_an_answer_is_refused() {
-        let command = |json: &str| Answer::from_metrics(&[Metric::new(names::ANSWER, json)]).unwrap().unwrap_err();
-        let wish = Uuid::from_u128(1);
-        assert!(command(&format!(r#"{{"wish":"{wish}"}}"#)).contains("either uuid or refused"));
-        assert!(command(&format!(r#"{{"wish":"{wish}","uuid":"{wish}","refused":"x"}}"#)).contains("either"));
+        let command =
+            |json: &str| AccountDecision::from_metrics(&[Metric::new(names::ANSWER, json)]).unwrap().unwrap_err();
+        let request = Uuid::from_u128(1);
+        assert!(command(&format!(r#"{{"wish":"{request}"}}"#)).contains("either uuid or refused"));
+        assert!(command(&format!(r#"{{"wish":"{request}","uuid":"{request}","refused":"x"}}"#)).contains("either"));
         assert!(command("[]").contains("must be the JSON of an answer"));
-        assert!(command(&"x".repeat(WISH_BYTES_MAX + 1)).contains("bytes"));
+        assert!(command(&"x".repeat(REQUEST_BYTES_MAX + 1)).contains("bytes"));
         assert_eq!(
-            Answer::from_metrics(&[Metric::new(names::ANSWER, 1_u32)]),
+            AccountDecision::from_metrics(&[Metric::new(names::ANSWER, 1_u32)]),
             Some(Err("must be a String".to_owned()))
         );
     }
 
     #[test]
-    fn a_wish_that_breaks_a_rule_is_refused_by_field() {
-        assert_eq!(wish().check(), Ok(()));
+    fn a_request_that_breaks_a_rule_is_refused_by_field() {
+        assert_eq!(request().check(), Ok(()));
         let node = |node: &str| Some(NodeAddress { node: node.to_owned(), group: None });
         let group = Some(NodeAddress { node: "a".to_owned(), group: Some("a/b".to_owned()) });
         let table = [
-            (AccountWish { class: None, name: None, ..wish() }, "uuid is missing"),
-            (AccountWish { class: None, uuid: Some(Uuid::nil()), ..wish() }, "name needs class"),
-            (AccountWish { name: Some(String::new()), ..wish() }, "name must have"),
-            (AccountWish { groups: vec![Uuid::nil(); GROUPS_MAX + 1], ..wish() }, "groups has more"),
-            (AccountWish { sparkplug: node("a+b"), ..wish() }, "sparkplug.node must"),
-            (AccountWish { sparkplug: node(""), ..wish() }, "sparkplug.node must"),
-            (AccountWish { sparkplug: node("a.b"), ..wish() }, "sparkplug.node must"),
-            (AccountWish { sparkplug: group, ..wish() }, "sparkplug.group must"),
+            (AccountRequest { class: None, name: None, ..request() }, "uuid is missing"),
+            (AccountRequest { class: None, uuid: Some(Uuid::nil()), ..request() }, "name needs class"),
+            (AccountRequest { name: Some(String::new()), ..request() }, "name must have"),
+            (AccountRequest { groups: vec![Uuid::nil(); GROUPS_MAX + 1], ..request() }, "groups has more"),
+            (AccountRequest { sparkplug: node("a+b"), ..request() }, "sparkplug.node must"),
+            (AccountRequest { sparkplug: node(""), ..request() }, "sparkplug.node must"),
+            (AccountRequest { sparkplug: node("a.b"), ..request() }, "sparkplug.node must"),
+            (AccountRequest { sparkplug: group, ..request() }, "sparkplug.group must"),
         ];
-        for (wish, part) in table {
-            let error = wish.check().unwrap_err().to_string();
+        for (request, part) in table {
+            let error = request.check().unwrap_err().to_string();
             assert!(error.starts_with(part), "{error} should begin with {part}");
         }
     }
 
     #[test]
-    fn the_largest_wish_is_read() {
+    fn the_largest_request_is_read() {
         let long = "\u{1}".repeat(NAME_CHARACTERS_MAX);
         let id = "ü".repeat(ID_CHARACTERS_MAX);
-        let wish = AccountWish {
+        let request = AccountRequest {
             principal: "x".repeat(255),
             name: Some(long),
             groups: vec![Uuid::nil(); GROUPS_MAX],
             sparkplug: Some(NodeAddress { node: id.clone(), group: Some(id) }),
-            ..wish()
+            ..request()
         };
-        assert_eq!(wish.check(), Ok(()));
-        assert_eq!(WishJson::read(WishJson::write(&wish).as_ref()), Ok(wish));
+        assert_eq!(request.check(), Ok(()));
+        assert_eq!(RequestJson::read(RequestJson::write(&request).as_ref()), Ok(request));
     }
 }

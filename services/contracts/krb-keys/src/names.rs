@@ -34,15 +34,15 @@ pub const SERVICE: &str = "krb-keys";
 pub mod account {
     /// String; `pending`, `ready` or `refused`.
     pub const STATE: &str = "Status/State";
-    /// String; why the wish is refused, null if it is not.
+    /// String; why the request is refused, null if it is not.
     pub const REASON: &str = "Status/Reason";
     /// DateTime; since when it is in that state.
     pub const SINCE: &str = "Status/Since";
     /// String; JSON of what is wanted.
-    pub const WISH: &str = "Account/Wish";
+    pub const REQUEST: &str = "Account/Wish";
     /// UUID; the account, null until it is known.
     pub const UUID: &str = "Account/UUID";
-    /// DCMD, String; JSON of an [`crate::Answer`].
+    /// DCMD, String; JSON of an [`crate::AccountDecision`].
     pub const ANSWER: &str = "Account/Answer";
 }
 

@@ -38,7 +38,7 @@ impl Contract for KeysContract {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::account::AccountWish;
+    use crate::account::AccountRequest;
     use crate::names::{account_device, keys_node};
     use sparkplug::host::HostEvent;
     use sparkplug::{BdSeq, EdgeNodeDescriptor, GroupId, TypedMetrics};
@@ -54,8 +54,8 @@ mod tests {
     }
 
     fn account(resource: &str) -> HostEvent {
-        let wish = AccountWish { uuid: Some(Uuid::from_u128(1)), ..AccountWish::default() };
-        let metrics = AccountDevice { wish, ..AccountDevice::default() }.to_metrics().into();
+        let request = AccountRequest { uuid: Some(Uuid::from_u128(1)), ..AccountRequest::default() };
+        let metrics = AccountDevice { request, ..AccountDevice::default() }.to_metrics().into();
         let device = account_device(resource).unwrap();
         HostEvent::DeviceBirth { node: keys(), device, timestamp: 0, metrics }
     }

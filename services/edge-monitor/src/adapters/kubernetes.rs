@@ -97,21 +97,21 @@ pub fn watch(client: &Client, namespace: &str, inbox: &mpsc::Sender<Event>, heal
     let mut watches = Watches::default();
     let all = WatchConfig::default;
     let nodes = Api::<DeserializeGuard<SparkplugNode>>::namespaced(client.clone(), namespace);
-    let node_event = move |news: WatchEvent<(String, NodeResource)>| {
-        report(&health, &news);
-        watch_of(news).map(Event::Nodes)
+    let node_event = move |event: WatchEvent<(String, NodeResource)>| {
+        report(&health, &event);
+        watch_of(event).map(Event::Nodes)
     };
     watches.follow(nodes, all(), node, inbox.clone(), node_event);
     // Sealed Secrets need not be installed: then no one names one.
     let secrets = Api::<DeserializeGuard<SealedSecretResource>>::namespaced(client.clone(), namespace);
-    watches.follow(secrets, all(), secret, inbox.clone(), |news| secret_watch_of(news).map(Event::Secrets));
+    watches.follow(secrets, all(), secret, inbox.clone(), |event| secret_watch_of(event).map(Event::Secrets));
     let configs = Api::<PartialObjectMeta<ConfigMap>>::namespaced(client.clone(), namespace);
-    watches.follow(configs, all(), config, inbox.clone(), |news| watch_of(news).map(Event::AgentConfigs));
+    watches.follow(configs, all(), config, inbox.clone(), |event| watch_of(event).map(Event::AgentConfigs));
     watches
 }
 
-fn report(health: &Health, news: &WatchEvent<(String, NodeResource)>) {
-    match news {
+fn report(health: &Health, event: &WatchEvent<(String, NodeResource)>) {
+    match event {
         WatchEvent::NotInstalled => {
             health.component(KUBERNETES, false, "the cluster does not know SparkplugNode resources")
         }
@@ -125,8 +125,8 @@ fn report(health: &Health, news: &WatchEvent<(String, NodeResource)>) {
 }
 
 /// The change that a watch reports. None: it reports none.
-fn watch_of<T>(news: WatchEvent<(String, T)>) -> Option<Watch<T>> {
-    match news {
+fn watch_of<T>(event: WatchEvent<(String, T)>) -> Option<Watch<T>> {
+    match event {
         WatchEvent::Listed(all) => Some(Watch::Listed(all.into_iter().collect())),
         WatchEvent::Changed((name, value)) => Some(Watch::Applied(name, value)),
         WatchEvent::Gone((name, _)) => Some(Watch::Deleted(name)),
@@ -135,8 +135,8 @@ fn watch_of<T>(news: WatchEvent<(String, T)>) -> Option<Watch<T>> {
 }
 
 /// As [`watch_of`]. One that cannot be read counts as it was, until it is gone.
-fn secret_watch_of(news: WatchEvent<(String, Option<SealedSecret>)>) -> Option<Watch<SealedSecret>> {
-    match news {
+fn secret_watch_of(event: WatchEvent<(String, Option<SealedSecret>)>) -> Option<Watch<SealedSecret>> {
+    match event {
         WatchEvent::Listed(all) => {
             Some(Watch::Listed(all.into_iter().filter_map(|(name, secret)| Some((name, secret?))).collect()))
         }

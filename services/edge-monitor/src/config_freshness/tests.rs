@@ -11,7 +11,7 @@ const POLICY: ReloadPolicy = ReloadPolicy {
 };
 
 struct Agent {
-    currency: ConfigFreshness,
+    freshness: ConfigFreshness,
     jitter: Jitter,
     second: u64,
     asked: Vec<u64>,
@@ -21,7 +21,7 @@ struct Agent {
 impl Agent {
     fn new() -> Self {
         Self {
-            currency: ConfigFreshness::new(POLICY, 1, at(0)),
+            freshness: ConfigFreshness::new(POLICY, 1, at(0)),
             jitter: Jitter::new(2),
             second: 0,
             asked: vec![],
@@ -44,20 +44,20 @@ impl Agent {
     }
 
     fn want(&mut self, revision: Option<&str>) {
-        self.currency.want(revision.map(str::to_owned), at(self.second), &mut self.jitter);
+        self.freshness.want(revision.map(str::to_owned), at(self.second), &mut self.jitter);
         self.note();
     }
 
     fn born(&mut self, revision: Option<&str>) {
         let now = self.now();
-        self.currency.set_reachable(true, now, &mut self.jitter);
-        self.currency.report(revision.map(str::to_owned), now, &mut self.jitter);
-        self.currency.born(now, &mut self.jitter);
+        self.freshness.set_reachable(true, now, &mut self.jitter);
+        self.freshness.report(revision.map(str::to_owned), now, &mut self.jitter);
+        self.freshness.born(now, &mut self.jitter);
         self.note();
     }
 
     fn gone(&mut self) {
-        self.currency.set_reachable(false, at(self.second), &mut self.jitter);
+        self.freshness.set_reachable(false, at(self.second), &mut self.jitter);
         self.note();
     }
 
@@ -66,7 +66,7 @@ impl Agent {
             let secret = SealedSecret { uid: "u".to_owned(), generation, observed_generation, is_synced };
             (name.to_owned(), secret)
         });
-        self.currency.see_secrets(&all.collect(), &["s".to_owned()], at(self.second), &mut self.jitter);
+        self.freshness.see_secrets(&all.collect(), &["s".to_owned()], at(self.second), &mut self.jitter);
         self.note();
     }
 
@@ -74,8 +74,8 @@ impl Agent {
         while self.second < second {
             self.second += 1;
             let now = self.now();
-            while self.currency.next_deadline().is_some_and(|deadline| deadline <= now.mono) {
-                if self.currency.on_timer(now) {
+            while self.freshness.next_deadline().is_some_and(|deadline| deadline <= now.mono) {
+                if self.freshness.on_timer(now) {
                     self.asked.push(self.second);
                 }
             }
@@ -84,9 +84,9 @@ impl Agent {
     }
 
     fn note(&mut self) {
-        let active = self.currency.alert().active;
+        let active = self.freshness.alert().active;
         if self.alerts.last().map_or(active, |last| last.1 != active) {
-            assert_eq!(self.currency.alert().since, 1_000 * self.second);
+            assert_eq!(self.freshness.alert().since, 1_000 * self.second);
             self.alerts.push((self.second, active));
         }
     }
@@ -132,7 +132,7 @@ fn an_agent_that_keeps_its_revision_raises_the_alert_after_three_requests_and_is
 #[test]
 fn the_deadline_raises_the_alert_although_fewer_requests_were_sent() {
     let mut agent = Agent::content();
-    agent.currency.policy.attempts_max = 1000;
+    agent.freshness.policy.attempts_max = 1000;
     agent.want(Some("b"));
     agent.until(1000);
     assert_eq!(agent.alerts, [(agent.asked[0] + 300, true)]);
@@ -181,7 +181,7 @@ fn a_further_wanted_revision_begins_to_count_again_but_the_alert_stays_until_equ
     assert_eq!(agent.alerts.len(), 1);
     let before = agent.asked.len();
     agent.want(Some("c"));
-    assert_eq!(agent.currency.attempts(), 0);
+    assert_eq!(agent.freshness.attempts(), 0);
     agent.until(1_010);
     assert_eq!(agent.asked.len(), before + 1, "asked at once: {:?}", agent.asked);
     agent.born(Some("c"));

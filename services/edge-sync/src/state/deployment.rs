@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use edge_sync_contract::{DeploymentDevice, DeploymentState, DesiredDeployment, Digest};
-use service_runtime::backoff::Backoff;
+use sparkplug::backoff::Backoff;
 use uuid::Uuid;
 
 use crate::event::{ErrorClass, KubernetesError};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use service_runtime::backoff::Backoff;
+use sparkplug::backoff::Backoff;
 
 use crate::event::{Effect, KubernetesError};
 use crate::flux::FluxReport;
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_change_during_a_look_asks_for_another() {
-        let mut flux = Flux::new(Backoff::new(SECOND, 8 * SECOND, 1));
+        let mut flux = Flux::new(Backoff::new((SECOND, 8 * SECOND), 1));
         assert_eq!(flux.next_effect(SECOND), None, "not asked");
         flux.changed();
         assert_eq!(flux.next_effect(SECOND), Some(Effect::LookAtFlux));
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_seen_is_not_ready_and_looked_at_again() {
-        let mut flux = Flux::new(Backoff::new(SECOND, 8 * SECOND, 1));
+        let mut flux = Flux::new(Backoff::new((SECOND, 8 * SECOND), 1));
         flux.changed();
         flux.next_effect(SECOND);
         flux.on_answer(Ok(FluxReport { ready: Some(true), ..FluxReport::default() }), SECOND);

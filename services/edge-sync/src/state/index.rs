@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use edge_sync_contract::{CommandError, DesiredDeployment, DesiredIndex, DesiredSource, Digest};
-use service_runtime::backoff::Backoff;
 use service_runtime::{Effects, Saved};
+use sparkplug::backoff::Backoff;
 use sparkplug::replication::{DesiredReceiver, Hold, Outcome};
 use uuid::Uuid;
 

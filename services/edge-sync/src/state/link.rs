@@ -1,12 +1,12 @@
 //! Whether the API server answers. Sync works on while it does not; this decides what is said about it, and asks until it answers.
 //!
-//! One request without an answer may be that request's own trouble. Therefore the question ([`Effect::Probe`]): only if that has no answer either, the API server is away, and only
+//! One request without an answer may be that request's own fault. Therefore the question ([`Effect::Probe`]): only if that has no answer either, the API server is away, and only
 //! its return is a reason to try at once what waits.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use service_runtime::backoff::Backoff;
+use sparkplug::backoff::Backoff;
 
 use crate::event::{Effect, ErrorClass, KubernetesError};
 use crate::object::Kind;
@@ -142,7 +142,7 @@ mod tests {
     }
 
     fn link() -> Link {
-        Link::new(Backoff::new(SECOND, 10 * SECOND, 1))
+        Link::new(Backoff::new((SECOND, 10 * SECOND), 1))
     }
 
     #[test]

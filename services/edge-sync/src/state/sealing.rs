@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use service_runtime::backoff::Backoff;
+use sparkplug::backoff::Backoff;
 
 use crate::event::Effect;
 
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn it_is_fetched_at_once_refreshed_and_kept_while_a_fetch_fails() {
         let minute = Duration::from_secs(60);
-        let mut sealing = Sealing::new(true, 60 * minute, Backoff::new(Duration::from_secs(5), 60 * minute, 1));
+        let mut sealing = Sealing::new(true, 60 * minute, Backoff::new((Duration::from_secs(5), 60 * minute), 1));
         assert_eq!(sealing.next_effect(Duration::ZERO), Some(Effect::FetchCertificate));
         assert_eq!((sealing.next_effect(minute), sealing.next_deadline()), (None, None), "one fetch at a time");
         sealing.on_answer(Ok(pem("MIIB")), minute);
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn without_a_controller_nothing_is_fetched() {
-        let mut sealing = Sealing::new(false, Duration::ZERO, Backoff::new(Duration::ZERO, Duration::ZERO, 1));
+        let mut sealing = Sealing::new(false, Duration::ZERO, Backoff::new((Duration::ZERO, Duration::ZERO), 1));
         assert_eq!((sealing.next_effect(Duration::MAX), sealing.next_deadline()), (None, None));
     }
 }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use edge_sync_contract::{DesiredSource, Sources};
-use service_runtime::backoff::Backoff;
+use sparkplug::backoff::Backoff;
 use sparkplug::replication::{DesiredReceiver, Outcome, Stamp};
 
 use crate::event::{Effect, KubernetesError};
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn the_newest_commit_is_sent_until_the_api_takes_it() {
         let second = Duration::from_secs(1);
-        let mut source = Source::new(Backoff::new(second, 8 * second, 1));
+        let mut source = Source::new(Backoff::new((second, 8 * second), 1));
         assert_eq!((source.next_effect(second), source.next_deadline()), (None, None));
         assert!(!source.on_command(desired(2)));
         assert_eq!((source.version(), source.published()), (2, None), "received, not published");
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn commits_that_come_quickly_are_sent_together() {
         let second = Duration::from_secs(1);
-        let mut source = Source::new(Backoff::new(second, 8 * second, 1));
+        let mut source = Source::new(Backoff::new((second, 8 * second), 1));
         source.on_command(desired(1));
         assert_eq!(source.next_effect(second), annotate(1), "the first at once");
         source.on_answer(Ok(()), second);
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn a_failure_is_over_when_the_api_answers_again() {
         let second = Duration::from_secs(1);
-        let mut source = Source::new(Backoff::new(second, 8 * second, 1));
+        let mut source = Source::new(Backoff::new((second, 8 * second), 1));
         source.on_command(desired(1));
         assert!(source.next_effect(second).is_some());
         source.on_answer(Err(KubernetesError { class: ErrorClass::Unreachable, message: "away".to_owned() }), second);

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use service_runtime::backoff::Backoff;
+use sparkplug::backoff::Backoff;
 
 use crate::event::{Effect, ErrorClass, KubernetesError};
 use crate::object::Readiness;
@@ -123,7 +123,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn workloads() -> Workloads {
-        Workloads::new(Backoff::new(SECOND, 8 * SECOND, 1))
+        Workloads::new(Backoff::new((SECOND, 8 * SECOND), 1))
     }
 
     fn runs() -> Readiness {

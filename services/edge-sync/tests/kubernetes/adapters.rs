@@ -95,10 +95,10 @@ async fn delete(kubernetes: &Kubernetes, object: &ObservedObject) -> Result<Dele
     }
 }
 
-/// The next news of a watch of ConfigMaps; others are skipped.
-async fn news(inbox: &mut mpsc::Receiver<Event>) -> Observation<ObservedObject> {
+/// The next event of a watch of ConfigMaps; others are skipped.
+async fn next_observation(inbox: &mut mpsc::Receiver<Event>) -> Observation<ObservedObject> {
     loop {
-        match in_time("news of a watch", inbox.recv()).await.expect("the watch runs") {
+        match in_time("an event of a watch", inbox.recv()).await.expect("the watch runs") {
             Event::Objects(of, observation) if of == kind() => return observation,
             _ => {}
         }
@@ -111,13 +111,13 @@ async fn an_applied_object_carries_the_marks_and_the_watch_reports_what_becomes_
     let kubernetes = cluster.kubernetes(&[CONFIG_MAP]);
     let (sender, mut inbox) = mpsc::channel(16);
     let watches = kubernetes.watch(&sender);
-    assert_eq!(news(&mut inbox).await, Observation::Listed(vec![]));
+    assert_eq!(next_observation(&mut inbox).await, Observation::Listed(vec![]));
     cluster.make("theirs", json!({})).await;
 
     let (applied, failed) = apply(&kubernetes, vec![prepared(&cluster.namespace, "x", 1, false)]).await;
     assert_eq!((applied.len(), failed), (1, None));
     assert_eq!((applied[0].deployment, applied[0].version, applied[0].deleting), (Some(DEPLOYMENT), Some(1), false));
-    assert_eq!(news(&mut inbox).await, Observation::Changed(applied[0].clone()), "theirs is not reported");
+    assert_eq!(next_observation(&mut inbox).await, Observation::Changed(applied[0].clone()), "theirs is not reported");
     let stored = cluster.config_maps().get("x").await.unwrap();
     let managers: Vec<_> =
         stored.metadata.managed_fields.unwrap().into_iter().map(|fields| (fields.manager, fields.operation)).collect();
@@ -127,11 +127,11 @@ async fn an_applied_object_carries_the_marks_and_the_watch_reports_what_becomes_
     let (changed, _) = apply(&kubernetes, vec![prepared(&cluster.namespace, "x", 2, true)]).await;
     assert_eq!(changed[0].uid, applied[0].uid);
     assert!(applied[0].is_older_than(&changed[0]));
-    assert_eq!(news(&mut inbox).await, Observation::Changed(changed[0].clone()));
+    assert_eq!(next_observation(&mut inbox).await, Observation::Changed(changed[0].clone()));
 
     assert_eq!(delete(&kubernetes, &applied[0]).await, Err(ErrorClass::Conflict), "it has changed since");
     assert_eq!(delete(&kubernetes, &changed[0]).await, Ok(Deletion::Gone));
-    assert!(matches!(news(&mut inbox).await, Observation::Gone(gone) if gone.key == key("x")));
+    assert!(matches!(next_observation(&mut inbox).await, Observation::Gone(gone) if gone.key == key("x")));
     assert_eq!(delete(&kubernetes, &changed[0]).await, Ok(Deletion::Gone), "gone already");
     let left: Vec<_> = cluster.config_maps().list(&Default::default()).await.unwrap().items;
     assert!(left.iter().any(|object| object.metadata.name.as_deref() == Some("theirs")));
@@ -184,9 +184,11 @@ async fn an_object_with_a_finalizer_is_waited_for() {
 
     let (sender, mut inbox) = mpsc::channel(16);
     let _watches = kubernetes.watch(&sender);
-    assert!(matches!(news(&mut inbox).await, Observation::Listed(listed) if listed.len() == 1 && listed[0].deleting));
+    assert!(
+        matches!(next_observation(&mut inbox).await, Observation::Listed(listed) if listed.len() == 1 && listed[0].deleting)
+    );
     cluster.set_finalizers("x", &[]).await;
-    while !matches!(news(&mut inbox).await, Observation::Gone(_)) {}
+    while !matches!(next_observation(&mut inbox).await, Observation::Gone(_)) {}
     cluster.stop().await;
 }
 
@@ -319,7 +321,7 @@ async fn what_another_writer_changes_in_a_release_is_seen_and_what_controllers_w
     let (sender, mut inbox) = mpsc::channel(16);
     let _watches = kubernetes.watch(&sender);
     let mut seen = async || loop {
-        match in_time("news of a watch", inbox.recv()).await.unwrap() {
+        match in_time("an event of a watch", inbox.recv()).await.unwrap() {
             Event::Objects(_, Observation::Listed(listed)) => break listed[0].clone(),
             Event::Objects(_, Observation::Changed(object)) => break object,
             _ => {}
@@ -364,16 +366,16 @@ async fn a_watch_that_missed_changes_lists_again_soon_after_the_server_is_back()
     let (sender, mut inbox) = mpsc::channel(16);
     let _watches = kubernetes.watch(&sender);
     apply(&cluster.kubernetes(&[CONFIG_MAP]), vec![prepared(&cluster.namespace, "x", 1, false)]).await;
-    while !matches!(news(&mut inbox).await, Observation::Listed(listed) if listed.len() == 1) {
+    while !matches!(next_observation(&mut inbox).await, Observation::Listed(listed) if listed.len() == 1) {
         // The list may be older than the object; then the object comes as a change.
-        if matches!(news(&mut inbox).await, Observation::Changed(_)) {
+        if matches!(next_observation(&mut inbox).await, Observation::Changed(_)) {
             break;
         }
     }
     cable.cut();
     // Long enough for pauses to grow.
     for _ in 0..4 {
-        match news(&mut inbox).await {
+        match next_observation(&mut inbox).await {
             Observation::Failed(error) => assert_eq!(error.class, ErrorClass::Unreachable, "{error}"),
             other => panic!("{other:?}"),
         }
@@ -385,7 +387,7 @@ async fn a_watch_that_missed_changes_lists_again_soon_after_the_server_is_back()
     cable.mend();
     let back = async {
         loop {
-            match news(&mut inbox).await {
+            match next_observation(&mut inbox).await {
                 Observation::Listed(listed) => break assert_eq!(listed, vec![]),
                 Observation::Failed(error) => assert_eq!(error.class, ErrorClass::Unreachable, "{error}"),
                 other => panic!("{other:?}"),

@@ -15,7 +15,7 @@ use crate::event::{Credential, GitRequest, PushRequest};
 /// Questions under way at the same time.
 pub const QUESTIONS_MAX: usize = 64;
 
-type Answer = Result<Admission, Denial>;
+type AdmissionResult = Result<Admission, Denial>;
 
 /// Asks the state. Clones are the same.
 #[derive(Debug, Clone)]
@@ -32,7 +32,7 @@ pub struct StateGatekeeper {
 #[derive(Debug, Default)]
 struct Waiting {
     asked: u64,
-    answers: BTreeMap<u64, (oneshot::Sender<Answer>, OwnedSemaphorePermit)>,
+    answers: BTreeMap<u64, (oneshot::Sender<AdmissionResult>, OwnedSemaphorePermit)>,
     pushes: BTreeMap<Uuid, oneshot::Sender<Result<(), Denial>>>,
     /// The state is gone.
     has_stopped: bool,
@@ -63,11 +63,11 @@ impl StateGatekeeper {
     }
 
     /// Brings an answer to the request that waits for it.
-    pub fn answer(&self, id: u64, answer: Answer) {
+    pub fn answer(&self, id: u64, answer: AdmissionResult) {
         let waiting = self.waiting().answers.remove(&id);
-        if let Some((outlet, _place)) = waiting {
+        if let Some((sender, _place)) = waiting {
             // A client that has gone away does not get it.
-            let _ = outlet.send(answer);
+            let _ = sender.send(answer);
         }
     }
 
@@ -83,11 +83,11 @@ impl StateGatekeeper {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn ask(&self, request: &AdmissionRequest, credential: Credential) -> Answer {
+    async fn ask(&self, request: &AdmissionRequest, credential: Credential) -> AdmissionResult {
         let not_now = |reason: &str| Denial::NotAtPresent(reason.to_owned());
         let place = Arc::clone(&self.places).try_acquire_owned();
         let place = place.map_err(|_| not_now("Too many requests are under way; try again"))?;
-        let (outlet, answer) = oneshot::channel();
+        let (sender, answer) = oneshot::channel();
         let id = {
             let mut waiting = self.waiting();
             if waiting.has_stopped {
@@ -95,7 +95,7 @@ impl StateGatekeeper {
             }
             waiting.asked += 1;
             let id = waiting.asked;
-            waiting.answers.insert(id, (outlet, place));
+            waiting.answers.insert(id, (sender, place));
             id
         };
         let repository = request.repository.as_ref().map(|open| (open.uuid, open.kind == Kind::Shared));
@@ -127,7 +127,7 @@ impl Gatekeeper for StateGatekeeper {
         let _ = self.polls.try_send(cluster);
     }
 
-    async fn admit(&self, request: AdmissionRequest) -> Answer {
+    async fn admit(&self, request: AdmissionRequest) -> AdmissionResult {
         let credential = self.credential(&request.credential).await?;
         self.ask(&request, credential).await
     }
@@ -144,13 +144,13 @@ impl Gatekeeper for StateGatekeeper {
         let no_random = |_| Denial::NotAtPresent("the system yields no random numbers".to_owned());
         aws_lc_rs::rand::fill(&mut randomness).map_err(no_random)?;
         let id = Uuid::new_v4();
-        let (outlet, ended) = oneshot::channel();
+        let (sender, ended) = oneshot::channel();
         {
             let mut waiting = self.waiting();
             if waiting.has_stopped {
                 return Err(stopping());
             }
-            waiting.pushes.insert(id, outlet);
+            waiting.pushes.insert(id, sender);
         }
         let request = PushRequest { id, repository: repository.uuid, from, credential, changes, pack, randomness };
         if self.pushes.try_send(request).is_err() {

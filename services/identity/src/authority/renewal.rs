@@ -1,4 +1,4 @@
-//! Renewal: who is certified by the certificate that they have. It is renewed once, into one key, and only when half of its life is over; one that has expired, only when an operator has
+//! Renewal: who is certified by the certificate that they have. It is renewed once, into one key, and only when half of its validity period is over; one that has expired, only when an operator has
 //! approved it.
 //!
 //! The certificate before it stays good until it ends, so that no session is cut off between the answer and the use of the new one; `revoke` ends both.
@@ -38,7 +38,7 @@ pub(super) fn judge(
         CertificateState::Valid if is_over && !wanted.approved.contains(&old.serial) => waits(recorded, old, now_ms),
         CertificateState::Valid if !is_over && !is_half_over(old, now_ms) => refuse(
             RefusalCode::TooEarly,
-            "half of the certificate's life is not over; is the clock of the cluster right?",
+            "half of the certificate's validity period is not over; is the clock of the cluster right?",
         ),
         CertificateState::Valid => {
             let mut record = recorded.clone();

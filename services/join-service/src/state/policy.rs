@@ -298,7 +298,7 @@ mod tests {
         TrustAnchor { root: key(1).public_key(), cluster: Uuid::nil(), epoch_min }
     }
 
-    fn keeper() -> ActivePolicy {
+    fn active_policy() -> ActivePolicy {
         ActivePolicy::new(anchor(0))
     }
 
@@ -332,50 +332,54 @@ mod tests {
     }
 
     /// Takes a command, and stores and applies it if it is to be.
-    fn send(keeper: &mut ActivePolicy, command: &DesiredPolicy) -> CommandOutcome {
-        let taken = keeper.take(command.clone(), NOW);
+    fn send(active_policy: &mut ActivePolicy, command: &DesiredPolicy) -> CommandOutcome {
+        let taken = active_policy.take(command.clone(), NOW);
         if let CommandOutcome::Accepted(record) = &taken {
-            keeper.apply(record.clone());
+            active_policy.apply(record.clone());
         }
         taken
     }
 
-    fn is_new(keeper: &mut ActivePolicy, command: &DesiredPolicy) -> bool {
-        matches!(send(keeper, command), CommandOutcome::Accepted(_))
+    fn is_new(active_policy: &mut ActivePolicy, command: &DesiredPolicy) -> bool {
+        matches!(send(active_policy, command), CommandOutcome::Accepted(_))
     }
 
     #[test]
     fn only_what_is_signed_is_taken_over_and_a_bad_policy_is_in_force_as_one_that_admits_no_host() {
-        let mut keeper = keeper();
-        assert_eq!((keeper.state(), keeper.variants().len()), (PolicyState::Unknown, Variant::ALL.len()));
-        assert!(is_new(&mut keeper, &desired(2, None)));
-        assert_eq!(keeper.state(), PolicyState::None);
-        assert_eq!(send(&mut keeper, &desired(1, None)), CommandOutcome::Stale);
-        assert_eq!(send(&mut keeper, &desired(2, None)), CommandOutcome::Duplicate);
+        let mut active_policy = active_policy();
+        assert_eq!((active_policy.state(), active_policy.variants().len()), (PolicyState::Unknown, Variant::ALL.len()));
+        assert!(is_new(&mut active_policy, &desired(2, None)));
+        assert_eq!(active_policy.state(), PolicyState::None);
+        assert_eq!(send(&mut active_policy, &desired(1, None)), CommandOutcome::Stale);
+        assert_eq!(send(&mut active_policy, &desired(2, None)), CommandOutcome::Duplicate);
         for (text, reason) in [("{}", "AttestationPolicy: missing field"), (EMPTY, "the policy is not signed")] {
-            assert_eq!(send(&mut keeper, &desired(u64::MAX, Some(text))), CommandOutcome::Refused);
-            assert!(keeper.error().unwrap().starts_with(reason), "{:?}", keeper.error());
-            assert_eq!((keeper.state(), keeper.version()), (PolicyState::None, 2));
+            assert_eq!(send(&mut active_policy, &desired(u64::MAX, Some(text))), CommandOutcome::Refused);
+            assert!(active_policy.error().unwrap().starts_with(reason), "{:?}", active_policy.error());
+            assert_eq!((active_policy.state(), active_policy.version()), (PolicyState::None, 2));
         }
         // Nothing measured: upstream let everything pass by such a policy.
-        assert!(is_new(&mut keeper, &of(3, 1, EMPTY)));
-        assert_eq!(keeper.state(), PolicyState::Invalid);
-        assert!(keeper.error().unwrap().contains("no register is enforced"));
-        assert!(keeper.verifier().policy().error().is_some());
-        assert_eq!(send(&mut keeper, &desired(u64::MAX, None)), CommandOutcome::Refused, "it is not taken away again");
-        assert!(keeper.error().unwrap().starts_with("a signed policy stays in force"));
-        assert_eq!(send(&mut keeper, &of(3, 1, EMPTY)), CommandOutcome::Duplicate);
-        assert!(keeper.error().unwrap().contains("no register"), "a repeat is the answer to what was refused");
+        assert!(is_new(&mut active_policy, &of(3, 1, EMPTY)));
+        assert_eq!(active_policy.state(), PolicyState::Invalid);
+        assert!(active_policy.error().unwrap().contains("no register is enforced"));
+        assert!(active_policy.verifier().policy().error().is_some());
+        assert_eq!(
+            send(&mut active_policy, &desired(u64::MAX, None)),
+            CommandOutcome::Refused,
+            "it is not taken away again"
+        );
+        assert!(active_policy.error().unwrap().starts_with("a signed policy stays in force"));
+        assert_eq!(send(&mut active_policy, &of(3, 1, EMPTY)), CommandOutcome::Duplicate);
+        assert!(active_policy.error().unwrap().contains("no register"), "a repeat is the answer to what was refused");
     }
 
     #[test]
     fn the_serial_number_decides_and_no_version_of_a_carrier_locks_the_next_policy_out() {
-        let mut keeper = keeper();
-        assert!(is_new(&mut keeper, &of(3, 5, EMPTY)));
+        let mut active_policy = active_policy();
+        assert!(is_new(&mut active_policy, &of(3, 5, EMPTY)));
         // A genuine document in a hostile envelope.
-        assert!(is_new(&mut keeper, &of(u64::MAX, 5, EMPTY)));
+        assert!(is_new(&mut active_policy, &of(u64::MAX, 5, EMPTY)));
         let moved = DesiredPolicy { revision: 8, ..of(u64::MAX, 5, EMPTY) };
-        assert!(is_new(&mut keeper, &moved), "no greater version is left, and none is needed");
+        assert!(is_new(&mut active_policy, &moved), "no greater version is left, and none is needed");
         let other = EMPTY.replace("15", "14");
         let far = 5 + signed::SERIAL_JUMP_MAX;
         for (command, reason) in [
@@ -384,56 +388,63 @@ mod tests {
             (of(9, far + 1, &other), "signature.serial is 1048582, more than 1048576 above 5"),
             (of(9, u64::MAX, &other), "signature.serial is 18446744073709551615, more than 1048576 above 5"),
         ] {
-            assert_eq!(send(&mut keeper, &command), CommandOutcome::Refused);
-            assert!(keeper.error().unwrap().starts_with(reason), "{:?}", keeper.error());
-            assert_eq!((keeper.desired(), keeper.serial), (Some(&moved), 5));
+            assert_eq!(send(&mut active_policy, &command), CommandOutcome::Refused);
+            assert!(active_policy.error().unwrap().starts_with(reason), "{:?}", active_policy.error());
+            assert_eq!((active_policy.desired(), active_policy.serial), (Some(&moved), 5));
         }
-        assert_eq!(send(&mut keeper, &of(3, 4, EMPTY)), CommandOutcome::Stale, "a repetition that was overtaken");
-        assert_eq!(keeper.take(of(9, 6, &other), NOW + 1), CommandOutcome::Refused);
-        assert!(keeper.error().unwrap().contains("ended"));
-        assert!(is_new(&mut keeper, &of(1, far, &other)));
-        assert_eq!((keeper.version(), keeper.serial, keeper.error().unwrap().contains("ended")), (1, far, false));
+        assert_eq!(
+            send(&mut active_policy, &of(3, 4, EMPTY)),
+            CommandOutcome::Stale,
+            "a repetition that was overtaken"
+        );
+        assert_eq!(active_policy.take(of(9, 6, &other), NOW + 1), CommandOutcome::Refused);
+        assert!(active_policy.error().unwrap().contains("ended"));
+        assert!(is_new(&mut active_policy, &of(1, far, &other)));
+        assert_eq!(
+            (active_policy.version(), active_policy.serial, active_policy.error().unwrap().contains("ended")),
+            (1, far, false)
+        );
     }
 
     #[test]
     fn another_or_an_older_store_is_held_until_the_signer_or_an_operator_decides() {
-        let mut keeper = keeper();
-        assert!(is_new(&mut keeper, &of(3, 5, EMPTY)));
+        let mut active_policy = active_policy();
+        assert!(is_new(&mut active_policy, &of(3, 5, EMPTY)));
         for (command, reason) in [
             (from(ELSEWHERE, of(9, 5, EMPTY)), "another store"),
             (from(ELSEWHERE, of(9, 4, EMPTY)), "another store"),
             (from(ELSEWHERE, desired(9, None)), "another store"),
             (from(EARLIER, of(9, 4, EMPTY)), "older than this cluster by 2 revisions"),
         ] {
-            assert_eq!(send(&mut keeper, &command), CommandOutcome::Held);
-            assert!(keeper.held().unwrap().to_string().contains(reason), "{:?}", keeper.held());
-            assert_eq!((keeper.version(), keeper.serial), (3, 5));
+            assert_eq!(send(&mut active_policy, &command), CommandOutcome::Held);
+            assert!(active_policy.held().unwrap().to_string().contains(reason), "{:?}", active_policy.held());
+            assert_eq!((active_policy.version(), active_policy.serial), (3, 5));
         }
         // The signer's next policy is what is wanted, wherever it comes from.
-        assert!(is_new(&mut keeper, &from(ELSEWHERE, of(1, 6, EMPTY))));
-        assert_eq!((keeper.held(), keeper.serial), (None, 6));
-        assert_eq!(send(&mut keeper, &of(9, 6, EMPTY)), CommandOutcome::Held, "the store that was left");
+        assert!(is_new(&mut active_policy, &from(ELSEWHERE, of(1, 6, EMPTY))));
+        assert_eq!((active_policy.held(), active_policy.serial), (None, 6));
+        assert_eq!(send(&mut active_policy, &of(9, 6, EMPTY)), CommandOutcome::Held, "the store that was left");
         // An operator's decision, for the same policy.
-        assert!(is_new(&mut keeper, &from(RELEASED, of(9, 6, EMPTY))));
-        assert_eq!((keeper.held(), keeper.version()), (None, 9));
+        assert!(is_new(&mut active_policy, &from(RELEASED, of(9, 6, EMPTY))));
+        assert_eq!((active_policy.held(), active_policy.version()), (None, 9));
         // A signature that is not believed is refused, not held.
-        assert_eq!(send(&mut keeper, &from(HERE, desired(99, Some(EMPTY)))), CommandOutcome::Refused);
-        assert_eq!(keeper.held(), None);
+        assert_eq!(send(&mut active_policy, &from(HERE, desired(99, Some(EMPTY)))), CommandOutcome::Refused);
+        assert_eq!(active_policy.held(), None);
     }
 
     #[test]
     fn what_is_stored_counts_after_its_end_and_not_without_a_signature() {
-        let mut keeper = keeper();
-        keeper.apply(record(desired(u64::MAX, Some(EMPTY)), 0));
-        assert_eq!((keeper.state(), keeper.serial), (PolicyState::Invalid, 0));
-        assert!(keeper.error().unwrap().contains("not signed"));
-        let before = keeper.epoch();
-        assert!(is_new(&mut keeper, &of(1, 1, EMPTY)));
-        assert_ne!(keeper.epoch(), before);
-        assert_eq!(keeper.take(of(1, 1, EMPTY), NOW + 1), CommandOutcome::Duplicate);
+        let mut active_policy = active_policy();
+        active_policy.apply(record(desired(u64::MAX, Some(EMPTY)), 0));
+        assert_eq!((active_policy.state(), active_policy.serial), (PolicyState::Invalid, 0));
+        assert!(active_policy.error().unwrap().contains("not signed"));
+        let before = active_policy.epoch();
+        assert!(is_new(&mut active_policy, &of(1, 1, EMPTY)));
+        assert_ne!(active_policy.epoch(), before);
+        assert_eq!(active_policy.take(of(1, 1, EMPTY), NOW + 1), CommandOutcome::Duplicate);
         // An older state of the store changes nothing.
-        keeper.apply(record(desired(9, None), 0));
-        assert_eq!((keeper.version(), keeper.serial), (1, 1));
+        active_policy.apply(record(desired(9, None), 0));
+        assert_eq!((active_policy.version(), active_policy.serial), (1, 1));
     }
 
     #[test]
@@ -452,20 +463,20 @@ mod tests {
         /// serial number is always accepted.
         #[test]
         fn the_highest_serial_number_is_in_force(commands in proptest::collection::vec((0_u64..6, any::<u64>(), any::<bool>(), 0_usize..4), 0..24)) {
-            let mut keeper = keeper();
+            let mut active_policy = active_policy();
             let mut highest = 0;
             for (serial, version, other, origin) in commands {
                 let text = if other { EMPTY.replace("15", "14") } else { EMPTY.to_owned() };
                 let command = if serial == 0 { desired(version, None) } else { of(version, serial, &text) };
                 let origin = [HERE, EARLIER, ELSEWHERE, RELEASED][origin];
-                let before = keeper.signed;
-                send(&mut keeper, &from(origin, command));
-                prop_assert_eq!(keeper.serial, serial.max(highest));
-                prop_assert!(keeper.serial > highest || keeper.signed == before, "the same number, other content");
-                highest = keeper.serial;
+                let before = active_policy.signed;
+                send(&mut active_policy, &from(origin, command));
+                prop_assert_eq!(active_policy.serial, serial.max(highest));
+                prop_assert!(active_policy.serial > highest || active_policy.signed == before, "the same number, other content");
+                highest = active_policy.serial;
             }
-            prop_assert!(is_new(&mut keeper, &of(1, highest + 1, EMPTY)));
-            prop_assert_eq!(keeper.held(), None);
+            prop_assert!(is_new(&mut active_policy, &of(1, highest + 1, EMPTY)));
+            prop_assert_eq!(active_policy.held(), None);
         }
     }
 }

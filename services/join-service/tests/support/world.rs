@@ -45,7 +45,7 @@ enum Mail {
 pub struct Replica {
     pub state: Option<State>,
     generation: u64,
-    /// When the last news of a watch arrives: watches keep their order.
+    /// When the last event of a watch arrives: watches keep their order.
     watched_until: Duration,
     pub speaks: bool,
     /// What the Join node says, as a host application would see it.
@@ -254,7 +254,7 @@ impl World {
     }
 
     fn birth(&mut self, at: usize, host: usize) {
-        let metrics = HostMessage::birth_metrics(&self.hosts[host].machine.standing_messages());
+        let metrics = HostMessage::birth_metrics(&self.hosts[host].machine.current_messages());
         self.wire.carry(&metrics);
         let event = HostEvent::NodeMessages { node: self.node_of(host), metrics };
         let generation = self.replicas[at].generation;

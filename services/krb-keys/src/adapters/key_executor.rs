@@ -11,7 +11,7 @@ use super::material::{fresh_trust, random_text, stamp};
 use super::resources;
 use super::sealing::Sealing;
 use super::secrets::{Found, Secrets};
-use crate::event::{KeyError, Question, Status};
+use crate::event::{KeyError, ObservationRequest, Status};
 use crate::keytab::Keytab;
 use crate::reconcile::{Action, Delivery, Material, Observed, SealedKey, SecretSeen, Validity};
 use crate::spec::{KeyType, ResourceId, SecretKey, Spec};
@@ -53,24 +53,24 @@ impl KeyExecutor {
     ///
     /// # Errors
     /// [`KeyError`]: what is asked for is not known.
-    pub(crate) async fn look(&self, question: Question) -> Result<Observed, KeyError> {
+    pub(crate) async fn look(&self, request: ObservationRequest) -> Result<Observed, KeyError> {
         let mut observed = Observed::default();
-        for principal in question.principals {
+        for principal in request.principals {
             let presence = self.kdc.presence(&principal).await?;
             observed.principals.insert(principal, presence);
         }
-        if let Some(spec) = &question.spec {
+        if let Some(spec) = &request.spec {
             let is_enabled = |principal| observed.principals.get(principal) == Some(&Presence::Enabled);
             let may_ask = spec.principals.iter().all(is_enabled);
             (observed.secret, observed.delivery) = self.wanted(spec, may_ask).await?;
         }
-        for place in question.stale {
+        for place in request.stale {
             let found = self.secrets.read(&place).await?;
             if found.is_writable && found.value.is_some() {
                 observed.stale.insert(place);
             }
         }
-        for place in question.stale_sealed {
+        for place in request.stale_sealed {
             if self.sealing.holds(&place).await? {
                 observed.stale_sealed.insert(place);
             }

@@ -202,19 +202,19 @@ pub(crate) fn watch(client: &Client, namespace: &str, inbox: &mpsc::Sender<Event
     for kind in [Kind::KerberosKey, Kind::LocalSecret] {
         let read = move |object: DynamicObject| Some((object.name_any(), read(kind, &object)));
         let health = health.clone();
-        let event = move |news| event(kind, news, &health);
+        let event = move |watch_event| event(kind, watch_event, &health);
         watches.follow(api(client, namespace, kind), WatchConfig::default(), read, inbox.clone(), event);
     }
     watches
 }
 
 /// None: nothing is known that was not.
-fn event(kind: Kind, news: WatchEvent<(String, Resource)>, health: &Health) -> Option<Event> {
+fn event(kind: Kind, watch_event: WatchEvent<(String, Resource)>, health: &Health) -> Option<Event> {
     let component = match kind {
         Kind::KerberosKey => "kerberos_keys",
         Kind::LocalSecret => "local_secrets",
     };
-    let event = match news {
+    let event = match watch_event {
         WatchEvent::Listed(all) => Event::Listed(kind, all.into_iter().collect::<BTreeMap<_, _>>()),
         WatchEvent::Changed((name, resource)) => Event::Applied(ResourceId { kind, name }, resource),
         WatchEvent::Gone((name, _)) => Event::Deleted(ResourceId { kind, name }),
@@ -254,7 +254,7 @@ fn read(kind: Kind, object: &DynamicObject) -> Resource {
     Resource {
         uid: object.uid().unwrap_or_default(),
         generation: object.metadata.generation.unwrap_or_default(),
-        wish: KeySpec {
+        key_spec: KeySpec {
             meta,
             deleting: object.metadata.deletion_timestamp.is_some(),
             suspended: is_set(SUSPEND),
@@ -293,7 +293,7 @@ fn account(spec: AccountSpec) -> AccountFields {
     }
 }
 
-/// Writes our part of the metadata of the object with that uid; takes the wish for another key away if it is `fulfilled`.
+/// Writes our part of the metadata of the object with that uid; takes the request for another key away if it is `fulfilled`.
 ///
 /// # Errors
 /// Kubernetes, or another object has the name.
@@ -389,7 +389,7 @@ mod tests {
             "status": { "conditions": [{ "type": "Ready", "status": "True", "reason": "InStep", "observedGeneration": 3 }] },
         }));
         let resource = read(Kind::KerberosKey, &object);
-        let KeySpec { meta, deleting, suspended, spec } = &resource.wish;
+        let KeySpec { meta, deleting, suspended, spec } = &resource.key_spec;
         assert!(meta.finalizer && meta.force_rekey && meta.has_old_keys && !suspended && !deleting);
         let spec = spec.as_ref().unwrap();
         assert_eq!(meta.record, Record::of(spec));
@@ -403,7 +403,7 @@ mod tests {
     #[test]
     fn an_object_that_cannot_be_read_says_why() {
         let object = object(json!({ "metadata": { "name": "x" }, "spec": { "type": 3 } }));
-        let error = read(Kind::KerberosKey, &object).wish.spec.unwrap_err();
+        let error = read(Kind::KerberosKey, &object).key_spec.spec.unwrap_err();
         assert!(error.starts_with("the resource is not readable: "), "{error}");
     }
 

@@ -34,7 +34,7 @@ fn sealed(key_type: KeyType, names: &[&str], secret: &str) -> Spec {
 
 /// What a place in a Secret holds: keys of principals by version, or a value by number.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Held {
+enum StoredKey {
     Keys(Vec<KeyEntry>),
     Value(u32),
 }
@@ -50,9 +50,9 @@ struct Known {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct World {
-    wish: KeySpec,
+    key_spec: KeySpec,
     kdc: BTreeMap<Principal, Known>,
-    secrets: BTreeMap<SecretKey, Held>,
+    secrets: BTreeMap<SecretKey, StoredKey>,
     /// Values by number, in SealedSecrets.
     sealed: BTreeMap<SecretKey, u32>,
     certificate: Option<u32>,
@@ -68,9 +68,9 @@ struct World {
 
 impl World {
     fn new(spec: Spec) -> Self {
-        let wish = KeySpec { meta: Meta::default(), deleting: false, suspended: false, spec: Ok(spec) };
+        let key_spec = KeySpec { meta: Meta::default(), deleting: false, suspended: false, spec: Ok(spec) };
         Self {
-            wish,
+            key_spec,
             kdc: BTreeMap::new(),
             secrets: BTreeMap::new(),
             sealed: BTreeMap::new(),
@@ -86,14 +86,14 @@ impl World {
     }
 
     fn look(&self) -> Observed {
-        let spec = self.wish.spec.as_ref().ok().filter(|_| !self.wish.deleting);
+        let spec = self.key_spec.spec.as_ref().ok().filter(|_| !self.key_spec.deleting);
         let wanted = spec.map(Record::of).unwrap_or_default();
         let presence = |principal: &Principal| match self.kdc.get(principal) {
             None => Presence::Absent,
             Some(known) if known.enabled => Presence::Enabled,
             Some(_) => Presence::Disabled,
         };
-        let all = self.wish.meta.record.principals.union(&wanted.principals);
+        let all = self.key_spec.meta.record.principals.union(&wanted.principals);
         let sealed = spec.and_then(SealedKey::of);
         let plain = spec.filter(|spec| spec.seal_with.is_none());
         let secret = plain.and_then(|spec| Some((spec, spec.secret.as_ref()?))).map(|(spec, place)| SecretSeen {
@@ -101,7 +101,7 @@ impl World {
             material: self.secrets.get(place).and_then(|held| self.material(spec, held)),
             obstacle: None,
         });
-        let record = &self.wish.meta.record;
+        let record = &self.key_spec.meta.record;
         let is_ours = |place: &&SecretKey| !self.foreign.contains(&place.secret);
         let stale = record.secrets.difference(&wanted.secrets).filter(|place| self.secrets.contains_key(place));
         let stale_sealed = record.sealed.difference(&wanted.sealed).filter(|place| self.sealed.contains_key(place));
@@ -142,32 +142,34 @@ impl World {
         Some(Delivery { of, keys: self.stamps(key)? })
     }
 
-    fn delivery_of(&self, principal: &Principal, held: &Held) -> Option<Delivery> {
+    fn delivery_of(&self, principal: &Principal, held: &StoredKey) -> Option<Delivery> {
         let known = self.kdc.get(principal)?;
         let stamp = KeyStamp { version: known.version, changed_s: known.changed_s };
         Some(Delivery { of: format!("{held:?}"), keys: [(principal.clone(), stamp)].into() })
     }
 
-    fn material(&self, spec: &Spec, held: &Held) -> Option<Material> {
+    fn material(&self, spec: &Spec, held: &StoredKey) -> Option<Material> {
         let known: Vec<&Known> = spec.principals.iter().filter_map(|principal| self.kdc.get(principal)).collect();
         if known.len() < spec.principals.len() || known.iter().any(|known| !known.enabled) {
             return Some(Material { validity: Validity::Unchecked, entries: Vec::new() });
         }
         let (is_valid, entries) = match (spec.key_type, held) {
             (KeyType::Local, _) => (true, Vec::new()),
-            (KeyType::Random, Held::Keys(entries)) => {
+            (KeyType::Random, StoredKey::Keys(entries)) => {
                 let has = |principal: &Principal| {
                     let version = self.kdc[principal].version;
                     entries.iter().any(|entry| entry.principal == principal.as_str() && entry.version == version)
                 };
                 (spec.principals.iter().all(has), entries.clone())
             }
-            (KeyType::Trust | KeyType::PresetTrust, Held::Value(_)) if self.is_away => {
+            (KeyType::Trust | KeyType::PresetTrust, StoredKey::Value(_)) if self.is_away => {
                 return Some(Material { validity: Validity::Recorded, entries: Vec::new() });
             }
-            (key_type, Held::Value(value)) if has_password(key_type) => (known[0].password == Some(*value), Vec::new()),
+            (key_type, StoredKey::Value(value)) if has_password(key_type) => {
+                (known[0].password == Some(*value), Vec::new())
+            }
             // A keytab is not a password that anyone could type.
-            (key_type, Held::Keys(_)) if has_password(key_type) => return None,
+            (key_type, StoredKey::Keys(_)) if has_password(key_type) => return None,
             _ => (false, Vec::new()),
         };
         Some(Material { validity: if is_valid { Validity::Valid } else { Validity::Invalid }, entries })
@@ -176,26 +178,26 @@ impl World {
     fn decide(&self, others: &OtherClaims) -> Decision {
         let (forced_done, delivery) = (self.forced_done, self.delivery.clone());
         let rules = Rules { expire_old_s: EXPIRE_S, now_s: self.now_s, forced_done, delivery };
-        decide(&self.wish, &self.look(), others, &rules)
+        decide(&self.key_spec, &self.look(), others, &rules)
     }
 
     fn act(&mut self, action: &Action) {
-        self.forced_done |= self.wish.meta.force_rekey && action.is_another_key(&self.wish);
+        self.forced_done |= self.key_spec.meta.force_rekey && action.is_another_key(&self.key_spec);
         match action {
             Action::Mark { meta, .. } => {
-                self.wish.meta = meta.clone();
+                self.key_spec.meta = meta.clone();
                 self.forced_done &= meta.force_rekey;
             }
             Action::Create(principal) => {
-                assert!(self.wish.meta.record.principals.contains(principal), "made before it was recorded");
+                assert!(self.key_spec.meta.record.principals.contains(principal), "made before it was recorded");
                 self.kdc.insert(principal.clone(), Known { enabled: true, version: 1, password: None, changed_s: 0 });
             }
             Action::Allow(principal, allowed) => self.kdc.get_mut(principal).unwrap().enabled = *allowed,
             Action::MakeKeys { principals, secret, keep_old } => {
-                assert!(self.wish.meta.record.secrets.contains(secret), "written before it was recorded");
+                assert!(self.key_spec.meta.record.secrets.contains(secret), "written before it was recorded");
                 self.made += 1;
                 let mut entries = match self.secrets.get(secret) {
-                    Some(Held::Keys(entries)) if *keep_old => entries.clone(),
+                    Some(StoredKey::Keys(entries)) if *keep_old => entries.clone(),
                     _ => Vec::new(),
                 };
                 for principal in principals {
@@ -204,14 +206,14 @@ impl World {
                     let at_s = u32::try_from(self.now_s).unwrap();
                     entries.push(KeyEntry { principal: principal.to_string(), version: known.version, at_s });
                 }
-                self.secrets.insert(secret.clone(), Held::Keys(entries));
+                self.secrets.insert(secret.clone(), StoredKey::Keys(entries));
             }
             Action::MakeValue(secret) | Action::MakeTrust(_, secret) => {
                 self.made += 1;
-                self.secrets.insert(secret.clone(), Held::Value(self.made));
+                self.secrets.insert(secret.clone(), StoredKey::Value(self.made));
             }
             Action::MakeSealed(key) => {
-                assert!(self.wish.meta.record.sealed.contains(&key.place), "written before it was recorded");
+                assert!(self.key_spec.meta.record.sealed.contains(&key.place), "written before it was recorded");
                 self.give_sealed(key);
                 self.sealed.insert(key.place.clone(), self.made);
                 self.delivery = self.sealed_delivery(key);
@@ -220,14 +222,14 @@ impl World {
                 self.sealed.remove(place);
             }
             Action::SetPassword(principal, secret) | Action::SetTrust(principal, secret) => {
-                let Held::Value(value) = self.secrets[secret] else { panic!("no password") };
+                let StoredKey::Value(value) = self.secrets[secret] else { panic!("no password") };
                 self.change_password(principal, Some(value));
                 let is_recorded = self.is_away && matches!(action, Action::SetTrust(..));
                 let delivery = is_recorded.then(|| self.delivery_of(principal, &self.secrets[secret])).flatten();
                 self.delivery = delivery.or(self.delivery.take());
             }
             Action::Trim(secret, old) => {
-                let Some(Held::Keys(entries)) = self.secrets.get_mut(secret) else { panic!("no keytab") };
+                let Some(StoredKey::Keys(entries)) = self.secrets.get_mut(secret) else { panic!("no keytab") };
                 entries.retain(|entry| {
                     !old.iter().any(|old| old.version == entry.version && old.principal == entry.principal)
                 });
@@ -311,10 +313,10 @@ fn a_preset_password_waits_for_its_secret_and_goes_to_the_kdc_then() {
     let mut world = World::new(spec(KeyType::PresetPassword, &["a"], Some("s/password")));
     world.foreign.insert("s".to_owned());
     assert!(matches!(world.settle(), Decision::Refused(reason) if reason.contains("s/password is missing")));
-    world.secrets.insert(place("s/password"), Held::Value(7));
+    world.secrets.insert(place("s/password"), StoredKey::Value(7));
     assert_eq!(world.settle(), DONE);
     assert_eq!(world.kdc[&principal("a")].password, Some(7));
-    world.wish.deleting = true;
+    world.key_spec.deleting = true;
     assert_eq!(world.settle(), Decision::Released);
     assert!(world.secrets.contains_key(&place("s/password")), "another owner's");
 }
@@ -336,7 +338,7 @@ fn the_key_of_a_trust_is_written_first_and_given_to_the_kdc_then() {
     world.change_password(&trust, None);
     assert_eq!(world.settle(), DONE);
     assert_eq!((world.made, world.kdc[&trust].password), (1, Some(1)), "the other realm has that key");
-    world.wish.meta.force_rekey = true;
+    world.key_spec.meta.force_rekey = true;
     assert_eq!(world.settle(), DONE);
     assert_eq!((world.made, world.kdc[&trust].password), (2, Some(2)));
 }
@@ -348,7 +350,7 @@ fn where_the_kdc_cannot_be_asked_the_recorded_delivery_counts() {
         world.is_away = true;
         if key_type.is_preset() {
             assert!(matches!(world.settle(), Decision::Refused(reason) if reason.contains("s/trust is missing")));
-            world.secrets.insert(place("s/trust"), Held::Value(1));
+            world.secrets.insert(place("s/trust"), StoredKey::Value(1));
         }
         assert_eq!(world.settle(), DONE);
         assert_eq!(world.changes, 1, "{key_type:?}");
@@ -358,17 +360,17 @@ fn where_the_kdc_cannot_be_asked_the_recorded_delivery_counts() {
         world.change_password(&principal("a"), Some(99));
         assert_eq!(world.settle(), DONE);
         assert_eq!(world.kdc[&principal("a")].password, Some(1));
-        world.secrets.insert(place("s/trust"), Held::Value(7));
+        world.secrets.insert(place("s/trust"), StoredKey::Value(7));
         assert_eq!(world.settle(), DONE);
         assert_eq!(world.kdc[&principal("a")].password, Some(7), "{key_type:?}");
-        // A wish for another key is one for a preset key to be set once more.
+        // A request for another key is one for a preset key to be set once more.
         let changes = world.changes;
-        world.wish.meta.force_rekey = true;
+        world.key_spec.meta.force_rekey = true;
         assert_eq!(world.settle(), DONE);
         assert_eq!(world.changes, changes + 1, "{key_type:?}");
-        world.wish.spec = Ok(spec(KeyType::Disabled, &["a"], None));
+        world.key_spec.spec = Ok(spec(KeyType::Disabled, &["a"], None));
         assert_eq!(world.settle(), DONE);
-        assert_eq!(world.wish.meta.record.delivery, None);
+        assert_eq!(world.key_spec.meta.record.delivery, None);
     }
 }
 
@@ -397,18 +399,18 @@ fn a_sealed_key_is_made_again_only_for_a_reason() {
     assert_eq!(before, Some(3));
     world.change_password(&principal("b"), None);
     is_made_again("the KDC has another key", &mut world);
-    world.wish.meta.force_rekey = true;
+    world.key_spec.meta.force_rekey = true;
     is_made_again("it is asked for", &mut world);
-    world.wish.spec = Ok(sealed(KeyType::Random, &["a"], "s/k"));
+    world.key_spec.spec = Ok(sealed(KeyType::Random, &["a"], "s/k"));
     is_made_again("other principals", &mut world);
-    world.wish.spec = Ok(sealed(KeyType::Password, &["a"], "s/k"));
+    world.key_spec.spec = Ok(sealed(KeyType::Password, &["a"], "s/k"));
     is_made_again("another type", &mut world);
     world.sealed.clear();
     let Decision::Do(action @ Action::MakeSealed(_)) = world.decide(&OtherClaims::default()) else { panic!("no step") };
     world.cut(&action);
     is_made_again("killed between KDC and SealedSecret", &mut world);
     world.foreign.insert("s".to_owned());
-    world.wish.meta.force_rekey = true;
+    world.key_spec.meta.force_rekey = true;
     assert!(matches!(world.settle(), Decision::Refused(reason) if reason.contains("SealedSecret s is not written")));
 }
 
@@ -416,7 +418,7 @@ fn a_sealed_key_is_made_again_only_for_a_reason() {
 fn a_secret_is_either_sealed_or_not() {
     let mut world = World::new(spec(KeyType::Random, &["a"], Some("s/k")));
     world.settle();
-    world.wish.spec = Ok(sealed(KeyType::Random, &["a"], "s/k"));
+    world.key_spec.spec = Ok(sealed(KeyType::Random, &["a"], "s/k"));
     world.certificate = None;
     assert!(matches!(world.settle(), Decision::Refused(_)));
     assert_eq!((world.secrets.len(), world.made), (1, 1), "the key that works stays");
@@ -424,7 +426,7 @@ fn a_secret_is_either_sealed_or_not() {
     assert_eq!(world.decide(&OtherClaims::default()), Decision::Do(Action::Clear(place("s/k"))), "it is in the way");
     assert_eq!(world.settle(), DONE);
     assert_eq!((world.secrets.len(), world.sealed.len()), (0, 1));
-    world.wish.spec = Ok(spec(KeyType::Random, &["a"], Some("s/l")));
+    world.key_spec.spec = Ok(spec(KeyType::Random, &["a"], Some("s/l")));
     let Decision::Do(mark @ Action::Mark { .. }) = world.decide(&OtherClaims::default()) else { panic!("no mark") };
     world.act(&mark);
     let cleared = Decision::Do(Action::ClearSealed(place("s/k")));
@@ -439,7 +441,7 @@ fn a_secret_is_either_sealed_or_not() {
     for others in [owned(&[], &["s/l"]), owned(&[], &["s/other"])] {
         assert!(matches!(world.decide(&others), Decision::Refused(_)), "{others:?}");
     }
-    world.wish.spec = Ok(sealed(KeyType::Random, &["a"], "s/k"));
+    world.key_spec.spec = Ok(sealed(KeyType::Random, &["a"], "s/k"));
     assert!(matches!(world.decide(&owned(&["s/other"], &[])), Decision::Refused(reason) if reason.contains("either")));
     assert!(matches!(world.decide(&owned(&[], &["s/other"])), Decision::Do(_)));
 }
@@ -469,13 +471,13 @@ fn a_key_that_the_kdc_calls_wrong_is_replaced_and_a_password_is_given_again() {
 }
 
 #[test]
-fn another_key_is_made_once_for_each_wish() {
+fn another_key_is_made_once_for_each_request() {
     for (key_type, made) in [(KeyType::Random, 2), (KeyType::Password, 2)] {
         let mut world = World::new(spec(key_type, &["a"], Some("s/k")));
         world.settle();
-        world.wish.meta.force_rekey = true;
+        world.key_spec.meta.force_rekey = true;
         assert_eq!(world.settle(), DONE);
-        assert_eq!((world.made, world.wish.meta.force_rekey), (made, false), "{key_type:?}");
+        assert_eq!((world.made, world.key_spec.meta.force_rekey), (made, false), "{key_type:?}");
     }
 }
 
@@ -483,7 +485,7 @@ fn another_key_is_made_once_for_each_wish() {
 fn the_end_of_a_resource_disables_and_never_deletes() {
     let mut world = World::new(spec(KeyType::Random, &["a", "b"], Some("s/k")));
     world.settle();
-    world.wish.deleting = true;
+    world.key_spec.deleting = true;
     assert_eq!(world.settle(), Decision::Released);
     assert_eq!(world.kdc.len(), 2);
     assert!(world.kdc.values().all(|known| !known.enabled));
@@ -494,8 +496,8 @@ fn the_end_of_a_resource_disables_and_never_deletes() {
 fn what_another_resource_wants_survives_the_end_of_this_one() {
     let mut world = World::new(spec(KeyType::Random, &["a"], Some("s/k")));
     world.settle();
-    let others = OtherClaims { owned: Record::default(), wanted: world.wish.meta.record.clone() };
-    world.wish.deleting = true;
+    let others = OtherClaims { owned: Record::default(), wanted: world.key_spec.meta.record.clone() };
+    world.key_spec.deleting = true;
     assert!(matches!(world.decide(&others), Decision::Do(Action::Mark { meta, .. }) if !meta.finalizer));
 }
 
@@ -519,18 +521,18 @@ fn what_belongs_to_another_resource_is_refused() {
 fn a_changed_resource_leaves_nothing_behind() {
     let mut world = World::new(spec(KeyType::Random, &["a", "b"], Some("s/k")));
     world.settle();
-    world.wish.spec = Ok(spec(KeyType::Random, &["a"], Some("t/k")));
+    world.key_spec.spec = Ok(spec(KeyType::Random, &["a"], Some("t/k")));
     assert_eq!(world.settle(), DONE);
     assert!(world.kdc[&principal("a")].enabled && !world.kdc[&principal("b")].enabled);
     assert_eq!(world.secrets.keys().cloned().collect::<Vec<_>>(), [place("t/k")]);
-    assert_eq!(world.wish.meta.record, Record::of(world.wish.spec.as_ref().unwrap()));
+    assert_eq!(world.key_spec.meta.record, Record::of(world.key_spec.spec.as_ref().unwrap()));
 }
 
 #[test]
 fn a_password_that_becomes_preset_stays_where_it_is() {
     let mut world = World::new(spec(KeyType::Password, &["a"], Some("s/k")));
     world.settle();
-    world.wish.spec = Ok(spec(KeyType::PresetPassword, &["a"], Some("s/k")));
+    world.key_spec.spec = Ok(spec(KeyType::PresetPassword, &["a"], Some("s/k")));
     let before = world.secrets.clone();
     assert_eq!(world.settle(), DONE);
     assert_eq!((world.secrets, world.made), (before, 1));
@@ -542,13 +544,13 @@ fn old_keys_stay_for_a_while() {
     kept.keep_old_keys = true;
     let mut world = World::new(kept);
     world.settle();
-    world.wish.meta.force_rekey = true;
+    world.key_spec.meta.force_rekey = true;
     assert_eq!(world.settle(), Decision::Done { trim_at_s: Some(NOW_S + EXPIRE_S), account: AccountState::InStep });
-    assert!(world.wish.meta.has_old_keys);
+    assert!(world.key_spec.meta.has_old_keys);
     world.now_s += EXPIRE_S;
     assert_eq!(world.settle(), DONE);
-    assert!(!world.wish.meta.has_old_keys);
-    let Held::Keys(entries) = &world.secrets[&place("s/k")] else { panic!("no keytab") };
+    assert!(!world.key_spec.meta.has_old_keys);
+    let StoredKey::Keys(entries) = &world.secrets[&place("s/k")] else { panic!("no keytab") };
     assert_eq!(entries.iter().map(|entry| entry.version).collect::<Vec<_>>(), [3]);
     assert_eq!(world.made, 2, "trimming makes no key");
 }
@@ -558,11 +560,11 @@ fn a_suspended_or_broken_resource_is_left_as_it_is() {
     let mut world = World::new(spec(KeyType::Random, &["a"], Some("s/k")));
     world.settle();
     let before = world.clone();
-    world.wish.suspended = true;
-    world.wish.meta.force_rekey = true;
+    world.key_spec.suspended = true;
+    world.key_spec.meta.force_rekey = true;
     assert_eq!(world.settle(), Decision::Suspended);
-    (world.wish.suspended, world.wish.meta.force_rekey) = (false, false);
-    world.wish.spec = Err("no".to_owned());
+    (world.key_spec.suspended, world.key_spec.meta.force_rekey) = (false, false);
+    world.key_spec.spec = Err("no".to_owned());
     assert_eq!(world.settle(), Decision::Refused("no".to_owned()));
     assert_eq!((world.kdc, world.secrets), (before.kdc, before.secrets));
 }
@@ -599,8 +601,8 @@ proptest! {
         let mut world = World::new(turns[0].0.clone());
         world.is_away = is_away;
         for (spec, force, steps) in turns {
-            world.wish.spec = Ok(spec);
-            world.wish.meta.force_rekey |= force;
+            world.key_spec.spec = Ok(spec);
+            world.key_spec.meta.force_rekey |= force;
             for _ in 0..steps {
                 if let Decision::Do(action) = world.decide(&OtherClaims::default()) {
                     world.act(&action);
@@ -612,26 +614,26 @@ proptest! {
             world.kill();
         }
         let last = world.settle();
-        if let (Decision::Done { .. }, Ok(spec @ Spec { key_type, principals, secret: Some(place), .. })) = (&last, &world.wish.spec) {
+        if let (Decision::Done { .. }, Ok(spec @ Spec { key_type, principals, secret: Some(place), .. })) = (&last, &world.key_spec.spec) {
             let known = world.kdc.get(&principals[0]).and_then(|known| known.password);
             if SealedKey::of(spec).is_some() {
                 prop_assert_eq!(known.as_ref(), world.sealed.get(place), "the KDC has another key");
             } else if has_password(*key_type) {
-                prop_assert_eq!(known.map(Held::Value), world.secrets.get(place).cloned(), "the KDC has another password");
+                prop_assert_eq!(known.map(StoredKey::Value), world.secrets.get(place).cloned(), "the KDC has another password");
             }
         }
         prop_assert!(matches!(last, Decision::Done { .. } | Decision::Refused(_)), "{:?}", last);
-        let wanted = Record::of(world.wish.spec.as_ref().unwrap());
+        let wanted = Record::of(world.key_spec.spec.as_ref().unwrap());
         for (principal, known) in &world.kdc {
-            let is_wanted = wanted.principals.contains(principal) && !matches!(&world.wish.spec, Ok(spec) if spec.key_type == KeyType::Disabled);
+            let is_wanted = wanted.principals.contains(principal) && !matches!(&world.key_spec.spec, Ok(spec) if spec.key_type == KeyType::Disabled);
             // Of a refused resource what was before stays until it can be followed.
             prop_assert!(known.enabled == is_wanted || matches!(last, Decision::Refused(_)), "{} {:?}", principal, known);
         }
-        world.wish.deleting = true;
+        world.key_spec.deleting = true;
         prop_assert_eq!(world.settle(), Decision::Released);
         prop_assert!(world.kdc.values().all(|known| !known.enabled));
         for place in world.secrets.keys() {
-            prop_assert!(!world.wish.meta.record.secrets.contains(place), "{} is left", place);
+            prop_assert!(!world.key_spec.meta.record.secrets.contains(place), "{} is left", place);
         }
         prop_assert_eq!(world.sealed.len(), 0, "sealed keys are left");
     }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use krb_keys_contract::names::{account_device, resource_of};
-use krb_keys_contract::{AccountDevice, AccountWish, Answer};
+use krb_keys_contract::{AccountDecision, AccountDevice, AccountRequest};
 use sparkplug::edge_node::NodeUpdate;
 use sparkplug::{DeviceId, Metric, Now, TypedMetrics};
 
@@ -19,26 +19,26 @@ use crate::spec::{Kind, ResourceId};
 pub(super) struct Accounts(BTreeMap<DeviceId, AccountDevice>);
 
 /// The account that is published of a resource. One that is being deleted wants none.
-pub(super) fn published(resource: &Resource) -> Option<&AccountWish> {
-    let recorded = resource.wish.meta.record.account.as_ref().filter(|_| !resource.wish.deleting)?;
-    Some(&recorded.wish)
+pub(super) fn published(resource: &Resource) -> Option<&AccountRequest> {
+    let recorded = resource.key_spec.meta.record.account.as_ref().filter(|_| !resource.key_spec.deleting)?;
+    Some(&recorded.request)
 }
 
 fn device(id: &ResourceId, entry: &Entry) -> Option<(DeviceId, AccountDevice)> {
-    let wish = published(&entry.resource).filter(|_| id.kind == Kind::KerberosKey)?.clone();
-    let recorded = entry.resource.wish.meta.record.account.as_ref().and_then(|account| account.uuid);
+    let request = published(&entry.resource).filter(|_| id.kind == Kind::KerberosKey)?.clone();
+    let recorded = entry.resource.key_spec.meta.record.account.as_ref().and_then(|account| account.uuid);
     let (answered, refused) = match &entry.answer {
         Some(Ok(uuid)) => (Some(*uuid), None),
         Some(Err(reason)) => (None, Some(reason.clone())),
         None => (None, None),
     };
-    Some((account_device(&id.name)?, AccountDevice { wish, uuid: answered.or(recorded), refused, since: 0 }))
+    Some((account_device(&id.name)?, AccountDevice { request, uuid: answered.or(recorded), refused, since: 0 }))
 }
 
 impl State {
-    /// Takes an answer over, if it is to the published wish.
+    /// Takes an answer over, if it is to the published request.
     pub(super) fn on_account_command(&mut self, device: &DeviceId, metrics: &[Metric], now: Now) {
-        let answer = match Answer::from_metrics(metrics) {
+        let answer = match AccountDecision::from_metrics(metrics) {
             Some(Ok(answer)) => answer,
             Some(Err(reason)) => return tracing::warn!(device_id = %device, reason, "an answer cannot be read"),
             None => return tracing::debug!(device_id = %device, "command ignored: it is not an answer"),
@@ -46,8 +46,8 @@ impl State {
         let Some(name) = resource_of(device) else { return };
         let id = ResourceId { kind: Kind::KerberosKey, name };
         let Some(entry) = self.entries.get_mut(&id) else { return };
-        if published(&entry.resource).is_none_or(|wish| wish.digest() != answer.wish) {
-            return tracing::debug!(resource = %id, "an answer to another wish is ignored");
+        if published(&entry.resource).is_none_or(|request| request.digest() != answer.request) {
+            return tracing::debug!(resource = %id, "an answer to another request is ignored");
         }
         let result = answer.result();
         if entry.answer.as_ref() == Some(&result) {
@@ -103,26 +103,26 @@ mod tests {
 
     const ACCOUNT: Uuid = Uuid::from_u128(0xACC);
 
-    fn wish(name: &str) -> AccountWish {
+    fn request(name: &str) -> AccountRequest {
         let class = Some(Uuid::from_u128(1));
-        AccountWish { principal: format!("{name}/Test@A"), class, ..AccountWish::default() }
+        AccountRequest { principal: format!("{name}/Test@A"), class, ..AccountRequest::default() }
     }
 
     /// It wants an account; `recorded`: what is recorded on it already.
     fn with_account(name: &str, recorded: Option<RecordedAccount>) -> Resource {
         let mut resource = resource(name);
-        resource.wish.spec.as_mut().unwrap().account = Some(Box::new(wish(name)));
-        resource.wish.meta.record.account = recorded.map(Box::new);
+        resource.key_spec.spec.as_mut().unwrap().account = Some(Box::new(request(name)));
+        resource.key_spec.meta.record.account = recorded.map(Box::new);
         resource
     }
 
     fn pending(name: &str) -> Option<RecordedAccount> {
-        Some(RecordedAccount { wish: wish(name), uuid: None })
+        Some(RecordedAccount { request: request(name), uuid: None })
     }
 
-    fn answer(name: &str, wish: &AccountWish, result: Result<Uuid, String>) -> Event {
+    fn answer(name: &str, request: &AccountRequest, result: Result<Uuid, String>) -> Event {
         let device = account_device(name);
-        let metrics = Answer::new(wish, &result).to_metrics();
+        let metrics = AccountDecision::new(request, &result).to_metrics();
         Event::Node(NodeEvent::Command { device, timestamp: None, metrics })
     }
 
@@ -151,10 +151,10 @@ mod tests {
         let applied = Event::Applied(id("b"), with_account("b", pending("b")));
         assert_eq!(updates(&mut run, applied), (vec!["born Account-b".to_owned()], Some(2)));
         let mut broken = with_account("b", pending("b"));
-        broken.wish.spec = Err("a rule".to_owned());
+        broken.key_spec.spec = Err("a rule".to_owned());
         assert_eq!(updates(&mut run, Event::Applied(id("b"), broken)).1, Some(2), "mistakes end nothing");
         let mut ending = with_account("b", pending("b"));
-        ending.wish.deleting = true;
+        ending.key_spec.deleting = true;
         let applied = Event::Applied(id("b"), ending);
         assert_eq!(updates(&mut run, applied), (vec!["dead Account-b".to_owned()], Some(1)));
     }
@@ -167,15 +167,15 @@ mod tests {
         let seen = || Event::Seen(id("a"), Ok(in_step("a", Validity::Valid)));
         assert_eq!(status(&run.on(seen(), 0)), Some("AccountPending"));
         assert_eq!(run.0.node().problems.len(), 1);
-        let other = AccountWish { name: Some("x".to_owned()), ..wish("a") };
-        assert_eq!(looked_at(&run.on(answer("a", &other, Ok(ACCOUNT)), 1)), None, "to another wish");
-        let effects = run.on(answer("a", &wish("a"), Err("not here".to_owned())), 1);
+        let other = AccountRequest { name: Some("x".to_owned()), ..request("a") };
+        assert_eq!(looked_at(&run.on(answer("a", &other, Ok(ACCOUNT)), 1)), None, "to another request");
+        let effects = run.on(answer("a", &request("a"), Err("not here".to_owned())), 1);
         assert_eq!(looked_at(&effects), Some("a"));
         assert_eq!(status(&run.on(seen(), 1)), Some("Refused"));
         assert_eq!(run.0.node().problems["KerberosKey a"], "the account is refused: not here");
-        run.on(answer("a", &wish("a"), Ok(ACCOUNT)), 2);
+        run.on(answer("a", &request("a"), Ok(ACCOUNT)), 2);
         let effects = run.on(seen(), 2);
-        let recorded = RecordedAccount { wish: wish("a"), uuid: Some(ACCOUNT) };
+        let recorded = RecordedAccount { request: request("a"), uuid: Some(ACCOUNT) };
         assert!(
             matches!(&effects[..], [Effect::Act { action: Action::Mark { meta, .. }, .. }] if meta.record.account.as_deref() == Some(&recorded)),
             "{effects:?}"
@@ -183,29 +183,29 @@ mod tests {
         run.on(Event::Acted(id("a"), Ok(None)), 2);
         run.on(Event::Applied(id("a"), with_account("a", Some(recorded))), 2);
         assert_eq!(status(&run.on(seen(), 2)), Some("InStep"));
-        assert_eq!(looked_at(&run.on(answer("a", &wish("a"), Ok(ACCOUNT)), 3)), None, "a repeat");
+        assert_eq!(looked_at(&run.on(answer("a", &request("a"), Ok(ACCOUNT)), 3)), None, "a repeat");
     }
 
     #[test]
-    fn what_is_recorded_needs_no_second_answer_and_another_wish_does() {
+    fn what_is_recorded_needs_no_second_answer_and_another_request_does() {
         let mut run = Run::new(&[]);
         run.begin();
-        let recorded = RecordedAccount { wish: wish("a"), uuid: Some(ACCOUNT) };
+        let recorded = RecordedAccount { request: request("a"), uuid: Some(ACCOUNT) };
         run.on(Event::Applied(id("a"), with_account("a", Some(recorded.clone()))), 0);
         let seen = || Event::Seen(id("a"), Ok(in_step("a", Validity::Valid)));
         assert_eq!(status(&run.on(seen(), 0)), Some("InStep"), "after a restart, with no one there to answer");
         let mut other = with_account("a", Some(recorded));
-        let renamed = AccountWish { name: Some("x".to_owned()), ..wish("a") };
-        other.wish.spec.as_mut().unwrap().account = Some(Box::new(renamed.clone()));
+        let renamed = AccountRequest { name: Some("x".to_owned()), ..request("a") };
+        other.key_spec.spec.as_mut().unwrap().account = Some(Box::new(renamed.clone()));
         run.on(Event::Applied(id("a"), other.clone()), 1);
         let effects = run.on(seen(), 1);
-        let asked = RecordedAccount { wish: renamed, uuid: None };
+        let asked = RecordedAccount { request: renamed, uuid: None };
         assert!(
             matches!(&effects[..], [Effect::Act { action: Action::Mark { meta, .. }, .. }] if meta.record.account.as_deref() == Some(&asked)),
             "{effects:?}"
         );
         run.on(Event::Acted(id("a"), Ok(None)), 1);
-        other.wish.meta.record.account = Some(Box::new(asked));
+        other.key_spec.meta.record.account = Some(Box::new(asked));
         run.on(Event::Applied(id("a"), other), 1);
         assert_eq!(status(&run.on(seen(), 1)), Some("AccountPending"));
     }
@@ -215,7 +215,7 @@ mod tests {
         let mut run = Run::new(&[]);
         run.begin();
         let mut resource = with_account("a", pending("a"));
-        resource.wish.spec.as_mut().unwrap().account = None;
+        resource.key_spec.spec.as_mut().unwrap().account = None;
         run.on(Event::Applied(id("a"), resource), 0);
         assert_eq!(run.0.node().accounts, Some(1));
         let effects = run.on(Event::Seen(id("a"), Ok(in_step("a", Validity::Valid))), 0);

@@ -41,8 +41,8 @@ pub(super) fn resource(name: &str) -> Resource {
         remark: None,
     };
     let meta = Meta { finalizer: true, record: Record::of(&spec), ..Meta::default() };
-    let wish = KeySpec { meta, deleting: false, suspended: false, spec: Ok(spec) };
-    Resource { uid: format!("uid of {name}"), generation: 1, wish, status: None }
+    let key_spec = KeySpec { meta, deleting: false, suspended: false, spec: Ok(spec) };
+    Resource { uid: format!("uid of {name}"), generation: 1, key_spec, status: None }
 }
 
 /// Everything is as `resource` wants it.
@@ -90,7 +90,7 @@ impl Run {
 
 pub(super) fn looked_at(effects: &[Effect]) -> Option<&str> {
     effects.iter().find_map(|effect| match effect {
-        Effect::Look(id, _) => Some(id.name.as_str()),
+        Effect::Observe(id, _) => Some(id.name.as_str()),
         _ => None,
     })
 }
@@ -168,7 +168,7 @@ fn a_resource_that_changes_during_its_pass_is_looked_at_again_and_an_unchanged_o
     let mut run = Run::new(&["a"]);
     run.begin();
     let mut changed = resource("a");
-    changed.wish.suspended = true;
+    changed.key_spec.suspended = true;
     run.on(Event::Applied(id("a"), changed.clone()), 1);
     let effects = run.on(Event::Seen(id("a"), Ok(Observed::default())), 2);
     assert_eq!((status_reason(&effects), looked_at(&effects)), (Some("Suspended"), Some("a")));
@@ -198,9 +198,9 @@ fn of_two_resources_with_one_principal_the_second_waits_for_the_end_of_the_first
     let second = |recorded: bool| {
         let mut second = resource("a");
         second.uid = "second".to_owned();
-        second.wish.meta.finalizer = recorded;
+        second.key_spec.meta.finalizer = recorded;
         if !recorded {
-            second.wish.meta.record = Record::default();
+            second.key_spec.meta.record = Record::default();
         }
         second
     };
@@ -210,19 +210,19 @@ fn of_two_resources_with_one_principal_the_second_waits_for_the_end_of_the_first
     let effects = run.on(Event::Seen(id("b"), Ok(in_step("a", Validity::Valid))), 1);
     assert_eq!(status_reason(&effects), Some("Refused"), "it comes first by name, but the other has it");
     let mut ending = resource("a");
-    ending.wish.deleting = true;
+    ending.key_spec.deleting = true;
     let mut effects = run.on(Event::Applied(id("z"), ending), 2);
     for _ in 0..10 {
         effects = match &effects[..] {
-            [.., Effect::Look(looked, _)] if looked.name == "b" => {
+            [.., Effect::Observe(looked, _)] if looked.name == "b" => {
                 run.on(Event::Seen(id("b"), Ok(in_step("a", Validity::Valid))), 3)
             }
-            [.., Effect::Look(..)] => {
+            [.., Effect::Observe(..)] => {
                 run.on(Event::Deleted(id("z")), 3);
                 run.on(Event::Seen(id("z"), Ok(Observed::default())), 3)
             }
             [Effect::Act { id, action: Action::Mark { meta, .. }, .. }] => {
-                assert_eq!((id.name.as_str(), &meta.record), ("b", &resource("a").wish.meta.record));
+                assert_eq!((id.name.as_str(), &meta.record), ("b", &resource("a").key_spec.meta.record));
                 return;
             }
             other => panic!("{other:?}"),
@@ -236,7 +236,7 @@ fn what_a_mark_has_changed_is_known_when_kubernetes_says_so() {
     let mut run = Run::new(&[]);
     run.begin();
     let mut fresh = resource("a");
-    fresh.wish.meta = Meta::default();
+    fresh.key_spec.meta = Meta::default();
     run.on(Event::Applied(id("a"), fresh), 0);
     let effects = run.on(Event::Seen(id("a"), Ok(Observed::default())), 0);
     assert!(matches!(&effects[..], [Effect::Act { action: Action::Mark { fulfilled: false, .. }, .. }]));
@@ -257,9 +257,9 @@ fn a_delivery_is_recorded_when_it_is_seen_to_be_still_so() {
     let mut run = Run::new(&[]);
     run.begin();
     let mut trust = resource("a");
-    let Ok(spec) = &mut trust.wish.spec else { panic!("a spec") };
+    let Ok(spec) = &mut trust.key_spec.spec else { panic!("a spec") };
     spec.key_type = KeyType::PresetTrust;
-    trust.wish.meta.record = Record::of(spec);
+    trust.key_spec.meta.record = Record::of(spec);
     run.on(Event::Applied(id("a"), trust), 0);
     let delivery = |of: &str| Delivery { of: of.to_owned(), ..Delivery::default() };
     let seen = |of: &str| {
@@ -279,11 +279,11 @@ fn a_delivery_is_recorded_when_it_is_seen_to_be_still_so() {
 }
 
 #[test]
-fn a_wish_for_another_key_is_fulfilled_once_even_if_its_annotation_stays() {
+fn a_request_for_another_key_is_fulfilled_once_even_if_its_annotation_stays() {
     let mut run = Run::new(&[]);
     run.begin();
     let mut forced = resource("a");
-    forced.wish.meta.force_rekey = true;
+    forced.key_spec.meta.force_rekey = true;
     run.on(Event::Applied(id("a"), forced), 0);
     let seen = || Event::Seen(id("a"), Ok(in_step("a", Validity::Valid)));
     assert!(matches!(&run.on(seen(), 0)[..], [Effect::Act { action: Action::MakeKeys { .. }, .. }]));

@@ -129,7 +129,7 @@ pub struct ClusterRow {
 }
 
 impl ClusterRow {
-    /// How it stands, for people.
+    /// Its status, for people.
     #[must_use]
     pub fn described(&self) -> String {
         let reason = self.reason.as_ref().map_or_else(String::new, |reason| format!(" ({reason})"));
@@ -334,17 +334,17 @@ pub struct DeploymentRow {
 }
 
 impl DeploymentRow {
-    /// How it stands, for people.
+    /// Its status, for people.
     #[must_use]
     pub fn described(&self) -> String {
         let ready = self.ready.map_or("", |ready| if ready { ", ready" } else { ", not ready" });
-        let message = self.trouble().map_or_else(String::new, |text| format!(" ({text})"));
+        let message = self.fault().map_or_else(String::new, |text| format!(" ({text})"));
         format!("{}{ready}{message}", self.state)
     }
 
     /// What a person has to know: the reason, whatever runs meanwhile, else Flux' message unless all is well.
     #[must_use]
-    pub fn trouble(&self) -> Option<&str> {
+    pub fn fault(&self) -> Option<&str> {
         let message = self.message.as_deref().filter(|_| self.ready != Some(true));
         self.reason.as_deref().or(message)
     }

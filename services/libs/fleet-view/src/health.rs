@@ -125,15 +125,14 @@ fn of_living_edge(findings: &mut Findings, fleet: &Fleet, row: &ClusterRow, depl
 #[must_use]
 pub fn deployment(row: &DeploymentRow, alive: bool) -> Condition {
     let mut findings = Findings::default();
-    let with_detail =
-        |text: &str| row.trouble().map_or_else(|| text.to_owned(), |trouble| format!("{text}: {trouble}"));
+    let with_detail = |text: &str| row.fault().map_or_else(|| text.to_owned(), |fault| format!("{text}: {fault}"));
     match row.state.as_str() {
         "refused" => findings.add(Health::Attention, with_detail("refused")),
         "failed" => findings.add(Health::Attention, with_detail("Kubernetes did not take the manifests")),
         "held" => findings.add(Health::Attention, with_detail("the edge waits for an operator's decision")),
-        "applied" => match (row.ready, row.trouble()) {
+        "applied" => match (row.ready, row.fault()) {
             (Some(true), None) => {}
-            (Some(true), Some(trouble)) => findings.add(Health::Working, trouble),
+            (Some(true), Some(fault)) => findings.add(Health::Working, fault),
             (Some(false), _) => findings.add(Health::Attention, with_detail("applied, but not ready")),
             (None, _) => findings.add(Health::Working, with_detail("applied; Flux has not reported on it")),
         },

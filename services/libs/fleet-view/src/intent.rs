@@ -275,16 +275,16 @@ impl Intents {
         let after = write.map_or(0, |write| write.order);
         let acknowledged = self.acknowledged.get(&cluster);
         let received = sync.and_then(|sync| self.received.get(sync));
-        let standing = sync.and_then(|sync| self.deployments.get(sync)?.get(&deployment));
-        let applied = device.zip(standing).filter(|(device, standing)| {
-            device.version >= revision && standing.order > after && standing.version == device.version
+        let reported = sync.and_then(|sync| self.deployments.get(sync)?.get(&deployment));
+        let applied = device.zip(reported).filter(|(device, reported)| {
+            device.version >= revision && reported.order > after && reported.version == device.version
         });
         let live = [
             write.map(|write| write.at),
             acknowledged.and_then(|versions| versions.reached_at(revision, after)),
             received.and_then(|versions| versions.reached_at(revision, after)),
             applied.and_then(|(device, _)| device.applied_at),
-            applied.and_then(|(_, standing)| standing.ready_at),
+            applied.and_then(|(_, reported)| reported.ready_at),
         ];
         let is_acknowledged = acknowledged.is_some_and(|versions| versions.has(revision));
         let is_received = received.is_some_and(|versions| versions.has(revision));
@@ -294,7 +294,7 @@ impl Intents {
             for ((time, known), is_reached) in at.iter_mut().zip(recalled.at).zip(is_reached) {
                 *time = time.or(known.filter(|_| is_reached));
             }
-            if !standing.is_some_and(|standing| standing.is_ready) {
+            if !reported.is_some_and(|reported| reported.is_ready) {
                 at[STEPS.len() - 1] = None;
             }
         }

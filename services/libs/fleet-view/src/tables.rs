@@ -306,7 +306,7 @@ impl<'a> Rows<'a> {
             let (state, reason) = if report.waiting > 0 {
                 ("waits", report.reason.clone())
             } else if row.state == "refused" || row.state == "failed" || row.ready == Some(false) {
-                ("blocks", row.trouble().map(str::to_owned).or_else(|| Some(row.described())))
+                ("blocks", row.fault().map(str::to_owned).or_else(|| Some(row.described())))
             } else if row.state == "applied" && row.ready == Some(true) {
                 ("settled", None)
             } else {

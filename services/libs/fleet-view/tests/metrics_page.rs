@@ -28,7 +28,7 @@ use uuid::Uuid;
 const INTRODUCTION: &str = "\
 # Metrics of the services
 
-This page is made from the contracts by `UPDATE_METRICS=1 cargo test -p fleet-view --test metrics_page`; do not edit it.
+This page is made from the contracts by `UPDATE_METRICS=1 cargo test -p fleet-view --test integration metrics_page`; do not edit it.
 Births carry the meaning of each metric as property `documentation`, its unit as `engUnit`, and `readOnly`, which is false only where it says so below.
 Data carry none of them.
 What every node has besides, and the commands, are in the [reference](reference.md).
@@ -116,7 +116,7 @@ const TEXT: &str = "a text takes what is written";
 
 /// Title, metrics of a birth.
 fn births() -> Vec<(&'static str, Vec<Metric>)> {
-    // Tables without rows stand in no birth.
+    // Tables without rows are not in a birth.
     let reasons = || [(String::new(), String::new())].into();
     let monitor = MonitorNode { cluster: Some(Uuid::nil()), problems: reasons(), ..MonitorNode::default() };
     let keys = KeysNode { problems: reasons(), ..KeysNode::default() };
@@ -206,7 +206,7 @@ fn the_page_of_figures_says_what_descriptions_take() {
     assert_eq!(
         format!("{table}\n"),
         rows,
-        "docs/benchmarks.md is old; UPDATE_METRICS=1 cargo test -p fleet-view --test metrics_page"
+        "docs/benchmarks.md is old; UPDATE_METRICS=1 cargo test -p fleet-view --test integration metrics_page"
     );
 }
 
@@ -240,7 +240,7 @@ fn the_page_of_metrics_is_what_the_births_say() {
     let differing = page.lines().zip(written.lines()).find(|(made, written)| made != written);
     assert!(
         page == written,
-        "docs/metrics.md is old: {differing:?}; UPDATE_METRICS=1 cargo test -p fleet-view --test metrics_page"
+        "docs/metrics.md is old: {differing:?}; UPDATE_METRICS=1 cargo test -p fleet-view --test integration metrics_page"
     );
 }
 

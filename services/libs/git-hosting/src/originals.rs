@@ -44,7 +44,7 @@ pub struct Packed {
 
 /// How a push ended that was received at a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Taken {
+pub enum PushOutcome {
     /// All its refs are where it wants them.
     Accepted,
     /// None of its refs has moved; why, for the user who pushed.
@@ -159,12 +159,12 @@ pub async fn take<G: Gatekeeper>(
     changes: &RefChanges,
     pack: Bytes,
     place: Permit,
-) -> Result<Taken, String> {
+) -> Result<PushOutcome, String> {
     if let Err(rule) = check(changes) {
-        return Ok(Taken::Refused(rule.to_owned()));
+        return Ok(PushOutcome::Refused(rule.to_owned()));
     }
     if is_taken(&allowed.repository.directory, changes).await? {
-        return Ok(Taken::Accepted);
+        return Ok(PushOutcome::Accepted);
     }
     let head = Bytes::from(request(changes));
     // Where refs are only deleted, no pack follows; else one does, also if nothing is new.
@@ -224,7 +224,7 @@ fn request(changes: &RefChanges) -> Vec<u8> {
 }
 
 /// What git's answer to a push says.
-fn outcome(answer: &[u8]) -> Taken {
+fn outcome(answer: &[u8]) -> PushOutcome {
     let (mut report, mut said) = (Vec::new(), Vec::new());
     for line in lines(answer) {
         match line.split_first() {
@@ -247,13 +247,13 @@ fn outcome(answer: &[u8]) -> Taken {
         }
     }
     if unpacked == Some(true) && reasons.is_empty() {
-        return Taken::Accepted;
+        return PushOutcome::Accepted;
     }
     let said = client::complaint(&String::from_utf8_lossy(&said), None);
     let reasons = client::complaint(&reasons.join("; "), None);
     // What the hook says is for the user; that it refused says git of each ref.
     let reason = if said.is_empty() { reasons } else { said };
-    Taken::Refused(if reason.is_empty() { "git gave no reason".to_owned() } else { reason })
+    PushOutcome::Refused(if reason.is_empty() { "git gave no reason".to_owned() } else { reason })
 }
 
 /// The contents of git's lines, as far as they are such.

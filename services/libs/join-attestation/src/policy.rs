@@ -276,7 +276,7 @@ fn register(index: &str, rule: &PcrRule, bank: Hash, lock: u8) -> Result<(u8, Re
         return error(field, format!("is not a register: 0 to {}", PCR_COUNT - 1));
     };
     if number == lock {
-        return error(field, "is the lock register: its values stand in `lock`");
+        return error(field, "is the lock register: its values are in `lock`");
     }
     if rule.expected.is_empty() && !rule.warn_only {
         return error(

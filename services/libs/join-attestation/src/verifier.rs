@@ -77,18 +77,20 @@ impl TpmVerifier {
         };
         let keys = QuoteKeys { endorsement: &endorsement, attestation: &attestation };
         let mut warnings = Vec::new();
-        let facts = check_quote(rules, keys, &quote, &expected.qualifying_data, phase, &mut warnings)?;
+        let verified = check_quote(rules, keys, &quote, &expected.qualifying_data, phase, &mut warnings)?;
         // Values of a bank with longer digests have no place in the protocol's claims; the quote has been judged by them.
-        let registers =
-            facts.pcrs.iter().filter_map(|(index, value)| Some((u32::from(*index), value.as_slice().try_into().ok()?)));
+        let registers = verified
+            .pcrs
+            .iter()
+            .filter_map(|(index, value)| Some((u32::from(*index), value.as_slice().try_into().ok()?)));
         let power_cut =
-            (!facts.clock.safe).then(|| "power was cut, and the TPM does not vouch for its clock yet".to_owned());
+            (!verified.clock.safe).then(|| "power was cut, and the TPM does not vouch for its clock yet".to_owned());
         Ok(Claims {
             registers: registers.collect(),
-            counters: Some(counters(facts.clock)),
-            clock_unsafe: !facts.clock.safe,
+            counters: Some(counters(verified.clock)),
+            clock_unsafe: !verified.clock.safe,
             warnings: warnings.iter().map(PcrDifference::to_string).chain(power_cut).collect(),
-            local_unlock: admitted(rules, &facts.pcrs, quote.event_log, expected),
+            local_unlock: admitted(rules, &verified.pcrs, quote.event_log, expected),
         })
     }
 }
@@ -159,10 +161,10 @@ impl Verifier for TpmVerifier {
         let (endorsement, attestation) = both_keys(keys).ok()?;
         let quote = quote_of(keys, Step::Evidence, quote).ok()?;
         let expected = QuoteExpected { bank: rules.bank, indices: &rules.indices, extra_data: qualifying_data };
-        let facts = verify_quote(&quote, &attestation, &expected).ok()?;
-        check_hierarchy(&endorsement, &attestation, &facts.qualified_signer).ok()?;
+        let verified = verify_quote(&quote, &attestation, &expected).ok()?;
+        check_hierarchy(&endorsement, &attestation, &verified.qualified_signer).ok()?;
         let register = |(index, value): (&u8, &Vec<u8>)| Some((u32::from(*index), value.as_slice().try_into().ok()?));
-        Some(facts.pcrs.iter().filter_map(register).collect())
+        Some(verified.pcrs.iter().filter_map(register).collect())
     }
 }
 

@@ -58,10 +58,10 @@ fn an_honest_host_is_admitted_under_the_revision_of_the_policy() {
     let machine = Machine::new();
     let verdict = verdict(&in_force(&machine.policy()), &machine, &machine.statement(NONCE), Phase::Joining);
     assert_eq!((verdict.policy_revision, verdict.warnings.len()), (41, 0));
-    let facts = verdict.outcome.unwrap();
-    assert_eq!(facts.pcrs.keys().copied().collect::<Vec<_>>(), INDICES);
-    assert_eq!((facts.clock.reset_count, facts.firmware_version), (12, 0x2020_0312_0000_0001));
-    assert_eq!(facts.keys.enrolment.as_ref().unwrap().host.as_deref(), Some("press-shop-2"));
+    let verified = verdict.outcome.unwrap();
+    assert_eq!(verified.pcrs.keys().copied().collect::<Vec<_>>(), INDICES);
+    assert_eq!((verified.clock.reset_count, verified.firmware_version), (12, 0x2020_0312_0000_0001));
+    assert_eq!(verified.keys.enrolment.as_ref().unwrap().host.as_deref(), Some("press-shop-2"));
 }
 
 #[test]
@@ -348,14 +348,14 @@ fn a_host_that_was_imaged_again_and_one_whose_tpm_was_cleared() {
     machine.attestation_key = key();
     let mut imaged = machine.statement(NONCE);
     (imaged.reset_count, imaged.clock) = (14, 1_000_001);
-    let facts = verdict(&policy, &machine, &imaged, Phase::Joining).outcome.unwrap();
-    assert_eq!(facts.check_after(before.clock), Ok(()));
-    assert_ne!(facts.keys.attestation, before.keys.attestation);
+    let verified = verdict(&policy, &machine, &imaged, Phase::Joining).outcome.unwrap();
+    assert_eq!(verified.check_after(before.clock), Ok(()));
+    assert_ne!(verified.keys.attestation, before.keys.attestation);
     // Cleared: another attestation key, counters begin again.
     let mut cleared = machine.statement(NONCE);
     (cleared.reset_count, cleared.clock) = (0, 17);
-    let facts = verdict(&policy, &machine, &cleared, Phase::Joining).outcome.unwrap();
-    assert_eq!(facts.check_after(before.clock).unwrap_err().code, RefusalCode::CountersBackwards);
+    let verified = verdict(&policy, &machine, &cleared, Phase::Joining).outcome.unwrap();
+    assert_eq!(verified.check_after(before.clock).unwrap_err().code, RefusalCode::CountersBackwards);
 }
 
 #[test]

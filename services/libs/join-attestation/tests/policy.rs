@@ -157,7 +157,7 @@ fn registers() {
     assert_eq!(error("/pcrs/4/expected", json!(many)), "pcrs.4.expected: holds 65, more than 64 values");
     assert_eq!(error("/pcrs/24", json!({"expected": [digest("x")]})), "pcrs.24: is not a register: 0 to 23");
     assert_eq!(error("/pcrs/04", json!({"expected": [digest("x")]})), "pcrs.04: is not a register: 0 to 23");
-    let lock = "pcrs.15: is the lock register: its values stand in `lock`";
+    let lock = "pcrs.15: is the lock register: its values are in `lock`";
     assert_eq!(error("/pcrs/15", json!({"expected": [digest("x")]})), lock);
     assert_eq!(error("/pcrs/4/expected/0", json!("no")), "pcrs.4.expected[0]: is not hexadecimal");
     let short = "pcrs.4.expected[0]: has 2 bytes, and a digest of sha256 has 32";

@@ -329,10 +329,10 @@ fn a_tpm_that_was_switched_off_without_warning_does_not_vouch_for_its_clock() {
         tpm.power_cut();
         boot(&tpm);
         load_attestation_key(&tpm);
-        let facts = host.judge(&in_force(&policy(&tpm)), &quote(&tpm, b"x"), b"x", Phase::Joining).unwrap();
-        assert!(facts.clock.reset_count > resets, "the resets show the order where the clock does not");
-        resets = facts.clock.reset_count;
-        Some(facts.clock).filter(|clock| !clock.safe)
+        let verified = host.judge(&in_force(&policy(&tpm)), &quote(&tpm, b"x"), b"x", Phase::Joining).unwrap();
+        assert!(verified.clock.reset_count > resets, "the resets show the order where the clock does not");
+        resets = verified.clock.reset_count;
+        Some(verified.clock).filter(|clock| !clock.safe)
     });
     assert!(cut.is_some(), "a quote from soon after the start");
 }

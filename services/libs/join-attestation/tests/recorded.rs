@@ -81,9 +81,9 @@ fn verdict(evidence: Evidence<'_>) -> Verdict {
 
 #[test]
 fn the_recorded_host_is_admitted() {
-    let facts = verdict(RECORDED).outcome.unwrap();
-    assert!(facts.keys.certified);
-    assert_eq!(facts.pcrs.len(), INDICES.len());
+    let verified = verdict(RECORDED).outcome.unwrap();
+    assert!(verified.keys.certified);
+    assert_eq!(verified.pcrs.len(), INDICES.len());
     assert_eq!(Public::parse(ENDORSEMENT).unwrap().to_bytes(), ENDORSEMENT);
 }
 

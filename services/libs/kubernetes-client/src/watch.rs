@@ -66,7 +66,7 @@ impl Watches {
     {
         let resource = api.resource_url().to_owned();
         let begin = move || watcher(api.clone(), config.clone());
-        let address = move |news| event(news).map(|event| (inbox.clone(), event));
+        let address = move |watch_event| event(watch_event).map(|event| (inbox.clone(), event));
         self.tasks.spawn(run(resource, begin, read, address, self.resumed.clone()));
     }
 }
@@ -92,7 +92,7 @@ async fn run<K, T, E, W>(
         let mut watch = pin!(begin());
         let mut listing = Vec::new();
         let error = loop {
-            let news = match watch.next().await {
+            let watch_event = match watch.next().await {
                 None => break None,
                 Some(Err(error)) => break Some(error),
                 Some(Ok(watcher::Event::Init)) => {
@@ -114,7 +114,7 @@ async fn run<K, T, E, W>(
                 Some(Ok(watcher::Event::Apply(object))) => read(object).map(WatchEvent::Changed),
                 Some(Ok(watcher::Event::Delete(object))) => read(object).map(WatchEvent::Gone),
             };
-            if let Some((inbox, event)) = news.and_then(&address)
+            if let Some((inbox, event)) = watch_event.and_then(&address)
                 && inbox.send(event).await.is_err()
             {
                 return;
@@ -126,7 +126,7 @@ async fn run<K, T, E, W>(
             continue;
         }
         let pause = pauses.next();
-        let news = interrupted(&error);
+        let watch_event = interrupted(&error);
         // A refusal that stays is said once.
         let text = error.to_string();
         if text != warned {
@@ -135,7 +135,7 @@ async fn run<K, T, E, W>(
         }
         is_interrupted = true;
         let others = resumed.notified();
-        if let Some((inbox, event)) = address(news)
+        if let Some((inbox, event)) = address(watch_event)
             && inbox.send(event).await.is_err()
         {
             return;
@@ -234,7 +234,7 @@ mod tests {
 
     /// A watch whose streams are those, one after the other; the last one stays open. Yields its events, and the seconds since the start.
     fn watch(resumed: &Arc<Notify>, streams: Vec<Vec<Item>>) -> mpsc::Receiver<(String, f32)> {
-        let (inbox, news) = mpsc::channel(64);
+        let (inbox, events) = mpsc::channel(64);
         let streams = Mutex::new(VecDeque::from(streams));
         let begin = move || {
             let mut streams = streams.lock().unwrap();
@@ -243,8 +243,8 @@ mod tests {
             stream::iter(items).chain(stream::iter(open).flatten())
         };
         let start = Instant::now();
-        let address = move |news: WatchEvent<u32>| {
-            let text = match news {
+        let address = move |watch_event: WatchEvent<u32>| {
+            let text = match watch_event {
                 WatchEvent::Listed(all) => format!("listed {all:?}"),
                 WatchEvent::Changed(one) => format!("changed {one}"),
                 WatchEvent::Gone(one) => format!("gone {one}"),
@@ -254,7 +254,7 @@ mod tests {
             Some((inbox.clone(), (text, start.elapsed().as_secs_f32())))
         };
         tokio::spawn(run("/x".to_owned(), begin, Some, address, resumed.clone()));
-        news
+        events
     }
 
     fn followed_by(mut items: Vec<Item>, more: Item) -> Vec<Item> {
@@ -265,18 +265,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_the_server_does_not_have_any_more_is_listed_at_once_without_a_word() {
         let first = followed_by(list(&[1]), error(410));
-        let mut news = watch(&Arc::default(), vec![first, followed_by(list(&[2]), Ok(Apply(3)))]);
+        let mut events = watch(&Arc::default(), vec![first, followed_by(list(&[2]), Ok(Apply(3)))]);
         for expected in ["listed [1]", "listed [2]", "changed 3"] {
-            assert_eq!(news.recv().await, Some((expected.to_owned(), 0.0)));
+            assert_eq!(events.recv().await, Some((expected.to_owned(), 0.0)));
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_never_has_the_changes_is_not_asked_again_and_again() {
         let lists = (0..100).map(|_| followed_by(list(&[]), error(410))).collect();
-        let mut news = watch(&Arc::default(), lists);
+        let mut events = watch(&Arc::default(), lists);
         let mut listed = 0;
-        while let Ok(Some((text, at))) = tokio::time::timeout(Duration::from_secs(60), news.recv()).await {
+        while let Ok(Some((text, at))) = tokio::time::timeout(Duration::from_secs(60), events.recv()).await {
             listed += usize::from(text == "listed []" && at < 60.0);
         }
         assert!((5..=30).contains(&listed), "{listed} lists in a minute");
@@ -286,14 +286,14 @@ mod tests {
     async fn pauses_grow_to_the_longest_and_begin_again_after_a_watch_that_was_well() {
         let mut streams: Vec<_> = (0..12).map(|_| vec![error(503)]).collect();
         streams.push(list(&[1]));
-        let mut news = watch(&Arc::default(), streams);
+        let mut events = watch(&Arc::default(), streams);
         let mut times = Vec::new();
         for _ in 0..12 {
-            let (text, at) = news.recv().await.unwrap();
+            let (text, at) = events.recv().await.unwrap();
             assert_eq!(text, "interrupted: code 503 (503)");
             times.push(at);
         }
-        let (text, at) = news.recv().await.unwrap();
+        let (text, at) = events.recv().await.unwrap();
         assert_eq!(text, "listed [1]");
         times.push(at);
         let pauses: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -305,9 +305,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_may_list_and_not_watch_lists_ever_more_seldom() {
-        let mut news = watch(&Arc::default(), (0..9).map(|_| followed_by(list(&[]), error(403))).collect());
+        let mut events = watch(&Arc::default(), (0..9).map(|_| followed_by(list(&[]), error(403))).collect());
         let mut last = 0.0;
-        while let Ok(Some((_, at))) = tokio::time::timeout(2 * PAUSE_MAX, news.recv()).await {
+        while let Ok(Some((_, at))) = tokio::time::timeout(2 * PAUSE_MAX, events.recv()).await {
             last = at;
         }
         assert!(last > 20.0, "9 lists within {last} s");

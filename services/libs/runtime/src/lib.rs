@@ -12,7 +12,6 @@
 //! | [`http`] | the connections of an HTTP server: limits, TLS |
 //! | [`state_dir`] | the directory of a service's own files: absolute, closed to others |
 //! | [`shutdown`] | SIGINT and SIGTERM become a token; the second signal ends the process |
-//! | [`backoff`] | pure, jittered exponential back-off |
 //! | [`atomic_file`] | replace a file completely or not at all |
 //! | [`record`] | the chained record of writes that people asked for, as a file |
 //! | [`disk`] | how much room a file system has |
@@ -22,7 +21,6 @@
 #![warn(missing_docs, unreachable_pub)]
 
 pub mod atomic_file;
-pub mod backoff;
 pub mod config;
 pub mod disk;
 pub mod effects;

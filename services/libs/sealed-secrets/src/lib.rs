@@ -1,4 +1,4 @@
-//! Sealing of Kubernetes Secrets so that only the Sealed Secrets controller of one cluster can open them: what is sealed can stand in git and be read by anyone.
+//! Sealing of Kubernetes Secrets so that only the Sealed Secrets controller of one cluster can open them: what is sealed can be stored in git and be read by anyone.
 //!
 //! ```text
 //!   certificate of the controller ─┐

@@ -70,7 +70,7 @@ async fn a_value_of_each_scope_opens_where_it_belongs_and_nowhere_else() {
     ] {
         let object = sealed_secret(&certificate, request("press", scope), &[plain("k", VALUE)]).unwrap();
         let text = object.to_string();
-        assert!(!text.contains("word") && !text.contains(&STANDARD.encode(VALUE)), "the value does not stand in it");
+        assert!(!text.contains("word") && !text.contains(&STANDARD.encode(VALUE)), "the value is not in it");
         assert_eq!(opened(object.clone()).await.as_deref(), Ok(VALUE), "{scope:?}");
         assert_eq!(opened(moved(object.clone(), "name", "oven")).await.is_ok(), other_name, "{scope:?}");
         assert_eq!(opened(moved(object, "namespace", "other")).await.is_ok(), other_namespace, "{scope:?}");

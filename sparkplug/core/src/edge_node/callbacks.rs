@@ -39,7 +39,7 @@ pub struct CommandCallbacks(BTreeMap<(Option<DeviceId>, Arc<str>), Callback>);
 
 /// What [`CommandCallbacks::take`] has made of an event.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Taken {
+pub struct CallbackOutcome {
     /// What the functions report, for [`super::EdgeNode::update`].
     pub update: Option<NodeUpdate>,
     /// The event, if it is not a command; of a command the metrics that no function is for. None: there are none.
@@ -86,9 +86,9 @@ impl CommandCallbacks {
     }
 
     /// Calls the function of each metric of a command, in the order of the command.
-    pub fn take(&mut self, event: NodeEvent) -> Taken {
+    pub fn take(&mut self, event: NodeEvent) -> CallbackOutcome {
         let NodeEvent::Command { device, metrics, timestamp } = event else {
-            return Taken { update: None, rest: Some(event) };
+            return CallbackOutcome { update: None, rest: Some(event) };
         };
         let (mut reports, mut others) = (Vec::new(), Vec::new());
         for metric in metrics {
@@ -99,6 +99,6 @@ impl CommandCallbacks {
         }
         let update = (!reports.is_empty()).then(|| NodeUpdate::Set { device: device.clone(), metrics: reports });
         let rest = (!others.is_empty()).then_some(NodeEvent::Command { device, metrics: others, timestamp });
-        Taken { update, rest }
+        CallbackOutcome { update, rest }
     }
 }

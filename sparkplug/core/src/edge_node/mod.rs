@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use birth::{Entity, Sizing};
-pub use callbacks::{CommandCallbacks, Taken};
+pub use callbacks::{CallbackOutcome, CommandCallbacks};
 use history::History;
 pub use history::{StoreAction, StoreConfig, StoreStatus, WhenFull};
 use primary_host::PrimaryHost;
@@ -74,7 +74,7 @@ pub struct EdgeNodeConfig {
     pub reconnect: (Duration, Duration),
     /// Seed of the jitter.
     pub seed: u64,
-    /// For which readers births and data are written. With [`Dialect::Tahu`] leave [`Self::aliases`] off: names stand in data either way.
+    /// For which readers births and data are written. With [`Dialect::Tahu`] leave [`Self::aliases`] off: names are in data either way.
     pub dialect: Dialect,
     /// Births carry the property `documentation` that metrics have ([`crate::Properties::described`]). Off: it is left out, for brokers and networks that the births of many devices are a burden
     /// to. Units and `readOnly` stay.

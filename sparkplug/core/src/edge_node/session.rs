@@ -114,7 +114,7 @@ impl EdgeNode {
         }
         let reason = self.leave_reason.take().map_or(reason, |own| own.reason().to_owned());
         self.outputs.event(NodeEvent::Offline { reason });
-        self.phase = Phase::Away { until: now.mono + self.backoff.next() };
+        self.phase = Phase::Away { until: now.mono + self.backoff.next_delay() };
     }
 
     /// Ends the session: NDEATH, then DISCONNECT

@@ -38,7 +38,7 @@ impl HostApplication {
     }
 
     /// An automatic request, where the configuration allows it, and an answer could be taken.
-    pub(super) fn wish_rebirth(&mut self, at: NodeIndex, reason: &str, now: Now) {
+    pub(super) fn want_rebirth(&mut self, at: NodeIndex, reason: &str, now: Now) {
         let is_too_large = self.nodes.get(at).is_some_and(|known| known.excesses >= EXCESSES_MAX);
         if self.config.rebirth_requests && !is_too_large {
             self.schedule_rebirth(at, reason, now);
@@ -64,7 +64,7 @@ impl HostApplication {
                 || "a message is missing".to_owned(),
                 |seq| format!("the message with seq {seq} is missing"),
             );
-            self.lose_track(at, &reason, now);
+            self.mark_stale(at, &reason, now);
         }
         self.expire(now);
         self.ask_for_hosts(now);
@@ -90,7 +90,7 @@ impl HostApplication {
         let patient = known.expected || known.asking.attempts() < UNANSWERED_MAX;
         self.command(node.clone(), None, vec![Metric::new(NODE_REBIRTH, true).at(now.wall)], now);
         if again && patient {
-            self.wish_rebirth(at, &reason, now);
+            self.want_rebirth(at, &reason, now);
         }
         self.event(HostEvent::RebirthRequested { node, reason });
     }

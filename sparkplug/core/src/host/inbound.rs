@@ -133,7 +133,7 @@ impl HostApplication {
         if let Ok(Topic::Node { node, .. } | Topic::Device { node, .. }) = Topic::parse(topic)
             && let Some(at) = self.admit(&node, topic, false, now)
         {
-            self.lose_track(at, "messages were dropped because the application did not keep up", now);
+            self.mark_stale(at, "messages were dropped because the application did not keep up", now);
         }
     }
 
@@ -167,7 +167,7 @@ impl HostApplication {
         }
         // What is known of it must not be forgotten, or it would be asked again.
         self.keep(at);
-        self.lose_track(at, "a message exceeds the limits", now);
+        self.mark_stale(at, "a message exceeds the limits", now);
     }
 
     pub(super) fn node_birth(&mut self, at: NodeIndex, topic: &str, bytes: &Bytes, now: Now) {
@@ -183,7 +183,7 @@ impl HostApplication {
             BirthVerdict::Duplicate => return,
             // Who does not ask takes what it gets, as long as that does not raise the dead.
             BirthVerdict::Doubt if !self.config.rebirth_requests && known.liveness != Liveness::Dead => {}
-            BirthVerdict::Doubt => return self.lose_track(at, "an NBIRTH is older than the one before it", now),
+            BirthVerdict::Doubt => return self.mark_stale(at, "an NBIRTH is older than the one before it", now),
             BirthVerdict::Take => {}
         }
         self.stop_gap_timer(at);
@@ -264,11 +264,11 @@ impl HostApplication {
     ) {
         match self.nodes.get(at).map(|known| (known.liveness, known.is_seen)) {
             Some((Liveness::Alive, _)) => {}
-            Some((Liveness::Dead, true)) => return self.wish_rebirth(at, "a message came after the death", now),
+            Some((Liveness::Dead, true)) => return self.want_rebirth(at, "a message came after the death", now),
             Some((Liveness::Stale, _)) => {
-                return self.wish_rebirth(at, "a message came while the replica is stale", now);
+                return self.want_rebirth(at, "a message came while the replica is stale", now);
             }
-            _ => return self.lose_track(at, "a message came before the birth", now),
+            _ => return self.mark_stale(at, "a message came before the birth", now),
         }
         if self.plain_data(at, kind, device.as_ref(), bytes, now).is_some() {
             return;
@@ -302,12 +302,12 @@ impl HostApplication {
                         received: now.mono,
                     };
                     if birth.order.hold(seq, held).is_err() {
-                        return self.lose_track(at, "two messages have the same seq", now);
+                        return self.mark_stale(at, "two messages have the same seq", now);
                     }
                     let after = birth.order.held();
                     self.groups.held(group, before.1, after.1);
                     if after.0 > self.config.reorder_messages_max {
-                        return self.lose_track(at, TOO_MANY_HELD, now);
+                        return self.mark_stale(at, TOO_MANY_HELD, now);
                     }
                 }
                 self.open_gap(at, now.mono);
@@ -442,7 +442,7 @@ impl HostApplication {
                     let heartbeat = Heartbeat::of(payload);
                     let metrics = match &heartbeat {
                         Some(heartbeat) if heartbeat.birth_timestamp != birth.timestamp => {
-                            return self.lose_track(at, "a birth was missed", now);
+                            return self.mark_stale(at, "a birth was missed", now);
                         }
                         Some(heartbeat) => slice::from_ref(&heartbeat.metric),
                         None => payload.metrics.as_slice(),
@@ -473,7 +473,7 @@ impl HostApplication {
         self.groups.replica(known.group, std::mem::replace(&mut known.replica_bytes, bytes), bytes);
         match event {
             Ok(event) => self.outputs.extend([event].into_iter().chain(aliases).map(HostOutput::Event)),
-            Err(Unknown(reason)) => self.lose_track(at, &reason, now),
+            Err(Unknown(reason)) => self.mark_stale(at, &reason, now),
         }
         self.report(topic, &problems);
         self.weigh(at, topic, now);
@@ -511,11 +511,11 @@ impl HostApplication {
 
     pub(super) fn unreadable(&mut self, at: NodeIndex, topic: &str, reason: String, now: Now) {
         self.reject(topic, reason);
-        self.lose_track(at, "a message could not be read", now);
+        self.mark_stale(at, "a message could not be read", now);
     }
 
     /// The replica is not what the node says any more, or never was.
-    pub(super) fn lose_track(&mut self, at: NodeIndex, reason: &str, now: Now) {
+    pub(super) fn mark_stale(&mut self, at: NodeIndex, reason: &str, now: Now) {
         self.close_gap(at);
         let Some((node, known)) = self.nodes.entry_mut(at) else { return };
         if known.liveness == Liveness::Alive || !known.is_seen {
@@ -525,7 +525,7 @@ impl HostApplication {
             let node = node.clone();
             self.event(HostEvent::NodeStale { node, reason: reason.to_owned() });
         }
-        self.wish_rebirth(at, reason, now);
+        self.want_rebirth(at, reason, now);
     }
 }
 

@@ -135,7 +135,7 @@ impl HostMerge {
                 }
             }
             HostEvent::NodeStale { ref node, .. } => {
-                let is_news = match self.homes.get_mut(node) {
+                let is_change = match self.homes.get_mut(node) {
                     Some(home) if home.server == server => {
                         home.reported = Reported::Stale;
                         true
@@ -143,7 +143,7 @@ impl HostMerge {
                     Some(_) => false,
                     None => true,
                 };
-                if is_news {
+                if is_change {
                     self.report(event);
                 }
             }

@@ -251,7 +251,7 @@ pub enum HostEvent {
         /// UTC ms.
         timestamp: u64,
     },
-    /// The replica has lost track (gap, unknown alias, unreadable message, own session lost); values are kept but may be old. A birth ends it.
+    /// The replica is stale (gap, unknown alias, unreadable message, own session lost); values are kept but may be old. A birth ends it.
     NodeStale {
         /// Who.
         node: EdgeNodeDescriptor,
@@ -397,7 +397,7 @@ pub enum HostOutput {
 pub enum Liveness {
     /// Between a birth and its death, in order.
     Alive,
-    /// Lost track; waits for a birth.
+    /// Stale; waits for a birth.
     Stale,
     /// Died, or was never born.
     Dead,

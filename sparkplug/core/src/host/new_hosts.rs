@@ -93,7 +93,7 @@ impl HostApplication {
         let reason = format!("host {host} came online");
         for at in of_before {
             if self.nodes.entry_mut(at).is_some_and(|(node, _)| is_asked(node)) {
-                self.wish_rebirth(at, &reason, now);
+                self.want_rebirth(at, &reason, now);
             }
         }
         self.event(HostEvent::HostServed { host });

@@ -1,4 +1,4 @@
-//! Edge nodes by name: what is known of each, and whether a birth is news.
+//! Edge nodes by name: what is known of each, and whether a birth is new.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};

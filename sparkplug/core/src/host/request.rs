@@ -76,7 +76,7 @@ impl HostApplication {
             let is_alive = known.liveness == Liveness::Alive;
             self.keep(at);
             if !is_alive {
-                self.wish_rebirth(at, "expected", now);
+                self.want_rebirth(at, "expected", now);
             }
         }
     }
@@ -91,7 +91,7 @@ impl HostApplication {
             let is_alive = known.liveness == Liveness::Alive;
             self.keep(at);
             if !is_alive {
-                self.wish_rebirth(at, "allowed", now);
+                self.want_rebirth(at, "allowed", now);
             }
         }
     }

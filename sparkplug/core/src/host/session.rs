@@ -44,7 +44,7 @@ impl HostApplication {
             .map(|(at, _)| at)
             .collect();
         for at in absent {
-            self.wish_rebirth(at, "the host came online", now);
+            self.want_rebirth(at, "the host came online", now);
         }
     }
 
@@ -86,7 +86,7 @@ impl HostApplication {
             self.server = (self.server + 1) % self.config.servers.max(1);
         }
         self.event(HostEvent::Offline { reason });
-        self.phase = Phase::Away { until: now.mono + self.backoff.next() };
+        self.phase = Phase::Away { until: now.mono + self.backoff.next_delay() };
     }
 
     pub(super) fn action(&mut self, action: TransportAction) {

@@ -394,8 +394,8 @@ mod tests {
         let [first, second, third] = [(); 3].map(|()| names.shared("Speed"));
         assert!(!Arc::ptr_eq(&first, &second) && Arc::ptr_eq(&second, &third));
         let mut seen = Seen::new();
-        let news = (0..4_000_000_u64).filter(|n| !seen.insert(n.wrapping_mul(0x9e37_79b9_7f4a_7c15))).count();
-        assert!(news > 3_000_000, "{news}");
+        let unseen = (0..4_000_000_u64).filter(|n| !seen.insert(n.wrapping_mul(0x9e37_79b9_7f4a_7c15))).count();
+        assert!(unseen > 3_000_000, "{unseen}");
         assert_eq!(seen.bits.len(), SEEN_WORDS.1);
     }
 }

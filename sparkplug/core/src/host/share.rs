@@ -100,14 +100,14 @@ impl HostApplication {
         }
     }
 
-    /// Where too much waits for missing messages, the group that holds most loses track of the node that has been waiting longest.
+    /// Where too much waits for missing messages, the node that has been waiting longest, in the group that holds most, becomes stale.
     pub(super) fn relieve_held(&mut self, now: Now) {
         while self.groups.held_bytes() > self.config.held_bytes_max
             && let Some((largest, _)) = self.groups.largest(|group: &Group| group.held_bytes)
         {
             let is_of = |at: &NodeIndex| self.nodes.get(*at).is_some_and(|known| known.group == largest);
             let Some(at) = self.gaps.iter().map(|(_, at)| *at).find(is_of) else { return };
-            self.lose_track(at, TOO_MANY_HELD, now);
+            self.mark_stale(at, TOO_MANY_HELD, now);
         }
     }
 

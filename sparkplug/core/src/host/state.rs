@@ -26,7 +26,7 @@ impl OwnState {
 
     /// A CONNECT begins: fixes the timestamp of the session and yields the will (tck-id-host-topic-phid-death-required,
     /// tck-id-host-topic-phid-death-payload-timestamp-connect). It is later than that of every earlier session, so that an earlier will which is
-    /// delivered late does not pass for news.
+    /// delivered late does not pass for a new one.
     pub(super) fn will(&mut self, server: usize, wall: u64) -> Publish {
         self.server = server.min(self.timestamps.len() - 1);
         self.is_answering = false;

@@ -33,7 +33,7 @@ impl Budget {
     }
 }
 
-/// What the six fields that carry basic values should be. They stand in the same order in every oneof.
+/// What the six fields that carry basic values should be. They have the same order in every oneof.
 pub(super) const CARRIERS: [Wanted; 6] =
     [Wanted::Number, Wanted::Number, Wanted::Float, Wanted::Double, Wanted::Number, Wanted::Bytes];
 

@@ -27,7 +27,7 @@ pub(super) fn slice<'a>(fields: &mut Fields<'a>) -> &'a [u8] {
     fields.slice().unwrap_or_default()
 }
 
-/// One of the six fields that carry basic values; they stand in the same order in every oneof, and `first` is the number of the first of them.
+/// One of the six fields that carry basic values; they have the same order in every oneof, and `first` is the number of the first of them.
 #[inline]
 pub(super) fn basic_value<'a>(fields: &mut Fields<'a>, field: u32, first: u32) -> Option<BasicValue<&'a str>> {
     let position = (field >> 3).wrapping_sub(first);

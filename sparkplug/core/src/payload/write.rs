@@ -137,7 +137,7 @@ fn other_value<S: Sink>(sink: &mut S, value: &Value, style: Style) {
     }
 }
 
-/// The field that carries a basic value, or a UUID; `FIRST` is the number of the first of the six, which stand in the same order in every oneof. False if the
+/// The field that carries a basic value, or a UUID; `FIRST` is the number of the first of the six, which have the same order in every oneof. False if the
 /// value is none of those.
 ///
 /// Integers travel unsigned: negative numbers travel as two's complement, sign-extended to the width of the field.

@@ -32,7 +32,7 @@ impl<T: PartialEq> Repetition<T> {
     #[must_use]
     pub fn first(what: T, pace: Pace, now: Now) -> Self {
         let mut backoff = Backoff::new((pace.first, pace.longest), pace.seed);
-        let next = now.mono + backoff.next();
+        let next = now.mono + backoff.next_delay();
         Self { what, backoff, next }
     }
 
@@ -51,7 +51,7 @@ impl<T: PartialEq> Repetition<T> {
     pub fn is_due(&mut self, now: Now) -> bool {
         let is_due = self.next <= now.mono;
         if is_due {
-            self.next = now.mono + self.backoff.next();
+            self.next = now.mono + self.backoff.next_delay();
         }
         is_due
     }

@@ -768,18 +768,18 @@ async fn node_red_reads_and_commands(server: &Server) {
     assert_eq!(read("Small"), ("Int32", &json!(-8)));
     assert_eq!(read("Temperature"), ("Double", &json!(22.25)));
     assert_eq!(read("Text"), ("String", &json!("a")));
-    let wish = async |metrics: Value| {
+    let send_write = async |metrics: Value| {
         let topic = "write/ACME-Interop/ForNodeRed".to_owned();
         readable.publish(topic, metrics.to_string().into()).await.unwrap();
     };
-    wish(json!([{ "name": "Count", "type": "UInt32", "value": 4_000_000_000_u32 }, { "name": "Text", "type": "String", "value": "wärmer" }])).await;
+    send_write(json!([{ "name": "Count", "type": "UInt32", "value": 4_000_000_000_u32 }, { "name": "Text", "type": "String", "value": "wärmer" }])).await;
     let NodeEvent::Command { device: None, metrics, .. } = next_event(&mut node, "the command").await else {
         panic!("no NCMD")
     };
     let wanted = [("Count", 4_000_000_000_u32.into()), ("Text", "wärmer".into())];
     let received = metrics.iter().map(|metric| (&*metric.name, metric.value.clone().unwrap())).collect::<Vec<_>>();
     assert_eq!(received, wanted);
-    wish(json!([{ "name": "Node Control/Rebirth", "type": "Boolean", "value": true }])).await;
+    send_write(json!([{ "name": "Node Control/Rebirth", "type": "Boolean", "value": true }])).await;
     assert!(matches!(next_event(&mut node, "the rebirth").await, NodeEvent::Born { rebirth: true, .. }));
     node.stop().await;
     readable.stop().await;

@@ -13,10 +13,10 @@ pub(crate) fn keys_are_in_step(world: &World) -> Result<(), Violation> {
                 let detail = format!("{id} of {site:?} {what}: {:?}", resource.status);
                 Err(Violation::new("applied-or-visible", detail))
             };
-            if resource.wish.deleting {
+            if resource.key_spec.deleting {
                 return fault("is not gone");
             }
-            let Ok(spec) = &resource.wish.spec else { continue };
+            let Ok(spec) = &resource.key_spec.spec else { continue };
             let is_enabled = |principal| keys.kdc.get(principal).is_some_and(|known| known.is_enabled);
             let is_disabled = spec.key_type == KeyType::Disabled;
             if spec.principals.iter().any(|principal| is_enabled(principal) == is_disabled) {
@@ -29,7 +29,7 @@ pub(crate) fn keys_are_in_step(world: &World) -> Result<(), Violation> {
             let is_known = |status: &krb_keys::event::Status| {
                 status.status == "True" && status.observed_generation == resource.generation
             };
-            if resource.wish.meta.force_rekey || !status.is_some_and(is_known) {
+            if resource.key_spec.meta.force_rekey || !status.is_some_and(is_known) {
                 return fault("does not say that it is ready");
             }
         }

@@ -7,7 +7,7 @@ use crate::model::endpoint::Side;
 use crate::model::ids::ProcessId;
 use crate::world::World;
 
-/// A host that has a session asks a node of which it lost track within this time, whatever others send. The time allows for the slowest repetition, and for the slots of the floods of a run.
+/// A host that has a session asks a node whose replica is stale within this time, whatever others send. The time allows for the slowest repetition, and for the slots of the floods of a run.
 const ASKED_WITHIN: Duration = Duration::from_secs(75);
 
 pub(crate) fn fair_share(world: &mut World) -> Result<(), Violation> {

@@ -82,7 +82,7 @@ pub struct Checks {
     pub(crate) decisions: BTreeSet<(Uuid, u64)>,
     /// Births that were forged: topics of the deaths that end them.
     forged: BTreeSet<String>,
-    /// Nodes of which a host lost track, and since when no one asked them.
+    /// Nodes whose replica at a host is stale, and since when no one asked them.
     pub(crate) unasked: BTreeMap<(ProcessId, EdgeNodeDescriptor), Duration>,
     /// A second ConfigDB had a store of its own for some time.
     pub(crate) had_two_stores: bool,
@@ -140,9 +140,9 @@ impl Checks {
         }
     }
 
-    /// A process ended: its next life knows nothing of what this one asked.
+    /// A process ended: its next instance knows nothing of what this one asked.
     pub fn on_end(&mut self, id: ProcessId) {
-        self.asked.retain(|(asker, _), _| *asker != id);
+        self.asked.retain(|(process, _), _| *process != id);
         self.unfollow(id, None);
     }
 
@@ -217,7 +217,7 @@ impl Checks {
         std::mem::take(&mut self.forged)
     }
 
-    /// A host lost track of a node, or has it again.
+    /// A host's replica of a node is stale, or current again.
     pub(crate) fn follow(&mut self, id: ProcessId, event: &HostEvent, mono: Duration) {
         match event {
             HostEvent::NodeStale { node, .. } if !is_forged(node) => {

@@ -51,7 +51,7 @@ pub struct Copies {
 
 /// How work on a copy goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Trouble {
+pub struct Failure {
     /// So many of [`STEPS`] are done.
     pub steps: u64,
     /// It is done, and is said to have failed.
@@ -141,7 +141,7 @@ impl Copies {
     }
 
     /// Works on a copy, in the order of the adapter.
-    pub(crate) fn perform(&mut self, work: CopyWork, now: Duration, trouble: Trouble) -> CopyResult {
+    pub(crate) fn perform(&mut self, work: CopyWork, now: Duration, failure: Failure) -> CopyResult {
         let (repository, version) = (work.desired.repository, work.desired.version);
         let is_full = self.full_until.is_some_and(|until| until > now);
         let stored = self.stored.entry(repository).or_default();
@@ -157,13 +157,13 @@ impl Copies {
         if is_full {
             result.outcome = CopyOutcome::Failed("no space left on device".to_owned());
         } else {
-            stored.change(work, trouble, &mut result);
-            if trouble.is_torn {
+            stored.change(work, failure, &mut result);
+            if failure.is_torn {
                 result.outcome = CopyOutcome::Failed("input/output error".to_owned());
             }
         }
         (result.refs, result.is_served) = (stored.refs(), stored.place.is_some());
-        if trouble.loses && result.outcome == CopyOutcome::Applied {
+        if failure.loses && result.outcome == CopyOutcome::Applied {
             let refs = stored.desired.as_ref().map(|desired| desired.refs.clone());
             result.refs = refs.unwrap_or_default();
         }
@@ -172,9 +172,9 @@ impl Copies {
 }
 
 impl Stored {
-    fn change(&mut self, work: CopyWork, trouble: Trouble, result: &mut CopyResult) {
+    fn change(&mut self, work: CopyWork, failure: Failure, result: &mut CopyResult) {
         let CopyWork { desired, is_recorded, packs, builds_on } = work;
-        if trouble.steps < 1 {
+        if failure.steps < 1 {
             return;
         }
         if !is_recorded {
@@ -190,19 +190,19 @@ impl Stored {
         if self.place.is_some() {
             self.place = Some(place.clone());
         }
-        for pack in packs.iter().filter(|_| trouble.steps > 1) {
+        for pack in packs.iter().filter(|_| failure.steps > 1) {
             if let Err(reason) = self.take(Content::read(pack), builds_on) {
                 result.pack_error = Some(format!("a pack is not taken: {reason}"));
             }
         }
         let wanted = desired.refs.get(MAIN).and_then(|commit| number(commit));
-        if trouble.steps < 3 || wanted != self.main && wanted.is_some_and(|commit| !self.is_connected(commit)) {
+        if failure.steps < 3 || wanted != self.main && wanted.is_some_and(|commit| !self.is_connected(commit)) {
             return;
         }
-        if !trouble.loses {
+        if !failure.loses {
             self.main = wanted;
         }
-        if trouble.steps > 3 {
+        if failure.steps > 3 {
             self.place = Some(place);
             result.outcome = CopyOutcome::Applied;
         }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kerberos_client::{Presence, Principal};
-use krb_keys::event::{Effect, Event, KeyError, Question, Resource};
+use krb_keys::event::{Effect, Event, KeyError, ObservationRequest, Resource};
 use krb_keys::reconcile::{Material, Meta, Observed, SecretSeen, Validity};
 use krb_keys::spec::{KeyType, ResourceId, SecretKey, Spec};
 
@@ -51,7 +51,7 @@ pub struct KeySite {
     pub(crate) backup: BTreeMap<Principal, KnownPrincipal>,
     /// Keys that the KDC has and no Secret yet, in the memory of a process.
     pub(crate) unwritten: BTreeMap<(ProcessLife, SecretKey), BTreeMap<Principal, u64>>,
-    /// Wishes for another key that a process has fulfilled: only their mark is still there.
+    /// Requests for another key that a process has fulfilled: only their mark is still there.
     pub(crate) fulfilled: BTreeSet<(ProcessLife, ResourceId)>,
     /// Watches are in order.
     pub(crate) events_at: Duration,
@@ -103,9 +103,9 @@ impl KeySite {
         }
     }
 
-    pub(crate) fn look(&self, question: &Question, is_up: bool) -> Result<Observed, KeyError> {
+    pub(crate) fn look(&self, request: &ObservationRequest, is_up: bool) -> Result<Observed, KeyError> {
         let mut observed = Observed::default();
-        for principal in &question.principals {
+        for principal in &request.principals {
             let presence = match self.kdc.get(principal) {
                 None => Presence::Absent,
                 Some(known) if known.is_enabled => Presence::Enabled,
@@ -113,10 +113,10 @@ impl KeySite {
             };
             observed.principals.insert(principal.clone(), presence);
         }
-        if !is_up && (question.spec.is_some() || !question.stale.is_empty()) {
+        if !is_up && (request.spec.is_some() || !request.stale.is_empty()) {
             return Err(away());
         }
-        if let Some((spec, place)) = question.spec.as_ref().and_then(|spec| Some((spec, spec.secret.as_ref()?))) {
+        if let Some((spec, place)) = request.spec.as_ref().and_then(|spec| Some((spec, spec.secret.as_ref()?))) {
             let is_enabled = |principal| observed.principals.get(principal) == Some(&Presence::Enabled);
             let may_ask = spec.principals.iter().all(is_enabled);
             let content = self.secrets.get(place);
@@ -132,15 +132,15 @@ impl KeySite {
             let material = content.filter(|_| !is_nothing).map(|_| Material { validity, entries: Vec::new() });
             observed.secret = Some(SecretSeen { is_writable: true, material, obstacle: None });
         }
-        observed.stale.extend(question.stale.iter().filter(|place| self.secrets.contains_key(place)).cloned());
+        observed.stale.extend(request.stale.iter().filter(|place| self.secrets.contains_key(place)).cloned());
         Ok(observed)
     }
 
     /// Whether there is a reason for another key: there is none in its place, the KDC has another one, or someone wants one.
     pub(crate) fn is_proven(&mut self, life: ProcessLife, id: &ResourceId, place: &SecretKey, has_value: bool) -> bool {
-        let wish = self.resources.get(id).map(|resource| &resource.wish);
-        let is_forced = wish.is_some_and(|wish| wish.meta.force_rekey);
-        let is_wrong = match (wish.and_then(|wish| wish.spec.as_ref().ok()), self.secrets.get(place)) {
+        let key_spec = self.resources.get(id).map(|resource| &resource.key_spec);
+        let is_forced = key_spec.is_some_and(|key_spec| key_spec.meta.force_rekey);
+        let is_wrong = match (key_spec.and_then(|key_spec| key_spec.spec.as_ref().ok()), self.secrets.get(place)) {
             (_, None) => true,
             // A value that is there is kept, and given to the KDC again.
             (_, Some(Content::Text(_))) if has_value => false,
@@ -160,9 +160,9 @@ impl KeySite {
     ) -> Result<Option<Event>, KeyError> {
         let conflict = || KeyError::Conflict(id.to_string());
         let resource = self.resources.get_mut(id).filter(|resource| resource.uid == uid).ok_or_else(conflict)?;
-        let force_rekey = resource.wish.meta.force_rekey && !fulfilled;
-        resource.wish.meta = Meta { force_rekey, ..meta.clone() };
-        let (is_gone, resource) = (resource.wish.deleting && !meta.finalizer, resource.clone());
+        let force_rekey = resource.key_spec.meta.force_rekey && !fulfilled;
+        resource.key_spec.meta = Meta { force_rekey, ..meta.clone() };
+        let (is_gone, resource) = (resource.key_spec.deleting && !meta.finalizer, resource.clone());
         if fulfilled {
             self.fulfilled.retain(|(_, of)| of != id);
         }

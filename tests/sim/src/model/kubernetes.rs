@@ -75,8 +75,8 @@ pub struct Cluster {
     pub(crate) sparkplug_nodes: BTreeMap<String, NodeResource>,
     pub(crate) secrets: BTreeMap<String, edge_monitor::config_freshness::SealedSecret>,
     version: u64,
-    /// News reach a watcher in order: not before this time.
-    pub(crate) news_at: Duration,
+    /// Events reach a watcher in order: not before this time.
+    pub(crate) next_event_at: Duration,
 }
 
 /// What the API server or Flux has to do.
@@ -125,7 +125,7 @@ impl Cluster {
             secrets: BTreeMap::new(),
             flux_sources: None,
             version: 1,
-            news_at: Duration::ZERO,
+            next_event_at: Duration::ZERO,
         }
     }
 

@@ -8,7 +8,7 @@ use git_server_contract::pack::PART_BYTES_MAX;
 use sparkplug::host::{HostEvent, HostRequest};
 
 use crate::model::checks::Violation;
-use crate::model::copies::{STEPS, Trouble};
+use crate::model::copies::{Failure, STEPS};
 use crate::model::happening::Happening;
 use crate::model::ids::ProcessId;
 use crate::model::mutation::Mutation;
@@ -27,7 +27,7 @@ impl World {
     pub(crate) fn work_for_copy(&mut self, id: ProcessId, work: CopyWork) {
         let Some(life) = self.processes.get(&id).map(|process| process.life) else { return };
         match work.action {
-            CopyAction::Look | CopyAction::Pack { .. } => {
+            CopyAction::Inspect | CopyAction::Pack { .. } => {
                 let lag = self.random.millis(1..100);
                 self.after(lag, Happening::Copy(id, life, Box::new(work)));
             }
@@ -54,8 +54,8 @@ impl World {
         let fails = self.is_git_torn();
         let error = || "input/output error".to_owned();
         let outcome = match action {
-            CopyAction::Look if fails => CopyOutcome::Looked(Err(error())),
-            CopyAction::Look => CopyOutcome::Looked(Ok(self.git.original(repository))),
+            CopyAction::Inspect if fails => CopyOutcome::Looked(Err(error())),
+            CopyAction::Inspect => CopyOutcome::Looked(Ok(self.git.original(repository))),
             CopyAction::Pack { .. } if fails => CopyOutcome::Packed(Err(error())),
             CopyAction::Pack { refs, has } => {
                 let bytes = self.pack_bytes();
@@ -82,12 +82,12 @@ impl World {
             return;
         }
         let is_torn = disk.with_copies(|copies| copies.torn_until.is_some_and(|until| until > mono));
-        let trouble = Trouble {
+        let failure = Failure {
             steps: if is_killed { self.random.below(STEPS + 1) } else { STEPS },
             is_torn: is_torn && self.random.chance(500),
             loses,
         };
-        let result = disk.with_copies(|copies| copies.perform(work, mono, trouble));
+        let result = disk.with_copies(|copies| copies.perform(work, mono, failure));
         let lag = self.random.millis(1..100);
         let input = Input::GitServer(Event::Copied(result));
         self.after(lag, Happening::Input(id, life, Box::new(input)));

@@ -198,8 +198,8 @@ impl World {
             if document.is_some() { Observation::Changed(known.clone()) } else { Observation::Gone(known.clone()) }
         };
         for replica in 0..REPLICAS {
-            let news = || Input::Join(Event::Documents(key.store(), observation()));
-            self.notify(site, &Role::Join(site, replica), news);
+            let input = || Input::Join(Event::Documents(key.store(), observation()));
+            self.notify(site, &Role::Join(site, replica), input);
         }
     }
 

@@ -53,11 +53,11 @@ impl World {
             KeyError::Kdc(if says_nothing { KdcError::Refused(reason) } else { KdcError::Unreachable(reason) })
         };
         let answer = match work {
-            KeyWork::Asked(Effect::Look(of, question)) => {
-                let seen = if is_away && !question.principals.is_empty() {
+            KeyWork::Asked(Effect::Observe(of, request)) => {
+                let seen = if is_away && !request.principals.is_empty() {
                     Err(kdc())
                 } else {
-                    keys.look(&question, is_up).map(|mut observed| {
+                    keys.look(&request, is_up).map(|mut observed| {
                         let material = observed.secret.as_mut().and_then(|secret| secret.material.as_mut());
                         if let Some(material) = material.filter(|_| is_doubted) {
                             material.validity = Validity::Invalid;
@@ -287,8 +287,8 @@ impl World {
             account: None,
             remark: None,
         };
-        let wish = KeySpec { meta: Meta::default(), deleting: false, suspended: false, spec: Ok(spec) };
-        let resource = Resource { uid: keys.fresh().to_string(), generation: 1, wish, status: None };
+        let key_spec = KeySpec { meta: Meta::default(), deleting: false, suspended: false, spec: Ok(spec) };
+        let resource = Resource { uid: keys.fresh().to_string(), generation: 1, key_spec, status: None };
         keys.resources.insert(id.clone(), resource.clone());
         self.notify_keys(site, Event::Applied(id, resource));
     }
@@ -296,15 +296,15 @@ impl World {
     fn change_key(&mut self, site: ClusterId, id: &ResourceId, keying: Keying) {
         let Some(keys) = self.key_sites.get_mut(&site) else { return };
         let number = keys.fresh();
-        let Some(resource) = keys.resources.get_mut(id).filter(|resource| !resource.wish.deleting) else { return };
-        match (keying, &mut resource.wish.spec) {
-            (Keying::Delete, _) if resource.wish.meta.finalizer => resource.wish.deleting = true,
+        let Some(resource) = keys.resources.get_mut(id).filter(|resource| !resource.key_spec.deleting) else { return };
+        match (keying, &mut resource.key_spec.spec) {
+            (Keying::Delete, _) if resource.key_spec.meta.finalizer => resource.key_spec.deleting = true,
             (Keying::Delete, _) => {
                 keys.resources.remove(id);
                 return self.notify_keys(site, Event::Deleted(id.clone()));
             }
             (Keying::Force, _) => {
-                resource.wish.meta.force_rekey = true;
+                resource.key_spec.meta.force_rekey = true;
                 keys.fulfilled.retain(|(_, of)| of != id);
             }
             (Keying::Move, Ok(spec)) => {

@@ -129,8 +129,8 @@ impl World {
         let Some(object) = object else { return };
         if let Some(observed) = Cluster::observe(key, &object) {
             let observation = if is_gone { Observation::Gone(observed) } else { Observation::Changed(observed) };
-            let news = || Input::Sync(Event::Objects(key.kind.clone(), observation.clone()));
-            self.notify(cluster, &Role::Sync(cluster), news);
+            let input = || Input::Sync(Event::Objects(key.kind.clone(), observation.clone()));
+            self.notify(cluster, &Role::Sync(cluster), input);
         }
         if key.name.starts_with(AGENT_CONFIG_PREFIX) {
             let watch = if is_gone {
@@ -139,8 +139,8 @@ impl World {
                 let revision = annotation(&object.body, REVISION_ANNOTATION).map(str::to_owned);
                 Watch::Applied(key.name.clone(), AgentConfig { revision })
             };
-            let news = || Input::Monitor(MonitorEvent::AgentConfigs(watch.clone()));
-            self.notify(cluster, &Role::Monitor(cluster), news);
+            let input = || Input::Monitor(MonitorEvent::AgentConfigs(watch.clone()));
+            self.notify(cluster, &Role::Monitor(cluster), input);
         }
     }
 
@@ -177,8 +177,8 @@ impl World {
                 Observation::Changed(ObservedNode { node, host })
             }
         };
-        let news = || Input::Sync(Event::Nodes(observation.clone()));
-        self.notify(cluster, &Role::Sync(cluster), news);
+        let input = || Input::Sync(Event::Nodes(observation.clone()));
+        self.notify(cluster, &Role::Sync(cluster), input);
     }
 
     /// A sealed secret is sealed again.
@@ -188,8 +188,8 @@ impl World {
         secret.generation += 1;
         secret.observed_generation = Some(secret.generation);
         let watch = Watch::Applied(name.clone(), secret.clone());
-        let news = || Input::Monitor(MonitorEvent::Secrets(watch.clone()));
-        self.notify(cluster, &Role::Monitor(cluster), news);
+        let input = || Input::Monitor(MonitorEvent::Secrets(watch.clone()));
+        self.notify(cluster, &Role::Monitor(cluster), input);
     }
 
     /// Agents run where there are releases, and nowhere else.

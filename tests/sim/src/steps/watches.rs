@@ -23,12 +23,12 @@ impl World {
             Role::Sync(_) => {
                 let hosts =
                     known.nodes.iter().map(|(node, host)| ObservedNode { node: node.clone(), host: host.clone() });
-                let mut news = vec![Event::Nodes(Observation::Listed(hosts.collect()))];
-                news.extend(kinds().into_iter().map(|kind| {
+                let mut events = vec![Event::Nodes(Observation::Listed(hosts.collect()))];
+                events.extend(kinds().into_iter().map(|kind| {
                     let listed = known.list(&kind);
                     Event::Objects(kind, Observation::Listed(listed))
                 }));
-                for event in news {
+                for event in events {
                     self.notify_process(cluster, id, Input::Sync(event));
                 }
             }
@@ -38,12 +38,12 @@ impl World {
                     let revision = annotation(&object.body, REVISION_ANNOTATION).map(str::to_owned);
                     (key.name.clone(), AgentConfig { revision })
                 });
-                let news = [
+                let events = [
                     MonitorEvent::Nodes(Watch::Listed(known.sparkplug_nodes.clone())),
                     MonitorEvent::Secrets(Watch::Listed(known.secrets.clone())),
                     MonitorEvent::AgentConfigs(Watch::Listed(configs.collect())),
                 ];
-                for event in news {
+                for event in events {
                     self.notify_process(cluster, id, Input::Monitor(event));
                 }
             }

@@ -5,7 +5,7 @@ use join_protocol::refusal::{Refusal, RefusalCode};
 use join_protocol::selection::Bank;
 use join_protocol::terms::Kind;
 
-use super::world::{Run, Trouble, World};
+use super::world::{Failure, Run, World};
 use crate::event::Ending;
 use crate::platform::Mark;
 use crate::record::NodeRecord;
@@ -78,7 +78,7 @@ fn a_refused_member_does_not_come_back_by_itself_and_one_that_has_to_wait_does()
     }
     // One that cannot be removed is tried again with the next refusal.
     let mut world = member();
-    world.trouble = Some(Trouble::Fails("close and remove sealed", 1));
+    world.failure = Some(Failure::Fails("close and remove sealed", 1));
     world.join_service.refuse = Some(Refusal::new(RefusalCode::EndorsementRevoked, "as planned"));
     world.run_for(600_000);
     assert_eq!((world.tasks.len(), world.host.sealed), (3, None), "{:?}", world.tasks);
@@ -92,7 +92,7 @@ fn a_refused_member_does_not_come_back_by_itself_and_one_that_has_to_wait_does()
 fn a_verdict_that_comes_while_the_tpm_works_ends_that() {
     for code in [RefusalCode::EndorsementRevoked, RefusalCode::Measurement] {
         let mut world = member();
-        (world.join_service_answers, world.trouble) = (false, Some(Trouble::Hangs("unlock sealed")));
+        (world.join_service_answers, world.failure) = (false, Some(Failure::Hangs("unlock sealed")));
         world.run_for(61_000);
         assert_eq!(world.tasks, ["inspect", "unlock sealed"]);
         world.join_service_answers = true;
@@ -153,10 +153,10 @@ fn a_second_key_that_is_not_wanted_any_more_is_taken_away() {
 
 #[test]
 fn a_second_key_that_cannot_be_made_costs_nothing_but_itself() {
-    for trouble in [Trouble::Fails("seal", 1), Trouble::Hangs("seal")] {
+    for failure in [Failure::Fails("seal", 1), Failure::Hangs("seal")] {
         let mut world = World::new(Kind::Join);
         world.join_service.local_unlock = admitted();
-        world.trouble = Some(trouble);
+        world.failure = Some(failure);
         assert_eq!(world.run(), Run::Ended(Ending::Member));
         assert_eq!((world.host.mark, world.host.sealed, world.host.reboots), (Some(Mark::Initialised), None, 0));
         let error = world.state().node().last_error.clone().unwrap();
@@ -169,9 +169,9 @@ fn killed_at_any_step_it_comes_back_in_the_same_boot() {
     for step in ["unlock sealed", "lock again", "mount-directories", "resume"] {
         for is_done in [false, true] {
             let mut world = member();
-            (world.join_service_answers, world.trouble) = (false, Some(Trouble::Kills(step, is_done)));
+            (world.join_service_answers, world.failure) = (false, Some(Failure::Kills(step, is_done)));
             assert_eq!(world.run(), Run::Killed, "{step}, done: {is_done}");
-            world.trouble = None;
+            world.failure = None;
             assert_eq!(world.run(), Run::Ended(Ending::Member), "{step}, done: {is_done}");
             assert_eq!((world.host.locked, world.host.mark), (true, Some(Mark::Initialised)));
         }
@@ -181,7 +181,7 @@ fn killed_at_any_step_it_comes_back_in_the_same_boot() {
 #[test]
 fn a_lock_that_fails_without_a_ticket_is_followed_by_a_reboot_as_any_other() {
     let mut world = member();
-    (world.join_service_answers, world.trouble) = (false, Some(Trouble::Fails("lock again", 1)));
+    (world.join_service_answers, world.failure) = (false, Some(Failure::Fails("lock again", 1)));
     assert!(matches!(world.run(), Run::Ended(Ending::Reboot(_))));
     assert_eq!(world.host.mark, Some(Mark::Initialised));
     world.power_off();

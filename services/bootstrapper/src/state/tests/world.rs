@@ -32,7 +32,7 @@ const TURNS_MAX: usize = 10_000;
 
 /// What goes wrong, at the task of this name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum Failure {
     /// It fails so often.
     Fails(&'static str, usize),
     /// It never ends.
@@ -83,8 +83,8 @@ pub(super) struct World {
     /// How much the host's clock is ahead.
     pub ahead_ms: u64,
     pub stop_at: Option<&'static str>,
-    pub trouble: Option<Trouble>,
-    pub also: Option<Trouble>,
+    pub failure: Option<Failure>,
+    pub also: Option<Failure>,
     pub tasks: Vec<&'static str>,
     pub stages: Vec<(Stage, String)>,
     pub hellos: Vec<Kind>,
@@ -200,7 +200,7 @@ impl World {
             ask_administrator_at_once: by_administrator,
             ahead_ms: 0,
             stop_at: None,
-            trouble: None,
+            failure: None,
             also: None,
             tasks: Vec::new(),
             stages: Vec::new(),
@@ -384,12 +384,12 @@ impl World {
         if self.stop_at == Some(name) {
             self.queue.push_back(Event::Stop);
         }
-        let mut troubles = [self.trouble, self.also];
-        let mine = troubles.iter_mut().flatten().find(|trouble| {
-            matches!(trouble, Trouble::Fails(at, 1..) | Trouble::Hangs(at) | Trouble::Kills(at, _) if *at == name)
+        let mut failures = [self.failure, self.also];
+        let mine = failures.iter_mut().flatten().find(|failure| {
+            matches!(failure, Failure::Fails(at, 1..) | Failure::Hangs(at) | Failure::Kills(at, _) if *at == name)
         });
         let result = match mine {
-            Some(Trouble::Fails(_, times)) => {
+            Some(Failure::Fails(_, times)) => {
                 *times -= 1;
                 // What fails may have been half done.
                 if name == "lock" {
@@ -397,14 +397,14 @@ impl World {
                 }
                 Err(TaskError("as planned".to_owned()))
             }
-            Some(Trouble::Hangs(_)) => {
+            Some(Failure::Hangs(_)) => {
                 // Before the lock it is to hang once only: the next try must come through.
                 if matches!(name, "save joining" | "unlock") {
-                    self.trouble = None;
+                    self.failure = None;
                 }
                 return None;
             }
-            Some(Trouble::Kills(_, is_done)) => {
+            Some(Failure::Kills(_, is_done)) => {
                 if *is_done {
                     let _ = self.perform(task);
                 }
@@ -412,8 +412,8 @@ impl World {
             }
             None => self.perform(task),
         };
-        [self.trouble, self.also] = troubles;
-        self.queue.push_back(Event::Ended { number, result });
+        [self.failure, self.also] = failures;
+        self.queue.push_back(Event::TaskEnded { number, result });
         None
     }
 

@@ -82,12 +82,12 @@ fn a_deployment_is_gone_when_an_edge_that_is_alive_does_not_report_it() {
     let row = look_up::deployment(&bench.fleet, "Oven").unwrap();
     bench.forget(OVEN);
     assert!(!is_gone(&bench.fleet, &row));
-    assert_eq!(standing(&bench.fleet, &row), "removing, ready");
+    assert_eq!(status(&bench.fleet, &row), "removing, ready");
     bench.sync(NAME, &SyncNode::default(), &[]);
     assert!(is_gone(&bench.fleet, &row));
     bench.dies(NAME, configdb_schema::address::SYNC_NODE);
     assert!(!is_gone(&bench.fleet, &row), "silence is not a report");
-    assert_eq!(standing(&bench.fleet, &row), "removing (its cluster is away)");
+    assert_eq!(status(&bench.fleet, &row), "removing (its cluster is away)");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::*;
 use crate::arguments::ConfigCommand;
 use crate::options::OutputForm;
-use crate::served::{Answer, Served};
+use crate::served::{Served, ServedResponse};
 
 fn frames(parts: &[&str]) -> Vec<Frame> {
     let mut frames = Frames::default();
@@ -38,11 +38,11 @@ fn a_frame_without_end_is_given_up() {
 
 #[test]
 fn a_table_is_as_its_frames_say() {
-    let mut held = Held::default();
+    let mut tables = ConsoleTables::default();
     let mut take = |is_whole, data: &str| {
-        let whole = held.take(&Frame { is_whole, data: data.to_owned() }).unwrap();
-        let keys: Vec<&str> = held.rows("clusters").map(|row| row["key"].as_str().unwrap()).collect();
-        (whole, keys.join(","), held.rows("console").count())
+        let whole = tables.take(&Frame { is_whole, data: data.to_owned() }).unwrap();
+        let keys: Vec<&str> = tables.rows("clusters").map(|row| row["key"].as_str().unwrap()).collect();
+        (whole, keys.join(","), tables.rows("console").count())
     };
     let full = r#"{"table":"clusters","full":true,"set":[{"key":"a"},{"key":"b"}],"del":[]}"#;
     assert_eq!(take(false, full), (false, "a,b".to_owned(), 0));
@@ -51,8 +51,8 @@ fn a_table_is_as_its_frames_say() {
     assert_eq!(take(true, change), (true, "b,c".to_owned(), 1));
     assert_eq!(take(true, r#"{"table":"clusters","full":true,"set":[],"del":[]}"#).1, "");
     let frame = |data: &str| Frame { is_whole: true, data: data.to_owned() };
-    assert!(held.take(&frame("<html>")).is_err());
-    assert!(held.take(&frame(r#"{"table":"clusters","full":false,"set":[{}],"del":[]}"#)).is_err());
+    assert!(tables.take(&frame("<html>")).is_err());
+    assert!(tables.take(&frame(r#"{"table":"clusters","full":false,"set":[{}],"del":[]}"#)).is_err());
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn page(rows: impl IntoIterator<Item = Value>) -> String {
 }
 
 /// What a console answers that has seen a cluster with a deployment, and whose own row says that it knows everything, or not.
-fn answers(is_complete: bool) -> (Bench, Vec<Answer>) {
+fn answers(is_complete: bool) -> (Bench, Vec<ServedResponse>) {
     let mut bench = Bench::with_cluster();
     bench.deployment(uuid::Uuid::from_u128(0x0E), "Oven", None);
     bench.cluster(uuid::Uuid::from_u128(0xB), "Body_Shop", |_| {});

@@ -24,7 +24,7 @@ const CHANGES: i64 = 1_000;
 #[derive(Debug, Clone)]
 pub struct Reader {
     file: PathBuf,
-    standing: watch::Receiver<HistoryStatus>,
+    status: watch::Receiver<HistoryStatus>,
     /// None: it was not opened yet, or the last use of it failed.
     connection: Arc<Mutex<Option<SqliteConnection>>>,
 }
@@ -112,8 +112,8 @@ pub struct ExportBase {
 }
 
 impl Reader {
-    pub(super) fn new(file: PathBuf, standing: watch::Receiver<HistoryStatus>) -> Self {
-        Self { file, standing, connection: Arc::default() }
+    pub(super) fn new(file: PathBuf, status: watch::Receiver<HistoryStatus>) -> Self {
+        Self { file, status, connection: Arc::default() }
     }
 
     /// A table as it was at a time, UTC ms.
@@ -153,7 +153,7 @@ impl Reader {
         &self,
         read: impl AsyncFnOnce(&mut SqliteConnection) -> Result<T, ReadError>,
     ) -> Result<T, ReadError> {
-        if let Some(reason) = self.standing.borrow().reason() {
+        if let Some(reason) = self.status.borrow().reason() {
             return Err(ReadError::None(reason));
         }
         let mut place = self.connection.lock().await;

@@ -49,7 +49,7 @@ fn texts(record: &Record) -> Vec<String> {
 }
 
 #[test]
-fn the_first_state_is_a_snapshot_and_no_news() {
+fn the_first_state_is_a_snapshot_and_not_a_change() {
     let tables = clusters(&[("a", json!("spec"))]);
     let mut closed = Recorder::new(HistoryStatus::Opening);
     assert_eq!(closed.poll(&tables, &well(), at(0)), None, "the store is not open");
@@ -199,7 +199,7 @@ fn what_could_not_be_stored_is_recorded_when_the_store_is_there_again() {
     let later = clusters(&[("a", json!("ready"))]);
     assert!(recorder.poll(&later, &well(), at(10)).is_some());
     recorder.on_answer(StoreEvent::Failed { reason: "the disk is full".to_owned() });
-    assert_eq!(recorder.standing().reason().as_deref(), Some("this console keeps no history: the disk is full"));
+    assert_eq!(recorder.status().reason().as_deref(), Some("this console keeps no history: the disk is full"));
     assert_eq!(recorder.poll(&later, &well(), at(20)), None);
     let tables = first.iter().map(|(view, table)| (*view, (**table).clone())).collect();
     let known = Known { at: 1_000_000, tables, snapshot_at: Some(1_000_000), ..Known::default() };

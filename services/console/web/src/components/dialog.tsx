@@ -55,7 +55,7 @@ export function FormDialog(props: {
   /** Says what is wrong before anything is sent. */
   check: () => Wrong | null;
   send: () => Promise<unknown>;
-  /** The action with its arguments, of which the plan is shown; null: it is no action, and can be sent whatever time is looked at. */
+  /** The action with its arguments, of which the plan is shown; null: it is not an action, and can be sent whatever time is looked at. */
   action: Planned | null;
   /** Whether the action is complete, so that it can be planned; by default once nothing is wrong. */
   isComplete?: boolean;

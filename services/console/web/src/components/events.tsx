@@ -14,7 +14,7 @@ export function EventList({ events, cluster = true }: { events: readonly EventRo
           <span class={`kind kind-${laneKind(event)}`}><Text of={event.kind} longest={24} /></span>
           <span class="event-text">
             {cluster && event.cluster && <a href={link(["cluster", event.cluster])}><Text of={event.cluster} longest={40} /></a>} <Text of={event.text || event.subject} />
-            {event.who ? <em> by <Text of={event.who} longest={60} /></em> : isDecided(event) && <span class="note"> by whom is not known</span>}
+            {event.who ? <em> by <Text of={event.who} longest={60} /></em> : isDecided(event) && <span class="note"> the user is not known</span>}
           </span>
         </li>
       ))}

@@ -24,7 +24,7 @@ export function Head(props: { title: ComponentChildren; above?: { title: string;
         <h1>{props.title}</h1>
         <div class="head-actions">{props.actions}</div>
       </div>
-      {props.children && <div class="head-facts">{props.children}</div>}
+      {props.children && <div class="head-details">{props.children}</div>}
     </div>
   );
 }
@@ -49,7 +49,7 @@ export function Present({ children = "This shows the present state: its past is 
   return at.value === null ? null : <p class="reason h-away" data-present>{children}</p>;
 }
 
-/** What stands in place of something that can be seen at present only. */
+/** What is shown in place of something that can be seen at present only. */
 export function NoPast({ children }: { children: ComponentChildren }) {
   return <div class="empty" data-no-past>{children} <button onClick={() => lookAt(null)}>Back to now</button></div>;
 }
@@ -93,11 +93,11 @@ export function Card({ title, actions, children, class: extra = "" }: { title: s
   );
 }
 
-/** Facts as pairs; those without a value are left out. */
-export function Facts({ facts }: { facts: [string, ComponentChildren][] }) {
+/** Names with their values; those without a value are left out. */
+export function Details({ details }: { details: [string, ComponentChildren][] }) {
   return (
-    <dl class="facts">
-      {facts
+    <dl class="details">
+      {details
         .filter(([, value]) => value !== null && value !== undefined && value !== "")
         .map(([name, value]) => (
           <div key={name}>

@@ -9,7 +9,7 @@ import { fingerprint, namesProblem, seal, sealedSecret, type Scope, type Wanted 
 import type { ClusterRow, SecretRow } from "../wire.ts";
 import { Command, CopyButton } from "./copy.tsx";
 import { Field, TypeTheName, type Wrong } from "./dialog.tsx";
-import { Card, Facts, Present } from "./page.tsx";
+import { Card, Details, Present } from "./page.tsx";
 import { DataTable, Hatched, Nothing, type Column } from "./table.tsx";
 import { Text } from "./text.tsx";
 
@@ -131,7 +131,7 @@ function Form({ cluster, certificate }: { cluster: ClusterRow; certificate: stri
         <button class="primary">Seal</button>
       </form>
       {sealed.value && <Result cluster={cluster} sealed={sealed.value} close={() => (sealed.value = null)} />}
-      <Facts facts={[["Certificate", print.value && <code class="ek" title="SHA-256">{inFours(print.value)}</code>]]} />
+      <Details details={[["Certificate", print.value && <code class="ek" title="SHA-256">{inFours(print.value)}</code>]]} />
       <details class="as-command"><summary>As command</summary><Command line={commands.putSecret(cluster.name, { ...wanted, name: wanted.name || "NAME", key: wanted.key || "KEY" }, print.value)} /></details>
     </>
   );

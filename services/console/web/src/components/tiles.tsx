@@ -30,7 +30,7 @@ export function Tile({ row }: { row: ClusterRow }) {
       </span>
       <strong class="tile-name"><Text of={row.name} longest={48} /></strong>
       {health !== "good" && <span class="tile-why"><Text of={worst(row)} longest={140} /></span>}
-      <span class="tile-facts">
+      <span class="tile-details">
         <span>Hosts <b>{row.hosts?.ready ?? 0}/{row.hosts?.total ?? 0}</b></span>
         <span>Deployments <b>{row.deployments?.ready ?? 0}/{row.deployments?.total ?? 0}</b></span>
         {row.alerts > 0 && <span>Alerts <b>{row.alerts}</b></span>}

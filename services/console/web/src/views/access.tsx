@@ -5,7 +5,7 @@ import { commands } from "../commands.ts";
 import { Command, CopyButton } from "../components/copy.tsx";
 import { Field, FormDialog, TypeTheName } from "../components/dialog.tsx";
 import { Icon } from "../components/icon.tsx";
-import { Card, Facts, Head, Present } from "../components/page.tsx";
+import { Card, Details, Head, Present } from "../components/page.tsx";
 import { DataTable, Hatched, Nothing, type Column } from "../components/table.tsx";
 import { Text } from "../components/text.tsx";
 import { visible } from "../format.ts";
@@ -108,8 +108,8 @@ export function AccessView() {
       <Present />
       <div class="columns">
         <Card title="You">
-          <Facts
-            facts={[
+          <Details
+            details={[
               ["Signed in as", who && (who.user === null ? "no user" : <Text of={who.user} longest={80} />)],
               ["Role", who?.role],
               ["Actions", who && (who.read_only ?? (who.actions.length > 0 ? who.actions.join(", ") : "none"))],

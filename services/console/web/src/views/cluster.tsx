@@ -12,7 +12,7 @@ import { HealthMark } from "../components/health.tsx";
 import { Icon } from "../components/icon.tsx";
 import { Ladder } from "../components/ladder.tsx";
 import { AlertTable, DeploymentTable, HostTable } from "../components/lists.tsx";
-import { Card, Facts, FilterBar, Head, Tabs } from "../components/page.tsx";
+import { Card, Details, FilterBar, Head, Tabs } from "../components/page.tsx";
 import { Secrets } from "../components/secrets.tsx";
 import { Hatched, Nothing } from "../components/table.tsx";
 import { Age, Text, When } from "../components/text.tsx";
@@ -62,8 +62,8 @@ function Repository({ row }: { row: ClusterRow }) {
   const same = git?.wanted === git?.applied;
   return (
     <Card title="Repository">
-      <Facts
-        facts={[
+      <Details
+        details={[
           ["Commit wanted", git?.wanted && <code><Text of={git.wanted} longest={64} /></code>],
           ["Commit applied", git?.applied && <code class={same ? "" : "differs"}><Text of={git.applied} longest={64} /></code>],
           ["Flux", flux && (flux.ready === true ? "ready" : flux.ready === false ? "not ready" : "not known")],
@@ -131,8 +131,8 @@ export function ClusterView() {
         }
       >
         {row.reasons?.map((reason) => <p class={`reason h-${row.health}`} key={reason}><Text of={reason} longest={600} /></p>)}
-        <Facts
-          facts={[
+        <Details
+          details={[
             ["Set-up", <Text of={row.setup} />],
             ["Edge", <><Text of={row.edge} /> <Age since={row.alive_since} prefix="for " /></>],
             ["Hosts ready", `${row.hosts?.ready ?? 0} of ${row.hosts?.total ?? 0}`],

@@ -6,7 +6,7 @@ import { commands } from "../commands.ts";
 import { Command } from "../components/copy.tsx";
 import { Field, FormDialog, TypeTheName } from "../components/dialog.tsx";
 import { Icon } from "../components/icon.tsx";
-import { Card, Facts, FilterBar, Head, Present, Tabs } from "../components/page.tsx";
+import { Card, Details, FilterBar, Head, Present, Tabs } from "../components/page.tsx";
 import { Past, useOutcome } from "../components/past.tsx";
 import { notJson, Value } from "../components/schema-form.tsx";
 import { DataTable, Hatched, Nothing, type Column } from "../components/table.tsx";
@@ -104,7 +104,7 @@ function Entries({ object }: { object: string }) {
     <>
       <Head title={<Text of={called(row, object)} longest={60} />} above={[{ title: "Configuration", href: link(["config"]) }]}>
         <Present />
-        <Facts facts={[["UUID", <code>{visible(object, 40)}</code>], ["Class", row?.class && <a href={link(["config", row.class])}><Text of={row.class_name ?? row.class} longest={60} /></a>], ["Entries", count(written.length)]]} />
+        <Details details={[["UUID", <code>{visible(object, 40)}</code>], ["Class", row?.class && <a href={link(["config", row.class])}><Text of={row.class_name ?? row.class} longest={60} /></a>], ["Entries", count(written.length)]]} />
       </Head>
       <Hatched of={table}>
         <DataTable label="Entries" rows={rows} columns={columns} href={(one) => link(["config", object, one.key])} empty={<Nothing of={table}>There is no such object.</Nothing>} />
@@ -218,7 +218,7 @@ function Editor({ object, application }: { object: string; application: string }
     <>
       <Head title={heading} above={above} actions={canWrite && known.etag !== null && <button class="danger-quiet" onClick={() => (deleting.value = true)}><Icon name="trash" /> Delete</button>}>
         <Present />
-        <Facts facts={[["Object", <a href={link(["config", object])}><Text of={name} longest={60} /></a>], ["Revision", live?.revision ?? (computed ? "computed" : "not written yet")]]} />
+        <Details details={[["Object", <a href={link(["config", object])}><Text of={name} longest={60} /></a>], ["Revision", live?.revision ?? (computed ? "computed" : "not written yet")]]} />
         {typeof schema.description === "string" && <p class="note"><Text of={schema.description} longest={400} /></p>}
       </Head>
       {changed && dirty && !["sent", "done"].includes(outcome?.state ?? "") && <Conflict draft={known} theirs={live} resolve={replace} />}

@@ -10,7 +10,7 @@ import { MoveDeployment } from "../components/forms.tsx";
 import { HealthMark } from "../components/health.tsx";
 import { Icon } from "../components/icon.tsx";
 import { IntentPath } from "../components/ladder.tsx";
-import { Card, Facts, Head } from "../components/page.tsx";
+import { Card, Details, Head } from "../components/page.tsx";
 import { Hatched, Nothing } from "../components/table.tsx";
 import { Text } from "../components/text.tsx";
 import { newestFirst } from "../events.ts";
@@ -146,8 +146,8 @@ export function DeploymentView() {
         }
       >
         {row.reasons?.map((reason) => <p class={`reason h-${row.health}`} key={reason}><Text of={reason} longest={600} /></p>)}
-        <Facts
-          facts={[
+        <Details
+          details={[
             ["State", <Text of={row.state} />],
             ["Chart", <Text of={row.chart} />],
             ["Host", row.host ? <a href={link(["host", row.cluster, row.host])}><Text of={row.host} /></a> : "floating"],

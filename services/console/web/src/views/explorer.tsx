@@ -6,7 +6,7 @@ import { Command } from "../components/copy.tsx";
 import { Field, FormDialog } from "../components/dialog.tsx";
 import { Shape } from "../components/health.tsx";
 import { Icon } from "../components/icon.tsx";
-import { Card, Facts, FilterBar, Head, NoPast, Tabs } from "../components/page.tsx";
+import { Card, Details, FilterBar, Head, NoPast, Tabs } from "../components/page.tsx";
 import { DataTable, Hatched, Nothing } from "../components/table.tsx";
 import { Age, Text } from "../components/text.tsx";
 import { Trend } from "../components/trend.tsx";
@@ -101,8 +101,8 @@ function MetricDetail({ node, metric }: { node: NodeRow; metric: MetricRow }) {
     <Card title={visible(metric.name, 120)} class="metric-detail" actions={canWrite && <button onClick={() => (writing.value = true)}>Write…</button>}>
       {writing.value && <WriteMetric node={node.key} metric={metric} close={() => (writing.value = false)} />}
       {(metric.trend ?? []).length > 1 ? <Trend points={metric.trend ?? []} label={metric.name} /> : <p class="note">No trend: the value has not changed while the console was watching, or it is not a number.</p>}
-      <Facts
-        facts={[
+      <Details
+        details={[
           ["Value", <code><Text of={valueText(metric.value, 2000)} longest={2000} /></code>],
           ["Datatype", <Text of={metric.datatype} />],
           ["Alias", metric.alias],
@@ -160,8 +160,8 @@ function NodeDetail({ node, device }: { node: NodeRow; device: string | undefine
         actions={may("node.rebirth") && <button onClick={() => actNow("node.rebirth", { node: node.key }, `Rebirth of ${node.node}`)}><Icon name="refresh" /> Ask for a birth</button>}
       >
         {node.note && <p class={`reason h-${healthOf(node)}`}><Text of={node.note} longest={400} /></p>}
-        <Facts
-          facts={[
+        <Details
+          details={[
             ["State", <>{node.alive ? "alive" : "away"} <Age since={node.since} prefix="for " /></>],
             ["bdSeq", node.bd_seq],
             ["Messages", count(node.messages)],

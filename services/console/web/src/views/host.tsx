@@ -7,7 +7,7 @@ import { Icon } from "../components/icon.tsx";
 import { HealthMark, Shape } from "../components/health.tsx";
 import { Ladder } from "../components/ladder.tsx";
 import { DeploymentTable, HostName } from "../components/lists.tsx";
-import { Card, Facts, Head } from "../components/page.tsx";
+import { Card, Details, Head } from "../components/page.tsx";
 import { Hatched, Nothing } from "../components/table.tsx";
 import { Text } from "../components/text.tsx";
 import { differingDigits, inFours, valueText, visible } from "../format.ts";
@@ -104,9 +104,9 @@ export function HostView() {
       <div class="columns">
         {(row.steps ?? []).length > 0 && <Card title="Way in"><Ladder steps={row.steps} /></Card>}
         <div>
-          <Card title="Facts">
-            <Facts
-              facts={[
+          <Card title="Details">
+            <Details
+              details={[
                 ["Member", <Text of={row.member} />],
                 ["Role", <Text of={row.role} />],
                 ["Ready", row.ready === null ? null : row.ready ? "yes" : "no"],

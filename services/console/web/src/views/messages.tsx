@@ -1,5 +1,5 @@
 // The messages of an Edge Node as they arrive, with what is odd about them.
-import { Card, Facts } from "../components/page.tsx";
+import { Card, Details } from "../components/page.tsx";
 import { DataTable, Hatched, Nothing } from "../components/table.tsx";
 import { Text, When } from "../components/text.tsx";
 import { clock, count, valueText } from "../format.ts";
@@ -17,8 +17,8 @@ function Detail({ row }: { row: MessageRow }) {
   return (
     <Card title={`${row.kind} ${row.device}`} class="metric-detail">
       {row.note !== "" && <p class="reason h-attention"><Text of={row.note} longest={400} /></p>}
-      <Facts
-        facts={[
+      <Details
+        details={[
           ["Received", <When time={row.at} />],
           ["Timestamp", typeof row.timestamp === "number" ? <When time={row.timestamp} /> : row.timestamp],
           ["seq", row.seq],

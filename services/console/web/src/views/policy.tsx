@@ -6,7 +6,7 @@ import { commands } from "../commands.ts";
 import { Command, CopyButton } from "../components/copy.tsx";
 import { Shape } from "../components/health.tsx";
 import { HostName } from "../components/lists.tsx";
-import { Card, Facts, Head, Present } from "../components/page.tsx";
+import { Card, Details, Head, Present } from "../components/page.tsx";
 import { Past } from "../components/past.tsx";
 import { DataTable, Hatched, Nothing, type Column } from "../components/table.tsx";
 import { Text, When } from "../components/text.tsx";
@@ -175,8 +175,8 @@ export function PolicyView() {
     <Hatched of={table}>
       <Head title={title} above={above}>
         <Present />
-        <Facts
-          facts={[
+        <Details
+          details={[
             ["Revision", count(row.revision)],
             ["The join service judges by", join && (join.revision === row.revision ? "this revision" : `revision ${join.revision}`)],
             ["It says", join?.error && <Text of={join.error} longest={400} />],

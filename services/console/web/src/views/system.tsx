@@ -1,7 +1,7 @@
 // The services of the organisation, and the console's own link.
 import { CopyButton } from "../components/copy.tsx";
 import { HealthMark } from "../components/health.tsx";
-import { Card, Facts, Head, Present } from "../components/page.tsx";
+import { Card, Details, Head, Present } from "../components/page.tsx";
 import { DataTable, Hatched, Nothing } from "../components/table.tsx";
 import { Age, Text } from "../components/text.tsx";
 import { consoleRow, useTable } from "../hooks.ts";
@@ -29,8 +29,8 @@ export function SystemView() {
       <div class="columns">
         <Card title="This console">
           <Present />
-          <Facts
-            facts={[
+          <Details
+            details={[
               ["Stream", connection.value.state],
               ["Broker", row && <><Text of={row.broker} /> <CopyButton text={row.broker} title="Copy the address of the broker" /></>],
               ["Session", row && <>{row.online ? "online" : "offline"} <Age since={row.since} prefix="for " live /></>],

@@ -32,7 +32,7 @@ use crate::transcript::{self, Hash};
 
 /// An input was not believed, and the state as it was.
 #[derive(Debug)]
-pub struct NotBelieved<S, E> {
+pub struct Unauthenticated<S, E> {
     /// The state, unchanged.
     pub state: S,
     /// Why.
@@ -189,7 +189,7 @@ impl HelloSent {
         self,
         message: &[u8],
         clock: HostClock,
-    ) -> Result<Challenged, Box<NotBelieved<Self, ChallengeError>>> {
+    ) -> Result<Challenged, Box<Unauthenticated<Self, ChallengeError>>> {
         match self.check_challenge(message, clock) {
             Ok((body, issuer)) => Ok(Challenged {
                 th2: transcript::after_challenge(&self.th1, message),
@@ -200,7 +200,7 @@ impl HelloSent {
                 body,
                 issuer,
             }),
-            Err(error) => Err(Box::new(NotBelieved { state: self, error })),
+            Err(error) => Err(Box::new(Unauthenticated { state: self, error })),
         }
     }
 
@@ -351,7 +351,7 @@ impl EvidenceSent {
         self,
         message: &[u8],
         clock: HostClock,
-    ) -> Result<TicketOutcome, Box<NotBelieved<Self, TicketError>>> {
+    ) -> Result<TicketOutcome, Box<Unauthenticated<Self, TicketError>>> {
         match self.open(message, clock) {
             Ok((content, th4)) => Ok(match content.verdict {
                 Err(refusal) => TicketOutcome::Refused(refusal),
@@ -367,7 +367,7 @@ impl EvidenceSent {
                     TicketOutcome::Opened(Box::new(Opened { settings, request, suite, selection, grant, member }))
                 }
             }),
-            Err(error) => Err(Box::new(NotBelieved { state: self, error })),
+            Err(error) => Err(Box::new(Unauthenticated { state: self, error })),
         }
     }
 

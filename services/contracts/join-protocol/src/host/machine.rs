@@ -125,9 +125,9 @@ impl Machine {
         }
     }
 
-    /// What a birth says: the messages that stand, so that an issuer that missed any has them.
+    /// What a birth carries: the messages of the current state, so that an issuer that missed any has them.
     #[must_use]
-    pub fn standing_messages(&self) -> Vec<HostMessage> {
+    pub fn current_messages(&self) -> Vec<HostMessage> {
         let mut messages = Vec::new();
         match &self.state {
             State::Hello(hello) => messages.push(HostMessage::Hello(hello.message().to_vec())),

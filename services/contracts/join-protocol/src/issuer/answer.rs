@@ -13,7 +13,7 @@ use crate::transcript::{self, Hash};
 
 /// A sealed ticket or refusal, ready to be stored and sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct IssuerResponse {
     /// Id of the attempt.
     pub request: RequestId,
     /// The message. To be sent again as it is.
@@ -44,7 +44,7 @@ impl Issuer {
     ///
     /// # Errors
     /// The [`GrantError`] says what is wrong with the grant.
-    pub fn grant(&self, verified: &Verified, grant: Grant, entropy: Entropy) -> Result<Answer, GrantError> {
+    pub fn grant(&self, verified: &Verified, grant: Grant, entropy: Entropy) -> Result<IssuerResponse, GrantError> {
         let recipient = verified.recipient();
         grant.check_for(recipient.hello.kind, recipient.hello.role)?;
         self.seal_answer(recipient, Ok(TicketPayload::Grant(Box::new(grant))), Some(entropy))
@@ -54,7 +54,7 @@ impl Issuer {
     ///
     /// # Errors
     /// The host asked for something else; or as [`Self::grant`].
-    pub fn renew(&self, verified: &Verified, renewal: Renewal, entropy: Entropy) -> Result<Answer, GrantError> {
+    pub fn renew(&self, verified: &Verified, renewal: Renewal, entropy: Entropy) -> Result<IssuerResponse, GrantError> {
         let recipient = verified.recipient();
         if recipient.hello.kind != Kind::Renew {
             let rule = format!("does not belong to {}", recipient.hello.kind);
@@ -67,7 +67,7 @@ impl Issuer {
     ///
     /// # Errors
     /// [`GrantError::KeysGone`] or [`GrantError::HostKey`].
-    pub fn refuse(&self, recipient: &Recipient, refusal: Refusal) -> Result<Answer, GrantError> {
+    pub fn refuse(&self, recipient: &Recipient, refusal: Refusal) -> Result<IssuerResponse, GrantError> {
         self.seal_answer(recipient, Err(refusal), None)
     }
 
@@ -76,7 +76,7 @@ impl Issuer {
         recipient: &Recipient,
         verdict: Result<TicketPayload, Refusal>,
         entropy: Option<Entropy>,
-    ) -> Result<Answer, GrantError> {
+    ) -> Result<IssuerResponse, GrantError> {
         let Recipient { hello, challenge, th3, .. } = recipient;
         let keys = self.keys.of_epoch(challenge.key_epoch).ok_or(GrantError::KeysGone)?;
         let content = TicketContent { acknowledgement_key: keys.acknowledgement_key(th3), verdict };
@@ -102,6 +102,6 @@ impl Issuer {
         let body = body.encode();
         let th4 = transcript::after_ticket(th3, &body);
         let signature = self.signing_key.sign(&th4);
-        Ok(Answer { request, message: Ticket { body, signature }.encode(), th4 })
+        Ok(IssuerResponse { request, message: Ticket { body, signature }.encode(), th4 })
     }
 }

@@ -3,7 +3,7 @@
 
 use uuid::Uuid;
 
-use super::{Answer, Verified};
+use super::{IssuerResponse, Verified};
 use crate::attestation::HostKeys;
 use crate::limits::ID_BYTES;
 use crate::terms::{Address, Kind, RequestId, Role, Variant};
@@ -118,7 +118,7 @@ impl Record {
 
     /// The phase after this answer was sealed.
     #[must_use]
-    pub fn granted(self, answer: &Answer) -> Self {
+    pub fn granted(self, answer: &IssuerResponse) -> Self {
         Self { phase: Phase::Granted { ticket: answer.message.clone(), th4: answer.th4 }, ..self }
     }
 

@@ -9,7 +9,7 @@ use join_protocol::certificate::{IssuerCertificate, SigningKey, TrustAnchor};
 use join_protocol::host::{
     Challenged, Committed, EvidenceSent, HelloSent, HostSettings, Opened, Quoting, TicketOutcome,
 };
-use join_protocol::issuer::{Answer, EvidenceAnswer, HelloAnswer, Issuer, IssuerKeys, IssuerPolicy, Verified};
+use join_protocol::issuer::{EvidenceAnswer, HelloAnswer, Issuer, IssuerKeys, IssuerPolicy, IssuerResponse, Verified};
 use join_protocol::message::evidence::EvidenceBody;
 use join_protocol::message::grant::{Grant, Membership, Setup};
 use join_protocol::message::local_unlock::{LocalUnlock, UnlockValue};
@@ -194,7 +194,7 @@ pub fn verified(issuer: &Issuer, host: &Host, evidence: &EvidenceSent) -> Verifi
     }
 }
 
-pub fn ticket(issuer: &Issuer, host: &Host, evidence: &EvidenceSent) -> (Verified, Answer) {
+pub fn ticket(issuer: &Issuer, host: &Host, evidence: &EvidenceSent) -> (Verified, IssuerResponse) {
     let verified = verified(issuer, host, evidence);
     let grant = grant_for(host.settings.kind, &host.settings.body.node_name);
     let answer = issuer.grant(&verified, grant, entropy(5)).unwrap();

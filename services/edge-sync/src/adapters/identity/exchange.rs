@@ -5,7 +5,7 @@ use std::time::Duration;
 use enrolment_protocol::cluster::{Grant, Request};
 use enrolment_protocol::metrics::{self, ANSWER, ATTEMPT, REQUEST, STATE};
 use enrolment_protocol::refusal::Refusal;
-use service_runtime::backoff::Backoff;
+use sparkplug::backoff::Backoff;
 use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, NodeUpdate};
 use sparkplug::{EdgeNodeDescriptor, Metric};
 use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle, MqttConfig, SpawnError};
@@ -22,7 +22,7 @@ pub struct Exchange {
     pauses: Backoff,
     attempt: u32,
     next: Instant,
-    trouble: String,
+    last_error: String,
 }
 
 /// The session ended although no one had ended it.
@@ -40,10 +40,10 @@ impl Exchange {
             vec![metrics::metric(REQUEST, &request.bytes), Metric::new(ATTEMPT, 1_u64), Metric::new(STATE, "asking")];
         let config = EdgeNodeConfig::for_any_reader(node);
         let session = sparkplug_mqtt::spawn_edge_node(config, birth, mqtt, BdSeqStore::Memory, Clock::new())?;
-        let mut pauses = Backoff::new(REPEAT.0, REPEAT.1, 0);
+        let mut pauses = Backoff::new(REPEAT, 0);
         let next = Instant::now() + pauses.next_delay();
-        let trouble = "the MQTT server was not reached".to_owned();
-        Ok(Self { request, session, pauses, attempt: 1, next, trouble })
+        let last_error = "the MQTT server was not reached".to_owned();
+        Ok(Self { request, session, pauses, attempt: 1, next, last_error })
     }
 
     /// The next answer that is meant for it. After a refusal it asks on. Cancel-safe.
@@ -63,11 +63,11 @@ impl Exchange {
                     }
                     Some(NodeEvent::Born { .. }) => {
                         "Identity does not answer: does it know this cluster, is it ready, and is the pinned key its own?"
-                            .clone_into(&mut self.trouble);
+                            .clone_into(&mut self.last_error);
                     }
                     Some(NodeEvent::Offline { reason }) => {
                         tracing::warn!(reason, "the MQTT server is away");
-                        self.trouble = format!("the MQTT server is away: {reason}");
+                        self.last_error = format!("the MQTT server is away: {reason}");
                     }
                     Some(_) => {}
                     None => return Err(SessionEnded),
@@ -85,8 +85,8 @@ impl Exchange {
 
     /// Why there is no answer so far, for people.
     #[must_use]
-    pub fn trouble(&self) -> &str {
-        &self.trouble
+    pub fn last_error(&self) -> &str {
+        &self.last_error
     }
 
     /// Ends it: `enrolled` or `refused`, for observers.

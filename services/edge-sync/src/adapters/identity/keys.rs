@@ -111,12 +111,12 @@ pub struct HeldCertificate {
     predecessor: Predecessor,
     pair: EcdsaKeyPair,
     /// From when until when it is good.
-    pub life: ValidityPeriod,
+    pub validity: ValidityPeriod,
 }
 
 impl std::fmt::Debug for HeldCertificate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HeldCertificate").field("life", &self.life).finish_non_exhaustive()
+        f.debug_struct("HeldCertificate").field("validity", &self.validity).finish_non_exhaustive()
     }
 }
 
@@ -142,8 +142,8 @@ impl HeldCertificate {
         let serial = certificate.serial_number().as_bytes().iter().copied().skip_while(|byte| *byte == 0).collect();
         let time = |time: Time| u64::try_from(time.to_unix_duration().as_millis()).unwrap_or(u64::MAX);
         let validity = certificate.validity();
-        let life = ValidityPeriod { begins: time(validity.not_before), ends: time(validity.not_after) };
-        Ok(Self { predecessor: Predecessor { serial, public_key }, pair, life })
+        let validity = ValidityPeriod { begins: time(validity.not_before), ends: time(validity.not_after) };
+        Ok(Self { predecessor: Predecessor { serial, public_key }, pair, validity })
     }
 
     /// Its serial number, hexadecimal in lower case.

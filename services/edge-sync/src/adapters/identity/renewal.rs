@@ -8,9 +8,9 @@ use configdb_schema::{ClusterName, Organisation};
 use enrolment_protocol::cluster::Grant;
 use enrolment_protocol::identity::IdentityKey;
 use enrolment_protocol::metrics as wire;
-use service_runtime::backoff::Backoff;
 use service_runtime::shutdown::Shutdown;
 use sparkplug::EdgeNodeDescriptor;
+use sparkplug::backoff::Backoff;
 use sparkplug_mqtt::{Clock, MqttConfig};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -38,7 +38,7 @@ pub struct Renewal {
 impl Renewal {
     /// Runs until `shutdown`.
     pub async fn run(self, secrets: Secrets, clock: Clock, shutdown: Shutdown) {
-        let mut retry = Backoff::new(RETRY.0, RETRY.1, self.cluster.as_u64_pair().1);
+        let mut retry = Backoff::new(RETRY, self.cluster.as_u64_pair().1);
         loop {
             let pause = tokio::select! {
                 biased;
@@ -66,14 +66,14 @@ impl Renewal {
     async fn look(&self, secrets: &Secrets, clock: Clock) -> anyhow::Result<Duration> {
         let Some(identity) = secrets.identity().await? else { return Ok(LOOK_EVERY) };
         let held = HeldCertificate::read(&identity.certificates, &identity.key)?;
-        record_end(held.life.ends);
-        let standing = held.life.standing(clock.now().wall);
-        let (node, mqtt, limit) = match standing {
+        record_end(held.validity.ends);
+        let status = held.validity.status(clock.now().wall);
+        let (node, mqtt, limit) = match status {
             CertificateStatus::Good(pause) => {
                 record_failed(false);
                 return Ok(pause);
             }
-            CertificateStatus::Due(left) => {
+            CertificateStatus::RenewalDue(left) => {
                 (wire::renewal_node(&self.organisation, &self.name)?, &self.mqtt, left.min(LOOK_EVERY))
             }
             CertificateStatus::Expired => {
@@ -96,7 +96,7 @@ impl Renewal {
         };
         tracing::info!(
             serial = held.serial(),
-            expired = standing == CertificateStatus::Expired,
+            expired = status == CertificateStatus::Expired,
             "asking to renew the certificate"
         );
         match self.ask(asked, node, mqtt).await? {
@@ -129,7 +129,7 @@ impl Renewal {
             let answer = tokio::select! {
                 answer = exchange.answer() => answer?,
                 () = tokio::time::sleep_until(end) => {
-                    let error = anyhow!("not answered so far: {}", exchange.trouble());
+                    let error = anyhow!("not answered so far: {}", exchange.last_error());
                     exchange.end("refused").await;
                     return if refused.is_some() { Ok(RenewalOutcome::Refused(Duration::ZERO)) } else { Err(error) };
                 }
@@ -140,13 +140,13 @@ impl Renewal {
                     return Ok(RenewalOutcome::Granted(grant));
                 }
                 Err(refusal) => {
-                    let course = asked.held.life.after(refusal.code);
+                    let next_attempt = asked.held.validity.after(refusal.code);
                     if refused != Some(refusal.code) {
                         refused = Some(refusal.code);
                         record_failed(true);
                         tracing::warn!(reason = %refusal, "Identity does not renew the certificate");
                     }
-                    if let NextAttempt::Pause(pause) = course {
+                    if let NextAttempt::Pause(pause) = next_attempt {
                         exchange.end("refused").await;
                         return Ok(RenewalOutcome::Refused(pause));
                     }

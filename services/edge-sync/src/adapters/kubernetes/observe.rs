@@ -27,13 +27,15 @@ impl Kubernetes {
         let mut watches = Watches::default();
         let all = watcher::Config::default;
         let read = |node: WatchedNode| ObservedNode::read(&node);
-        watches.follow(self.nodes(), all(), read, inbox.clone(), |news| Some(Event::Nodes(observation(news))));
+        watches.follow(self.nodes(), all(), read, inbox.clone(), |watch_event| {
+            Some(Event::Nodes(observation(watch_event)))
+        });
         for kind in self.resources.keys() {
             let Ok(api) = self.api(kind) else { continue };
             let ours = all().labels(&format!("{LABEL_MANAGED_BY}={MANAGER}"));
             let (read_kind, event_kind) = (kind.clone(), kind.clone());
             let read = move |object| ObservedObject::read(&read_kind, &object);
-            let event = move |news| Some(Event::Objects(event_kind.clone(), observation(news)));
+            let event = move |watch_event| Some(Event::Objects(event_kind.clone(), observation(watch_event)));
             watches.follow(api, ours, read, inbox.clone(), event);
         }
         // A watch says that something has changed; how it stands is read in the right order.
@@ -184,8 +186,8 @@ impl Kubernetes {
 }
 
 /// A watch that is interrupted begins again with a list, which says it all.
-fn workloads_changed(news: WatchEvent<String>) -> Option<Event> {
-    match news {
+fn workloads_changed(watch_event: WatchEvent<String>) -> Option<Event> {
+    match watch_event {
         WatchEvent::Listed(all) => Some(Event::WorkloadsChanged(all)),
         WatchEvent::Changed(one) | WatchEvent::Gone(one) => Some(Event::WorkloadsChanged(vec![one])),
         WatchEvent::NotInstalled | WatchEvent::Interrupted(_) => None,
@@ -197,8 +199,8 @@ fn applied_from_repository() -> String {
     format!("{LABEL_KUSTOMIZATION}={REPOSITORY_KUSTOMIZATION}")
 }
 
-fn observation<T>(news: WatchEvent<T>) -> Observation<T> {
-    match news {
+fn observation<T>(watch_event: WatchEvent<T>) -> Observation<T> {
+    match watch_event {
         WatchEvent::Listed(all) => Observation::Listed(all),
         WatchEvent::Changed(one) => Observation::Changed(one),
         WatchEvent::Gone(one) => Observation::Gone(one),

@@ -17,18 +17,19 @@ impl Kubernetes {
         for store in [Store::ConfigMaps, Store::Leases] {
             let ours = Config::default().labels(&format!("{LABEL}={MANAGER}"));
             let read = move |object: DynamicObject| document(store, &object);
-            let event = move |news| Some(Event::Documents(store, observation(news)));
+            let event = move |watch_event| Some(Event::Documents(store, observation(watch_event)));
             watches.follow(self.api(store), ours, read, inbox.clone(), event);
         }
         let name = |node: DynamicObject| node.metadata.name;
-        watches
-            .follow(self.nodes(), Config::default(), name, inbox.clone(), |news| Some(Event::Nodes(observation(news))));
+        watches.follow(self.nodes(), Config::default(), name, inbox.clone(), |watch_event| {
+            Some(Event::Nodes(observation(watch_event)))
+        });
         watches
     }
 }
 
-fn observation<T>(news: WatchEvent<T>) -> Observation<T> {
-    match news {
+fn observation<T>(watch_event: WatchEvent<T>) -> Observation<T> {
+    match watch_event {
         WatchEvent::Listed(all) => Observation::Listed(all),
         WatchEvent::Changed(one) => Observation::Changed(one),
         WatchEvent::Gone(one) => Observation::Gone(one),

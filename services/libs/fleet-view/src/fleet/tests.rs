@@ -82,7 +82,7 @@ fn the_reason_of_a_refusal_is_shown_though_the_old_release_is_ready() {
     };
     bench.sync(NAME, &SyncNode::default(), &[(OVEN, refused)]);
     let row = bench.fleet.deployments().remove(0);
-    assert_eq!(row.trouble(), Some("kind Namespace is not allowed"));
+    assert_eq!(row.fault(), Some("kind Namespace is not allowed"));
     assert_eq!(row.described(), "refused, ready (kind Namespace is not allowed)");
 }
 
@@ -98,7 +98,7 @@ fn the_message_of_what_is_ready_is_not_a_trouble() {
         };
         bench.sync(NAME, &SyncNode::default(), &[(OVEN, device)]);
         let row = bench.fleet.deployments().remove(0);
-        assert_eq!((row.trouble(), &row.message), (shown, &message));
+        assert_eq!((row.fault(), &row.message), (shown, &message));
     }
 }
 

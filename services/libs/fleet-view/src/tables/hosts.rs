@@ -52,7 +52,7 @@ pub fn hosts(fleet: &Fleet) -> Table {
             "cluster": cluster,
             "name": joining.as_ref().map(JoiningHostRow::title).unwrap_or(name),
             "role": joining.as_ref().map(|row| row.role.clone()).or_else(|| member.as_ref().map(|row| row.role.to_owned())),
-            "member": standing(member.as_ref(), joining.as_ref()),
+            "member": member_status(member.as_ref(), joining.as_ref()),
             "joined": member.is_some() || joining.as_ref().is_some_and(|row| row.state == HostState::Member),
             "ready": member.as_ref().map(|row| row.ready),
             "steps": joining.as_ref().map(steps).unwrap_or_default(),
@@ -63,7 +63,7 @@ pub fn hosts(fleet: &Fleet) -> Table {
             "warnings": joining.as_ref().and_then(|row| row.warnings.clone()),
             "policy_revision": joining.as_ref().map(|row| row.policy_revision),
             "pcrs": joining.as_ref().map(|row| pcrs(row, policy)).unwrap_or_default(),
-            "joining": joining.as_ref().map(standing_at_join),
+            "joining": joining.as_ref().map(joining_host),
             "kubernetes": member.map(|row| json!({
                 "version": row.kubernetes_version, "os": row.operating_system, "architecture": row.architecture,
                 "specialised": row.specialised, "role": row.role, "joined": row.joined,
@@ -86,7 +86,7 @@ fn policies(fleet: &Fleet) -> BTreeMap<String, AttestationPolicy> {
     entries.filter_map(|(uuid, entry)| Some((entry.name, policy(uuid)?))).collect()
 }
 
-fn standing(member: Option<&HostRow>, joining: Option<&JoiningHostRow>) -> &'static str {
+fn member_status(member: Option<&HostRow>, joining: Option<&JoiningHostRow>) -> &'static str {
     match (member, joining.map(|row| row.state)) {
         (_, Some(HostState::Revoked)) => "revoked",
         (_, Some(HostState::LockedOut)) => "locked out",
@@ -100,7 +100,7 @@ fn standing(member: Option<&HostRow>, joining: Option<&JoiningHostRow>) -> &'sta
 }
 
 /// What the join service says of a host, as far as the row has it nowhere else.
-fn standing_at_join(row: &JoiningHostRow) -> Value {
+fn joining_host(row: &JoiningHostRow) -> Value {
     json!({ "id": row.id, "has_foreign_disk": row.has_foreign_disk, "name": row.name, "state": row.state.as_str(),
         "role": row.role, "kind": row.kind, "stage": row.stage, "verdict": row.verdict, "detail": row.detail,
         "first_seen": row.first_seen, "last_seen": row.last_seen })

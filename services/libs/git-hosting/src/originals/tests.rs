@@ -107,7 +107,7 @@ impl Site {
         std::fs::read(into).unwrap().into()
     }
 
-    async fn take(&self, uuid: Uuid, changes: &[(&str, &str, &str)], pack: Bytes) -> Taken {
+    async fn take(&self, uuid: Uuid, changes: &[(&str, &str, &str)], pack: Bytes) -> PushOutcome {
         let (polls, _) = mpsc::channel(1);
         let (pushed, _) = mpsc::channel(1);
         let receiver = Receiver {
@@ -206,11 +206,11 @@ async fn a_push_is_taken_by_the_rules_of_one_over_http_and_once() {
     let work = site.checkout(CLUSTER);
     let after = commit_file(&work, "by-hand/b.yaml");
     let pack = site.pack_of(&work, CLUSTER, &after).await;
-    assert_eq!(site.take(CLUSTER, &[(MAIN, &before, &after)], pack.clone()).await, Taken::Accepted);
+    assert_eq!(site.take(CLUSTER, &[(MAIN, &before, &after)], pack.clone()).await, PushOutcome::Accepted);
     assert_eq!(site.refs(CLUSTER)[MAIN], after);
     ok(&site.directory(CLUSTER), &["fsck", "--strict"]);
     assert_eq!(*site.pushes.lock().unwrap(), [(CLUSTER, Some(before.clone()), Some(after.clone()))]);
-    assert_eq!(site.take(CLUSTER, &[(MAIN, &before, &after)], pack).await, Taken::Accepted, "it is there");
+    assert_eq!(site.take(CLUSTER, &[(MAIN, &before, &after)], pack).await, PushOutcome::Accepted, "it is there");
     assert_eq!(site.pushes(), 1);
 }
 
@@ -222,8 +222,8 @@ async fn what_a_push_may_not_change_is_refused_with_the_words_of_the_hook_and_no
     let bad = commit_file(&work, "edo/b.yaml");
     let pack = site.pack_of(&work, CLUSTER, &bad).await;
     let refused = |taken| match taken {
-        Taken::Refused(reason) => reason,
-        Taken::Accepted => panic!("accepted"),
+        PushOutcome::Refused(reason) => reason,
+        PushOutcome::Accepted => panic!("accepted"),
     };
     let reason = refused(site.take(CLUSTER, &[(MAIN, &before, &bad)], pack.clone()).await);
     assert!(reason.contains("only what is below by-hand/ is yours") && reason.contains("edo/b.yaml"), "{reason}");
@@ -259,10 +259,10 @@ async fn objects_that_are_missing_or_damaged_are_refused() {
     let empty = site.pack_of(&work, CLUSTER, &before).await;
     for bad in [damaged.into(), cut, empty, Bytes::new(), Bytes::from_static(b"PACK")] {
         let taken = site.take(CLUSTER, &[(MAIN, &before, &after)], bad).await;
-        assert!(matches!(taken, Taken::Refused(_)), "{taken:?}");
+        assert!(matches!(taken, PushOutcome::Refused(_)), "{taken:?}");
         assert_eq!(site.refs(CLUSTER)[MAIN], before);
     }
-    assert_eq!(site.take(CLUSTER, &[(MAIN, &before, &after)], pack).await, Taken::Accepted);
+    assert_eq!(site.take(CLUSTER, &[(MAIN, &before, &after)], pack).await, PushOutcome::Accepted);
 }
 
 #[tokio::test]
@@ -275,19 +275,22 @@ async fn of_several_refs_all_move_or_none() {
     let pulled = format!("refs/heads/{PULLED}");
     let both = [(MAIN, main.as_str(), after.as_str()), (pulled.as_str(), NO_OBJECT, after.as_str())];
     let taken = site.take(SHARED, &both, pack.clone()).await;
-    assert!(matches!(&taken, Taken::Refused(reason) if reason.contains("is pulled from another server")), "{taken:?}");
+    assert!(
+        matches!(&taken, PushOutcome::Refused(reason) if reason.contains("is pulled from another server")),
+        "{taken:?}"
+    );
     assert_eq!(site.refs(SHARED)[MAIN], main);
     let two = [(MAIN, main.as_str(), after.as_str()), ("refs/tags/v1", NO_OBJECT, after.as_str())];
-    assert_eq!(site.take(SHARED, &two, pack).await, Taken::Accepted);
+    assert_eq!(site.take(SHARED, &two, pack).await, PushOutcome::Accepted);
     assert_eq!(
         site.refs(SHARED),
         [(MAIN.to_owned(), after.clone()), ("refs/tags/v1".to_owned(), after.clone())].into()
     );
     let known = [("refs/heads/next", NO_OBJECT, main.as_str())];
-    assert_eq!(site.take(SHARED, &known, Bytes::new()).await, Taken::Accepted, "its objects are there");
+    assert_eq!(site.take(SHARED, &known, Bytes::new()).await, PushOutcome::Accepted, "its objects are there");
     let gone = [("refs/heads/next", main.as_str(), NO_OBJECT)];
-    assert_eq!(site.take(SHARED, &gone, Bytes::new()).await, Taken::Accepted);
+    assert_eq!(site.take(SHARED, &gone, Bytes::new()).await, PushOutcome::Accepted);
     let deleted = [("refs/tags/v1", after.as_str(), NO_OBJECT)];
-    assert_eq!(site.take(SHARED, &deleted, Bytes::new()).await, Taken::Accepted);
+    assert_eq!(site.take(SHARED, &deleted, Bytes::new()).await, PushOutcome::Accepted);
     assert_eq!(site.refs(SHARED).keys().collect::<Vec<_>>(), [MAIN]);
 }

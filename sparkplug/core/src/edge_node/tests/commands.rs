@@ -222,7 +222,7 @@ fn each_metric_of_a_command_goes_to_its_own_function_and_what_that_reports_becom
         let mut rests = Vec::new();
         for output in bench.outputs() {
             let NodeOutput::Event(event) = output else { panic!("{output:?}") };
-            let Taken { update, rest } = callbacks.take(event);
+            let CallbackOutcome { update, rest } = callbacks.take(event);
             update.into_iter().for_each(|update| bench.update(update));
             rests.extend(rest.map(|rest| line(&NodeOutput::Event(rest))));
         }
@@ -245,5 +245,5 @@ fn each_metric_of_a_command_goes_to_its_own_function_and_what_that_reports_becom
     let values: Vec<_> = metrics.iter().map(Metric::as_u64).collect();
     assert_eq!(values, [Some(103), Some(104)]);
     // What is not a command is left as it is.
-    assert_eq!(callbacks.take(NodeEvent::Stopped), Taken { update: None, rest: Some(NodeEvent::Stopped) });
+    assert_eq!(callbacks.take(NodeEvent::Stopped), CallbackOutcome { update: None, rest: Some(NodeEvent::Stopped) });
 }
