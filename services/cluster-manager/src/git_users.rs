@@ -1,4 +1,4 @@
-//! What users ask who use repositories over git, and what they are answered. [`crate::adapters::gatekeeper`] asks, [`crate::controllers::git_users`] answers.
+//! What users ask who use repositories over git, and what they are answered. [`crate::adapters::gatekeeper`] asks, `controllers::git_users` answers.
 
 use std::collections::BTreeSet;
 

@@ -11,20 +11,20 @@
 //! ```
 //!
 //! One cluster's way:
-//! 1. An `EdgeCluster` entry appears. [`setup`] decides the next step from what ConfigDB holds; the step is a write to ConfigDB, or work on the cluster's
+//! 1. An `EdgeCluster` entry appears. `setup` decides the next step from what ConfigDB holds; the step is a write to ConfigDB, or work on the cluster's
 //!    repository ([`cluster_repo`] says what is in it). Its effect comes back as data, and the next step is decided. The last one makes the cluster `ready`.
 //! 2. The edge enrols, and later renews, at the service Identity. What that needs of the manager is the login of the cluster's repository, sealed, in the cluster's Device
-//!    ([`controllers::logins`]); what it has done is in the `EdgeClusterIdentity` entry ([`mod@identity`]).
+//!    (`controllers::logins`); what it has done is in the `EdgeClusterIdentity` entry (`identity`).
 //! 3. The edge is bootstrapped: an operator with one of the cluster's tokens fetches its script ([`bootstrap`], [`adapters::bootstrap_http`]) and runs it. Its Flux clones the
-//!    repository from the git server, which has a copy ([`controllers::git_copies`]), its Sync is born. [`status`] turns what Sync reports into the `EdgeClusterStatus` entry.
+//!    repository from the git server, which has a copy (`controllers::git_copies`), its Sync is born. `status` turns what Sync reports into the `EdgeClusterStatus` entry.
 //! 4. An `EdgeDeployment` entry appears. [`mod@manifests::render`] makes manifests of it and its chart template ([`manifests::template`], [`manifests::merge`], [`manifests::names`]). [`reconcile`] compares what the cluster shall
 //!    have with what Sync reports. The index and the manifests are sent, with growing pauses, until Sync reports them applied or refused.
 //! 5. An `AttestationPolicy` entry is brought to the cluster's Join node in the same way; whether Join has taken it over, and why not, is reported in the cluster's Device.
-//! 6. A KerberosKey wants an account for its principal: [`accounts`] judges the request, the account is written to ConfigDB, and sent to the cluster's Keys node until Keys reports it.
+//! 6. A KerberosKey wants an account for its principal: `accounts` judges the request, the account is written to ConfigDB, and sent to the cluster's Keys node until Keys reports it.
 //! 7. A `SealedSecret` entry is brought into the cluster's repository, key by key ([`secrets`]); Flux applies it. The cluster's Device says which secrets are there.
 //! 8. A changed entry or template starts the steps again that it affects. A deleted `EdgeCluster` entry starts the tear-down.
 //!
-//! What users push the git server receives; here it is judged and taken over ([`controllers::git_pushes`], [`controllers::git_users`], [`adapters::git_pushes`]). Who may do what is in
+//! What users push the git server receives; here it is judged and taken over (`controllers::git_pushes`, `controllers::git_users`, [`adapters::git_pushes`]). Who may do what is in
 //! [`access`].
 //!
 //! Nothing is stored here for the state: what is wanted and how far it is are in ConfigDB, what an edge has is reported by the edge. So the effects of a turn

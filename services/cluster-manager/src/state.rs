@@ -10,7 +10,7 @@
 //! | `cluster` | one cluster's nodes, the execution of its next step, and its Device |
 //! | `run` | the controllers that an affected cluster goes through, in order |
 //!
-//! What needs no more than the fleet's replicas is a controller ([`crate::controllers`]).
+//! What needs no more than the fleet's replicas is a controller (`controllers`).
 
 mod cluster;
 mod configdb;

@@ -13,7 +13,7 @@
 //! 3. Effects become messages only after the commit. If the process dies in between, the restarted one publishes the committed state with its births, and the repeated request is
 //!    answered with the recorded result.
 //! 4. A replay reads the history from the store and publishes it as historical data.
-//! 5. What was written is recorded for people, from the history, before it is answered: [`record`].
+//! 5. What was written is recorded for people, from the history, before it is answered: `record`.
 //!
 //! There is no `reconcile.rs`: nothing here is brought to a desired state, the writer's request is it. There is no `adapters/`: the outside things are the [`store`] (one file
 //! each) and the edge node, which is sparkplug-mqtt's.

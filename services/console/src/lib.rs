@@ -9,7 +9,7 @@
 //!
 //! It calls no service. It stores nothing but its bdSeq, its history, the hashes of sessions and the record of what people did here. It can be stopped, and nothing else changes. A read never causes a message.
 //!
-//! What people do ([`action`]) is asked of the state ([`api`]). `state/users.rs` says who they are, and [`access`] whether they may. [`fleet_view::requests`]
+//! What people do ([`action`]) is asked of the state (`api`). `state/users.rs` says who they are, and [`access`] whether they may. [`fleet_view::requests`]
 //! says what it comes to as requests to ConfigDB, and `state/actions.rs` what ConfigDB answers. `adapters/answers.rs` records it before it is answered. What a table means is
 //! [`fleet_view`]'s, so that the console judges as the command line does.
 //!

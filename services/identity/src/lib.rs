@@ -22,7 +22,7 @@
 
 pub mod adapters;
 pub mod authority;
-mod config;
+pub mod config;
 pub mod event;
 pub mod issued;
 pub mod revocation_lists;
