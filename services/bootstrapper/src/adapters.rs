@@ -1,5 +1,6 @@
 //! Everything outside: translates and executes, never decides.
 
+mod audit;
 pub mod certificate_request;
 pub mod command;
 pub mod components;

@@ -16,7 +16,6 @@
 //! | [`principals`] | which principals of the clusters' own accounts the KDC knows |
 //! | [`setups`] | which step of its set-up or tear-down each cluster takes next, and its status entry |
 //! | [`shared_repositories`] | which shared repositories are served, and pulled from elsewhere |
-
 //!
 //! What all of them are asked for in the same way is [`Controller`]. The order in which a cluster goes through them is in `state/run.rs`.
 

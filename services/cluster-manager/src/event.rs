@@ -150,7 +150,7 @@ pub struct CopyResult {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CopyOutcome {
     /// What the repository is; None: it is not open. Err: it cannot be read, for people.
-    Looked(Result<Option<Original>, String>),
+    Inspected(Result<Option<Original>, String>),
     /// The pack; None: the copy needs none. Err: why not, for people.
     Packed(Result<Option<PackFile>, String>),
 }

@@ -4,14 +4,12 @@
 //!
 //! What network plugins noted of the pods of an earlier boot is removed before it is mounted (`OF_ONE_BOOT`).
 
-use std::fs::{self, DirBuilder};
-use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::command::Command;
-use super::files::{below, make_folder_of, remove_folder};
+use super::files::{below, make_folder, remove_folder};
 use crate::config::Config;
 use crate::platform::{Outcome, PlatformError};
 
@@ -69,7 +67,7 @@ impl StateDirectories {
             Found::NotMounted => {}
         }
         let mode = if directory == Path::new(PRIVATE) { 0o700 } else { 0o755 };
-        make(&target, mode)?;
+        make_folder(&target, mode)?;
         let entries = fs::read_dir(&target).map_err(|error| PlatformError::new(target.display(), error))?.count();
         if entries > 0 {
             let directory = target.display();
@@ -85,7 +83,7 @@ impl StateDirectories {
                 "what lies in clear outside of the state disk is covered, and no program reads it any more"
             );
         }
-        make(&source, mode)?;
+        make_folder(&source, mode)?;
         for records in OF_ONE_BOOT.map(Path::new).into_iter().filter(|records| records.starts_with(directory)) {
             remove_folder(&below(&self.state.join(FOLDER), records))?;
         }
@@ -110,17 +108,6 @@ impl StateDirectories {
         let is_ours =
             state.is_some_and(|state| state.device == found.device) && root.as_deref() == Some(Path::new(found.root));
         Ok(if is_ours { Found::OnStateDisk } else { Found::Elsewhere(found.source.to_owned()) })
-    }
-}
-
-/// Makes a directory of this mode; one that is there keeps its own.
-fn make(path: &Path, mode: u32) -> Outcome<()> {
-    make_folder_of(path)?;
-    match DirBuilder::new().mode(mode).create(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            Err(PlatformError::new(format_args!("cannot make {}", path.display()), error))
-        }
-        _ => Ok(()),
     }
 }
 

@@ -58,21 +58,23 @@ pub fn below(root: &Path, path: &Path) -> PathBuf {
 /// # Errors
 /// It cannot be made.
 pub fn make_folder_of(path: &Path) -> Outcome<()> {
-    path.parent().map_or(Ok(()), |folder| make_folder(folder, 0o755))
+    let Some(folder) = path.parent() else { return Ok(()) };
+    let made = fs::DirBuilder::new().recursive(true).mode(0o755).create(folder);
+    made.map_err(|error| PlatformError::new(format_args!("cannot make {}", folder.display()), error))
 }
 
-/// Makes a folder that only its owner passes through; those above it that lack are for any user.
+/// Makes a folder of this mode; one that is there keeps its own. Those above it that lack are for any user.
 ///
 /// # Errors
 /// It cannot be made.
-pub fn make_private_folder(path: &Path) -> Outcome<()> {
+pub fn make_folder(path: &Path, mode: u32) -> Outcome<()> {
     make_folder_of(path)?;
-    make_folder(path, 0o700)
-}
-
-fn make_folder(path: &Path, mode: u32) -> Outcome<()> {
-    let made = fs::DirBuilder::new().recursive(true).mode(mode).create(path);
-    made.map_err(|error| PlatformError::new(format_args!("cannot make {}", path.display()), error))
+    match fs::DirBuilder::new().mode(mode).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(PlatformError::new(format_args!("cannot make {}", path.display()), error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Writes a file of this mode, with its folder.

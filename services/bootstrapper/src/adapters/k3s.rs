@@ -17,9 +17,9 @@ use serde_json::{Map, Value, json};
 use service_runtime::atomic_file::OWNER_ONLY;
 use zeroize::Zeroizing;
 
+use super::audit;
 use super::components::Components;
-use super::files::{below, make_private_folder, remove, write};
-use super::kubeadm::render::AUDIT_POLICY;
+use super::files::{below, make_folder, remove, write};
 use super::kubeadm::{is_control_plane, read_secret};
 use super::systemctl::Systemctl;
 use crate::config::Config;
@@ -90,9 +90,9 @@ impl K3s {
     /// What only a server needs before it is started.
     fn prepare_server(&self) -> Outcome<()> {
         for folder in [SERVER_DATA, AUDIT_LOGS] {
-            make_private_folder(&self.at(folder))?;
+            make_folder(&self.at(folder), 0o700)?;
         }
-        write(&self.at(AUDIT_POLICY_FILE), AUDIT_POLICY.as_bytes(), OWNER_ONLY)
+        write(&self.at(AUDIT_POLICY_FILE), audit::POLICY.as_bytes(), OWNER_ONLY)
     }
 
     /// Starts a service; it may do so for ever, which is bounded by the waiting that follows. It is not enabled: after a reboot the host is attested first.
@@ -232,7 +232,7 @@ pub fn render_join(
     config.insert("server".to_owned(), json!(server));
     config.insert("token-file".to_owned(), json!(TOKEN));
     if is_server {
-        config.insert("kube-apiserver-arg".to_owned(), audit());
+        config.insert("kube-apiserver-arg".to_owned(), audit_arguments());
     }
     to_bytes(&config)
 }
@@ -244,7 +244,7 @@ pub fn render_join(
 pub fn render_init(parameters: &InitParameters, address: Option<std::net::IpAddr>) -> Outcome<Vec<u8>> {
     let mut config = node(&parameters.node_name, &parameters.labels, &parameters.taints, address);
     config.insert("cluster-init".to_owned(), json!(true));
-    config.insert("kube-apiserver-arg".to_owned(), audit());
+    config.insert("kube-apiserver-arg".to_owned(), audit_arguments());
     config.insert("write-kubeconfig-mode".to_owned(), json!("0600"));
     let mut names = parameters.certificate_names.clone();
     let host = parameters.endpoint.rsplit_once(':').map_or(parameters.endpoint.as_str(), |(host, _)| host);
@@ -261,14 +261,10 @@ pub fn render_init(parameters: &InitParameters, address: Option<std::net::IpAddr
 }
 
 /// What the API server writes down, and where. <https://docs.k3s.io/security/hardening-guide>
-fn audit() -> Value {
-    json!([
-        format!("audit-log-path={AUDIT_LOGS}/audit.log"),
-        format!("audit-policy-file={AUDIT_POLICY_FILE}"),
-        "audit-log-maxage=30",
-        "audit-log-maxbackup=10",
-        "audit-log-maxsize=100",
-    ])
+fn audit_arguments() -> Value {
+    let files = [format!("audit-log-path={AUDIT_LOGS}/audit.log"), format!("audit-policy-file={AUDIT_POLICY_FILE}")];
+    let limits = audit::LIMITS.map(|(name, limit)| format!("{name}={limit}"));
+    files.into_iter().chain(limits).collect()
 }
 
 fn node(name: &str, labels: &[String], taints: &[String], address: Option<std::net::IpAddr>) -> Map<String, Value> {

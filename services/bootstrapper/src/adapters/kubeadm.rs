@@ -20,6 +20,7 @@ use join_protocol::terms::Role;
 use service_runtime::atomic_file::OWNER_ONLY;
 use uuid::Uuid;
 
+use super::audit;
 use super::command::Command;
 use super::components::Components;
 use super::cryptsetup::Removed;
@@ -168,7 +169,7 @@ impl Kubeadm {
     }
 
     fn write_audit_policy(&self) -> Outcome<()> {
-        write(&below(&self.root, Path::new(AUDIT_POLICY)), render::AUDIT_POLICY.as_bytes(), 0o644)
+        write(&below(&self.root, Path::new(AUDIT_POLICY)), audit::POLICY.as_bytes(), 0o644)
     }
 
     async fn leave_etcd(&self, plan: &JoinPlan, activity: &Activity) -> Outcome<()> {

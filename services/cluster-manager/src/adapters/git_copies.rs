@@ -64,7 +64,7 @@ impl GitCopies {
         let copies = self.clone();
         let looked = tokio::task::spawn_blocking(move || copies.original(repository)).await;
         let looked = looked.unwrap_or_else(|error| Err(error.to_string()));
-        Event::Copy(CopyResult { repository, outcome: CopyOutcome::Looked(looked) })
+        Event::Copy(CopyResult { repository, outcome: CopyOutcome::Inspected(looked) })
     }
 
     fn original(&self, repository: Uuid) -> Result<Option<Original>, String> {
@@ -153,7 +153,7 @@ mod tests {
         fs::write(state_dir.path().join("packs/left.pack"), "x").unwrap();
         let copies = GitCopies::open(state_dir.path(), repositories.clone(), passwords.clone()).unwrap();
         assert!(!state_dir.path().join("packs/left.pack").exists());
-        assert_eq!(outcome(copies.clone().look(CLUSTER).await), CopyOutcome::Looked(Ok(None)));
+        assert_eq!(outcome(copies.clone().look(CLUSTER).await), CopyOutcome::Inspected(Ok(None)));
 
         let place =
             RepositoryRecord { path: "cluster/A".to_owned(), kind: Kind::Cluster, store: Uuid::nil(), origin: None };
@@ -166,7 +166,7 @@ mod tests {
         };
         let commit = repositories.write(CLUSTER, &place, &files, 0).unwrap().commit;
         passwords.ensure(CLUSTER).unwrap();
-        let CopyOutcome::Looked(Ok(Some(original))) = outcome(copies.clone().look(CLUSTER).await) else { panic!() };
+        let CopyOutcome::Inspected(Ok(Some(original))) = outcome(copies.clone().look(CLUSTER).await) else { panic!() };
         assert_eq!(original.refs, [("refs/heads/main".to_owned(), commit)].into());
         assert_eq!((original.path.as_str(), original.kind), ("cluster/A", Kind::Cluster));
         let password = passwords.get(CLUSTER).unwrap();

@@ -413,7 +413,7 @@ impl GitCopiesController {
         self.stale.insert(repository);
         let copy = self.known.get_mut(&repository)?;
         match outcome {
-            CopyOutcome::Looked(result) => {
+            CopyOutcome::Inspected(result) => {
                 copy.look = if copy.look == DiskCheck::Again { DiskCheck::Due } else { DiskCheck::Fresh };
                 match result {
                     Ok(original) => copy.original = Some(original.map_or(Disk::Closed, Disk::Open)),

@@ -235,7 +235,7 @@ impl ClusterManager {
         self.set_claims(uuid, BTreeSet::new());
         self.forget_edges(&names);
         let Some(cluster) = self.clusters.remove(&uuid) else { return };
-        let forgotten: Vec<_> = self.controllers().into_iter().map(|controller| controller.forget(uuid)).collect();
+        let forgotten = self.controllers().map(|controller| controller.forget(uuid));
         for Forgotten { effects, released } in forgotten {
             self.effects.extend(effects);
             self.dirty.extend(released);

@@ -80,8 +80,9 @@ impl ClusterManager {
         self.adopt_left_repositories();
         self.fleet.look_for_all_unknown();
         self.shared.rebuild(&self.fleet);
-        let known: BTreeSet<Uuid> = self.clusters.keys().copied().collect();
-        let effects = self.controllers().map(|controller| controller.retain(&|uuid| known.contains(uuid)));
+        let clusters = std::mem::take(&mut self.clusters);
+        let effects = self.controllers().map(|controller| controller.retain(&|uuid| clusters.contains_key(uuid)));
+        self.clusters = clusters;
         self.effects.extend(effects.into_iter().flatten());
         for (uuid, cluster) in before {
             let share = cluster.share.clone();

@@ -96,10 +96,12 @@ impl Copies {
         for (repository, PersistedCopy { desired, refs, is_placed }) in persisted {
             let is_applied = is_placed && (refs == desired.refs || desired.place.is_none());
             let mut copy = copies.fresh(desired, now);
-            copy.receiver.set_accepted(Some(stamp(&copy.desired)));
+            let stamp = stamp(&copy.desired);
+            let digest = stamp.digest.clone();
+            copy.receiver.set_accepted(Some(stamp));
             copy.recorded = copy.desired.version;
             copy.report.version = copy.recorded;
-            copy.report.applied = is_applied.then(|| copy.desired.digest());
+            copy.report.applied = is_applied.then_some(digest);
             let is_served = is_placed && copy.desired.place.is_some();
             copy.report.commit = refs.get(MAIN).filter(|_| is_served).cloned();
             copy.report.refs = refs;
@@ -150,6 +152,7 @@ impl Copies {
         }
         let Some(copy) = self.by_repository.get_mut(&repository) else { return };
         let (stamp, version) = (stamp(&desired), desired.version);
+        let digest = stamp.digest.clone();
         match copy.receiver.receive(&stamp) {
             Outcome::Accepted => {
                 copy.receiver.set_accepted(Some(stamp));
@@ -170,7 +173,7 @@ impl Copies {
                 return;
             }
         }
-        let is_applied = copy.report.applied.as_ref() == Some(&copy.desired.digest());
+        let is_applied = copy.report.applied.as_ref() == Some(&digest);
         if copy.recorded != copy.desired.version || !is_applied {
             copy.due = Some(copy.due.map_or(now.mono, |due| due.min(now.mono)));
         }

@@ -225,13 +225,13 @@ async fn a_thousand_reads_of_the_console_publish_nothing_and_one_of_the_broker_p
         let messages = recorder.since(place);
         messages.iter().map(|message| message.topic.clone()).filter(|topic| is_meant(topic)).collect::<Vec<_>>()
     };
-    let is_silent = |place: usize, is_meant: &dyn Fn(&str) -> bool| {
+    let assert_none_of = |place: usize, is_meant: &dyn Fn(&str) -> bool| {
         let none = Vec::<String>::new();
         assert_eq!(said(place, is_meant), none, "--- all messages since\n{}", recorder.topics_since(place));
     };
     let is_birth = |topic: &str| topic.contains("/NBIRTH/") || topic.contains("/DBIRTH/");
     let of_configdb = |topic: &str| topic.starts_with("spBv1.0/ACME-Central/") && topic.contains("/ConfigDB");
-    is_silent(place, &|topic| is_birth(topic) || of_configdb(topic));
+    assert_none_of(place, &|topic| is_birth(topic) || of_configdb(topic));
 
     // The command line at the broker: what ConfigDB says is about the object that was asked for, or an answer.
     let place = recorder.count();
@@ -239,9 +239,9 @@ async fn a_thousand_reads_of_the_console_publish_nothing_and_one_of_the_broker_p
         let read = hall.site.cli.json(&["config", "get", &cluster, "EdgeCluster", "--from", "broker"]).await;
         assert_eq!(read["name"], NAME);
     }
-    is_silent(place, &is_birth);
+    assert_none_of(place, &is_birth);
     let own = ["NDATA/ConfigDB".to_owned(), format!("DDATA/ConfigDB/{cluster}"), format!("DCMD/ConfigDB/{cluster}")];
-    is_silent(place, &|topic| of_configdb(topic) && !own.iter().any(|own| topic.ends_with(own)));
+    assert_none_of(place, &|topic| of_configdb(topic) && !own.iter().any(|own| topic.ends_with(own)));
     assert!(!said(place, &|topic| topic.ends_with(&own[1])).is_empty(), "so that this test can fail");
 }
 

@@ -88,7 +88,7 @@ const TOGETHER: Duration = Duration::from_millis(20);
 /// What the disk answers where no copy is wanted.
 fn no_copy(action: CopyAction) -> Option<CopyOutcome> {
     match action {
-        CopyAction::Inspect => Some(CopyOutcome::Looked(Ok(None))),
+        CopyAction::Inspect => Some(CopyOutcome::Inspected(Ok(None))),
         CopyAction::Pack { .. } => Some(CopyOutcome::Packed(Ok(None))),
         CopyAction::Part { .. } | CopyAction::DropPack(_) => None,
     }

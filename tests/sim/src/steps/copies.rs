@@ -54,8 +54,8 @@ impl World {
         let fails = self.is_git_torn();
         let error = || "input/output error".to_owned();
         let outcome = match action {
-            CopyAction::Inspect if fails => CopyOutcome::Looked(Err(error())),
-            CopyAction::Inspect => CopyOutcome::Looked(Ok(self.git.original(repository))),
+            CopyAction::Inspect if fails => CopyOutcome::Inspected(Err(error())),
+            CopyAction::Inspect => CopyOutcome::Inspected(Ok(self.git.original(repository))),
             CopyAction::Pack { .. } if fails => CopyOutcome::Packed(Err(error())),
             CopyAction::Pack { refs, has } => {
                 let bytes = self.pack_bytes();

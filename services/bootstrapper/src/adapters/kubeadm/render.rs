@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
 use super::is_control_plane;
+use crate::adapters::audit;
 use crate::adapters::files::{KUBELET_CERTIFICATE, KUBELET_KEY, PKI};
 use crate::platform::{JoinPlan, Outcome, PlatformError};
 
@@ -19,9 +20,6 @@ const API_PORT: u16 = 6443;
 const STEPS: u32 = 3;
 /// kubeadm does not read a time of centuries.
 const STEP_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// Requests are written down without their bodies.
-pub const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n  - level: Metadata\n";
 
 /// Cipher suites with forward secrecy and authenticated encryption, as the CIS benchmark asks for.
 const CIPHERS: [&str; 6] = [
@@ -101,14 +99,7 @@ pub fn init(parameters: &InitParameters, host: &Host) -> Outcome<Zeroizing<Vec<u
         "networking": networking(parameters),
         "apiServer": {
             "certSANs": names(parameters, host),
-            "extraArgs": [
-                argument("audit-log-maxage", 30),
-                argument("audit-log-maxbackup", 10),
-                argument("audit-log-maxsize", 100),
-                argument("audit-log-path", "/var/log/kubernetes/audit/audit.log"),
-                argument("audit-policy-file", super::AUDIT_POLICY),
-                argument("profiling", false),
-            ],
+            "extraArgs": api_server_arguments(),
             "extraVolumes": [
                 {"name": "audit-log", "hostPath": "/var/log/kubernetes/audit", "mountPath": "/var/log/kubernetes/audit",
                     "readOnly": false, "pathType": "DirectoryOrCreate"},
@@ -154,6 +145,16 @@ fn documents(documents: &[Value]) -> Outcome<Zeroizing<Vec<u8>>> {
 
 fn argument(name: &str, value: impl std::fmt::Display) -> Value {
     json!({"name": name, "value": value.to_string()})
+}
+
+fn api_server_arguments() -> Vec<Value> {
+    let limits = audit::LIMITS.map(|(name, limit)| argument(name, limit));
+    let others = [
+        argument("audit-log-path", "/var/log/kubernetes/audit/audit.log"),
+        argument("audit-policy-file", super::AUDIT_POLICY),
+        argument("profiling", false),
+    ];
+    limits.into_iter().chain(others).collect()
 }
 
 fn kubelet_arguments(host: &Host, labels: &[String]) -> Vec<Value> {

@@ -262,7 +262,7 @@ impl World {
             return;
         }
         let outcome = match action {
-            CopyAction::Inspect => CopyOutcome::Looked(Ok(self.original(repository))),
+            CopyAction::Inspect => CopyOutcome::Inspected(Ok(self.original(repository))),
             CopyAction::Pack { .. } if self.packs.fails.is_some() => {
                 CopyOutcome::Packed(Err(self.packs.fails.unwrap_or_default().to_owned()))
             }
