@@ -214,7 +214,7 @@ fn agent_configs_are_passed_through() {
 }
 
 #[test]
-fn attestation_policies_name_registers_a_lock_and_who_vouches() {
+fn attestation_policies_name_pcrs_a_lock_and_who_vouches() {
     let (digest, ek) = ("5a".repeat(32), "0f1e".repeat(16));
     let good = json!({"variants": ["tpm2", "simulated"], "bank": "sha256", "pcrs": {"4": {"expected": [digest, digest]}, "11": {"expected": [digest], "warnOnly": true}},
         "lock": {"pcr": 15, "before": digest}, "endorsement": {"require": "both",

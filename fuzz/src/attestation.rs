@@ -64,8 +64,8 @@ pub fn tpm_quote(bytes: &[u8]) {
 pub fn event_log(bytes: &[u8]) {
     let Ok(log) = EventLog::parse(bytes) else { return };
     for bank in [Hash::Sha1, Hash::Sha256, Hash::Sha384, Hash::Sha512] {
-        if let Ok(registers) = log.replay(bank) {
-            assert!(registers.len() == 24 && registers.values().all(|value| value.len() == bank.size()));
+        if let Ok(pcrs) = log.replay(bank) {
+            assert!(pcrs.len() == 24 && pcrs.values().all(|value| value.len() == bank.size()));
         }
     }
 }

@@ -39,7 +39,7 @@ pub mod join {
         Renewal,
         Grant,
         LocalUnlock,
-        UnlockRegister,
+        UnlockPcr,
         UnlockValue,
         Membership,
         Component,
@@ -55,7 +55,7 @@ pub mod join {
         SimulatedCredential,
         SimulatedQuote,
         SimulatedQuoteBody,
-        SimulatedRegister
+        SimulatedPcr
     );
 }
 

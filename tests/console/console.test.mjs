@@ -301,11 +301,11 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     await page.close_checked();
   });
 
-  scenario("a host shows its way in and its registers", async () => {
+  scenario("a host shows its way in and its PCRs", async () => {
     if (isSite) await factory.startJoining("Body_Shop", MEMBER);
     const page = await open(`/host/Body_Shop/${MEMBER}`);
     await page.locator(".ladder .step-done", { hasText: "member" }).waitFor();
-    await page.getByRole("table", { name: "Registers of the TPM" }).getByText("boot loader").waitFor();
+    await page.getByRole("table", { name: "PCRs of the TPM" }).getByText("boot loader").waitFor();
     const { ek } = (await factory.rows("hosts")).find((row) => row.key === `Body_Shop/${MEMBER}`);
     await page.getByText(`sparkfleet host approve Body_Shop/${MEMBER} --ek=${ek} --wait`).waitFor();
     await page.close_checked();
@@ -316,9 +316,9 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     const page = await open("/host/Body_Shop/body-shop-9");
     await page.locator(".refusal").waitFor();
     await page.locator(".refusal").getByText("What to do:").waitFor();
-    // The register that differs is marked, digit by digit, and no other one.
-    const registers = page.getByRole("table", { name: "Registers of the TPM" });
-    const differing = registers.getByRole("row", { name: /^4 boot loader differs/ });
+    // The PCR that differs is marked, digit by digit, and no other one.
+    const pcrTable = page.getByRole("table", { name: "PCRs of the TPM" });
+    const differing = pcrTable.getByRole("row", { name: /^4 boot loader differs/ });
     await differing.locator(".mark.h-attention", { hasText: "differs" }).waitFor();
     const { pcrs } = (await factory.rows("hosts")).find((row) => row.key === "Body_Shop/body-shop-9");
     const { expected, quoted } = pcrs.find((pcr) => pcr.register === 4);
@@ -328,8 +328,8 @@ describe(isSite ? "console of a site" : "console", { concurrency: false }, () =>
     assert.equal(await shown.innerText(), quoted);
     const digits = await shown.locator("mark").allInnerTexts();
     assert.ok(digits.length > 0 && digits.join("").length < quoted.length, String(digits));
-    assert.deepEqual(await registers.locator("tbody tr", { has: page.locator("mark") }).count(), 1);
-    assert.equal(await registers.getByRole("row", { name: /match/ }).count(), pcrs.filter((pcr) => pcr.verdict === "match").length);
+    assert.deepEqual(await pcrTable.locator("tbody tr", { has: page.locator("mark") }).count(), 1);
+    assert.equal(await pcrTable.getByRole("row", { name: /match/ }).count(), pcrs.filter((pcr) => pcr.verdict === "match").length);
     await page.getByLabel("Command").filter({ hasText: "sparkfleet policy capture Body_Shop/body-shop-9 --pcr=4" }).waitFor();
     await page.getByRole("link", { name: "Fleet", exact: false }).first().click();
     await page.getByRole("heading", { level: 1, name: "1 host needs a look" }).waitFor();

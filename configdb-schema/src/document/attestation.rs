@@ -14,14 +14,14 @@ pub struct AttestationPolicy {
     /// The forms of evidence that are accepted, the preferred first.
     #[serde(default = "only_tpm2", skip_serializing_if = "is_only_tpm2")]
     pub variants: Vec<EvidenceVariant>,
-    /// The bank of registers that is quoted.
+    /// The bank of PCRs that is quoted.
     pub bank: PcrBank,
-    /// What registers are to hold, by their index in decimal. May be empty beside `boot`.
+    /// What PCRs are to hold, by their index in decimal. May be empty beside `boot`.
     pub pcrs: BTreeMap<String, PcrRule>,
     /// What firmware and boot loader may have loaded, by the events of the host's event log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot: Option<BootRules>,
-    /// The register that a host extends when it takes its ticket.
+    /// The PCR that a host extends when it takes its ticket.
     pub lock: PcrLock,
     /// Members may open their disk by their TPM when no member answers. None: they may not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -67,7 +67,7 @@ fn is_only_tpm2(variants: &[EvidenceVariant]) -> bool {
     variants == [EvidenceVariant::Tpm2]
 }
 
-/// A bank of registers, by its hash.
+/// A bank of PCRs, by its hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PcrBank {
@@ -77,11 +77,11 @@ pub enum PcrBank {
     Sha384,
 }
 
-/// What one register is to hold.
+/// What one PCR is to hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct PcrRule {
-    /// The allowed values, hexadecimal, as long as a digest of the bank. One is enough. None: the register is only observed, which takes `warn_only`.
+    /// The allowed values, hexadecimal, as long as a digest of the bank. One is enough. None: the PCR is only observed, which takes `warn_only`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expected: Vec<String>,
     /// A different value is reported and not refused.
@@ -102,13 +102,13 @@ pub struct BootRules {
     /// Authenticode digests of the PE images that may be loaded. Empty: any that a signer vouches for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<String>,
-    /// Digests of the kernel's command line in UTF-16LE with its NUL. Empty: register 9 is not judged by events.
+    /// Digests of the kernel's command line in UTF-16LE with its NUL. Empty: PCR 9 is not judged by events.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command_lines: Vec<String>,
     /// Digests of the initrds that the kernel may take.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub initrds: Vec<String>,
-    /// Digests of what is measured into register 2: drivers that devices bring.
+    /// Digests of what is measured into PCR 2: drivers that devices bring.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drivers: Vec<String>,
     /// Which of the listed digests belong together, so that members may open their disk by their TPM with another release than their last one. Judges nothing.
@@ -130,11 +130,11 @@ pub struct BootRelease {
     pub initrds: Vec<String>,
 }
 
-/// The lock register.
+/// The lock PCR.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct PcrLock {
-    /// Its index, 0 to 15: a register that only a reset of the machine clears.
+    /// Its index, 0 to 15: a PCR that only a reset of the machine clears.
     pub pcr: u8,
     /// Its value before a host has joined, hexadecimal; None: zeros.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -148,7 +148,7 @@ pub struct PcrLock {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct LocalUnlock {
-    /// Registers, 0 to 15, that must be as they were when the host was given its last ticket, beside those that the policy judges.
+    /// PCRs, 0 to 15, that must be as they were when the host was given its last ticket, beside those that the policy judges.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pcrs: Vec<u8>,
 }

@@ -1,6 +1,6 @@
-//! What a host is when its bootstrapper starts: a function of the lock register, the state disk and the record on it.
+//! What a host is when its bootstrapper starts: a function of the lock PCR, the state disk and the record on it.
 //!
-//! The record says "joining" before the register is extended, so an extended register without it was extended by another program. Then the host only reports it: a host that
+//! The record says "joining" before the PCR is extended, so an extended PCR without it was extended by another program. Then the host only reports it: a host that
 //! reboots because of it would do so for ever.
 
 use crate::platform::{DiskFound, Mark};
@@ -26,8 +26,8 @@ pub(crate) enum Decision {
     Blocked(&'static str),
 }
 
-const REGISTER_OF_OTHERS: &str = "the lock register was extended before this host locked itself: something else measures into it; choose another register \
-     (attestation.lock_register, and the same in the policy), or give its value before the lock (attestation.lock_before)";
+const PCR_OF_OTHERS: &str = "the lock PCR was extended before this host locked itself: something else measures into it; choose another PCR \
+     (attestation.lock_pcr, and the same in the policy), or give its value before the lock (attestation.lock_before)";
 const RECORD_LOST: &str =
     "the host is locked and its state disk is that of a member, but node_state.json on it is missing or says otherwise";
 
@@ -36,14 +36,14 @@ const RECORD_LOST: &str =
 pub(crate) fn decide(locked: bool, disk: DiskFound, record: Option<&NodeRecord>) -> Decision {
     let progress = record.map(|record| record.progress);
     let DiskFound::Ours { mark, open, .. } = disk else {
-        return if locked { Decision::Blocked(REGISTER_OF_OTHERS) } else { Decision::Prepare };
+        return if locked { Decision::Blocked(PCR_OF_OTHERS) } else { Decision::Prepare };
     };
     match (locked, mark, progress) {
         (true, Mark::Reset, _) | (true, Mark::New, Some(Progress::Joining)) => Decision::Interrupted,
         (true, Mark::New, Some(Progress::Member)) => Decision::Member { unmarked: true },
         (true, Mark::Initialised, Some(Progress::Member)) => Decision::Member { unmarked: false },
         (true, Mark::Initialised, _) if open => Decision::Blocked(RECORD_LOST),
-        (true, Mark::New | Mark::Initialised, _) => Decision::Blocked(REGISTER_OF_OTHERS),
+        (true, Mark::New | Mark::Initialised, _) => Decision::Blocked(PCR_OF_OTHERS),
         (false, Mark::Initialised, _) => Decision::Rejoin,
         (false, Mark::New, None | Some(Progress::Joining)) if open => Decision::Join,
         // It never became a member's disk, or is not one any longer.
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn register_disk_and_record_decide() {
         let (joining, member) = (record(Progress::Joining), record(Progress::Member));
-        let (others, lost) = (Decision::Blocked(REGISTER_OF_OTHERS), Decision::Blocked(RECORD_LOST));
+        let (others, lost) = (Decision::Blocked(PCR_OF_OTHERS), Decision::Blocked(RECORD_LOST));
         let table = [
             (false, DiskFound::Blank, None, Decision::Prepare),
             (false, ours(Mark::New, true), None, Decision::Join),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_register_that_others_extend_never_leads_to_a_reboot() {
+    fn a_pcr_that_others_extend_never_leads_to_a_reboot() {
         for disk in [DiskFound::Blank, ours(Mark::New, true), ours(Mark::New, false), ours(Mark::Initialised, false)] {
             assert!(matches!(decide(true, disk, None), Decision::Blocked(_)), "{disk:?}");
         }

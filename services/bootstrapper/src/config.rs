@@ -138,11 +138,11 @@ config_table! {
     pub struct AttestationConfig {
         /// How the TPM is reached, in the words of tpm2-tss.
         tcti: String = "device:/dev/tpmrm0".to_owned();
-        /// Bank in which the lock register is looked at, sha256 or sha384; what is quoted is the policy's to say.
+        /// Bank in which the lock PCR is looked at, sha256 or sha384; what is quoted is the policy's to say.
         bank: String = "sha256".to_owned();
-        /// Register that is extended when the host takes its ticket, others can be reset; as in the policy (lock.pcr).
-        lock_register: u8 = 15, in 0..=15;
-        /// Value of that register before, hexadecimal; absent: zeros; as in the policy (lock.before).
+        /// PCR that is extended when the host takes its ticket, others can be reset; as in the policy (lock.pcr).
+        lock_pcr: u8 = 15, in 0..=15;
+        /// Value of that PCR before, hexadecimal; absent: zeros; as in the policy (lock.before).
         lock_before: Option<String>;
         /// Certificates between that of the endorsement key and its manufacturer, PEM, if the TPM does not hold them; at most three are sent; better given as attestation.intermediates_file.
         intermediates: Option<String>;
@@ -288,7 +288,7 @@ pub struct Checked {
     pub settings: Settings,
     /// Addresses that the host is reached by.
     pub addresses: Vec<IpAddr>,
-    /// Value of the lock register before a lock; None: zeros.
+    /// Value of the lock PCR before a lock; None: zeros.
     pub lock_before: Option<Vec<u8>>,
 }
 

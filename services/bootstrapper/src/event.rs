@@ -22,7 +22,7 @@ use crate::renewal::ValidityPeriod;
 pub struct Inspection {
     /// Keys of its TPM.
     pub keys: AttesterKeys,
-    /// The lock register is extended.
+    /// The lock PCR is extended.
     pub locked: bool,
     /// Its state disk.
     pub disk: DiskFound,
@@ -54,7 +54,7 @@ pub struct Identity {
 pub enum TpmWork {
     /// Activate this credential.
     Activate(Vec<u8>),
-    /// Quote over this, these registers, in this form.
+    /// Quote over this, these PCRs, in this form.
     Quote(Hash, Selection, Variant),
 }
 
@@ -78,7 +78,7 @@ pub enum Task {
     Unlock(Secret),
     /// The same by the second key, which the TPM gives out.
     UnlockSealed,
-    /// Extend the lock register with the cluster id that lies on the disk.
+    /// Extend the lock PCR with the cluster id that lies on the disk.
     LockAgain,
     /// Give the state disk a second key, sealed to the TPM, unless it has that already.
     Seal {
@@ -88,7 +88,7 @@ pub enum Task {
         id: [u8; ID_BYTES],
         /// What the second is sealed to.
         unlock: Box<LocalUnlock>,
-        /// What the lock register is extended with when no issuer answers.
+        /// What the lock PCR is extended with when no issuer answers.
         cluster_id: Hash,
     },
     /// Take the second key away.
@@ -100,13 +100,13 @@ pub enum Task {
     },
     /// Write the record.
     Save(NodeRecord),
-    /// Extend the lock register, then quote.
+    /// Extend the lock PCR, then quote.
     Lock {
         /// With this.
         cluster_id: Hash,
         /// Over this.
         qualifying_data: Hash,
-        /// These registers.
+        /// These PCRs.
         selection: Selection,
     },
     /// Give the state disk its key.

@@ -10,7 +10,7 @@
 //!                                                join_protocol::host::Machine
 //! ```
 //!
-//! 1. *Look* (`boot.rs`): lock register, state disk and the record on it show the state of the host. It has to be joined, is a member that waits for the key of its disk, is a member already, or
+//! 1. *Look* (`boot.rs`): lock PCR, state disk and the record on it show the state of the host. It has to be joined, is a member that waits for the key of its disk, is a member already, or
 //!    was interrupted. What cannot be read is reported and ends the process; it is never taken for an empty disk.
 //! 2. *Ask* (`state.rs`): the machine of the join protocol speaks with the join service. When an administrator says so, a second machine asks the administrator as well.
 //! 3. *Work* (`state/work.rs`): the ticket is checked (`grant.rs`), then one step follows the other. The lock is the point of no return. Before it a failure is reported and the step tried again;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use join_protocol::limits::{ID_BYTES, UNLOCK_VALUES_MAX};
 use join_protocol::message::local_unlock::{LocalUnlock, UNLOCK_KEY_BYTES, UnlockValue};
-use join_protocol::selection::{Bank, REGISTERS_MAX};
+use join_protocol::selection::{Bank, PCRS_MAX};
 use serde::Deserialize;
 use uuid::Uuid;
 
@@ -167,7 +167,8 @@ struct SealedToken {
     bank: String,
     key: String,
     /// By index in decimal: value and signature, `value:signature`.
-    registers: BTreeMap<String, Vec<String>>,
+    #[serde(rename = "registers")]
+    pcrs: BTreeMap<String, Vec<String>>,
     public: String,
     private: String,
 }
@@ -299,24 +300,24 @@ fn sealed_token(token: &serde_json::Value) -> Result<SealedKey, HeaderFault> {
         let value = hex::decode(value).ok().filter(|value| value.len() == bank.digest_bytes())?;
         Some(UnlockValue { value, signature: array(signature)? })
     };
-    let mut registers = BTreeMap::new();
-    for (index, values) in &token.registers {
+    let mut pcrs = BTreeMap::new();
+    for (index, values) in &token.pcrs {
         let number = index.parse::<u8>().ok().filter(|number| number.to_string() == *index);
-        let number = number.filter(|number| usize::from(*number) < REGISTERS_MAX);
+        let number = number.filter(|number| usize::from(*number) < PCRS_MAX);
         let values: Option<Vec<UnlockValue>> = values.iter().map(value).collect();
-        let register = number.zip(values.filter(|values| !values.is_empty()));
-        let (number, values) = register.ok_or_else(|| {
-            HeaderFault(format!("{at}: registers.{index}: is not a register with its values and signatures"))
+        let pcr = number.zip(values.filter(|values| !values.is_empty()));
+        let (number, values) = pcr.ok_or_else(|| {
+            HeaderFault(format!("{at}: registers.{index}: is not a PCR with its values and signatures"))
         })?;
-        registers.insert(number, values);
+        pcrs.insert(number, values);
     }
-    if registers.is_empty() || registers.values().map(Vec::len).sum::<usize>() > UNLOCK_VALUES_MAX {
+    if pcrs.is_empty() || pcrs.values().map(Vec::len).sum::<usize>() > UNLOCK_VALUES_MAX {
         return fault(format!("{at}: registers must have 1 to {UNLOCK_VALUES_MAX} values"));
     }
     let key = array(&token.key).ok_or_else(|| fixed("key", UNLOCK_KEY_BYTES))?;
     Ok(SealedKey {
         id: array(&token.id).ok_or_else(|| fixed("id", ID_BYTES))?,
-        unlock: LocalUnlock { bank, key, registers },
+        unlock: LocalUnlock { bank, key, pcrs },
         public: part("public", &token.public)?,
         private: part("private", &token.private)?,
     })
@@ -347,17 +348,17 @@ pub(crate) fn token(mark: Mark, generation: Option<Uuid>) -> String {
 /// The token of a second key, as it is imported.
 #[must_use]
 pub(crate) fn token_of_sealed(sealed: &SealedKey) -> String {
-    let SealedKey { id, unlock: LocalUnlock { bank, key, registers }, .. } = sealed;
+    let SealedKey { id, unlock: LocalUnlock { bank, key, pcrs }, .. } = sealed;
     let value = |one: &UnlockValue| format!("{}:{}", hex::encode(&one.value), hex::encode(one.signature));
     let values = |values: &Vec<UnlockValue>| values.iter().map(value).collect::<Vec<_>>();
-    let registers: BTreeMap<_, _> = registers.iter().map(|(index, all)| (index.to_string(), values(all))).collect();
+    let pcrs: BTreeMap<_, _> = pcrs.iter().map(|(index, all)| (index.to_string(), values(all))).collect();
     serde_json::json!({
         "type": SEALED_TYPE,
         "keyslots": [SEALED_KEY_SLOT],
         "id": hex::encode(id),
         "bank": bank.name(),
         "key": hex::encode(key),
-        "registers": registers,
+        "registers": pcrs,
         "public": hex::encode(&sealed.public),
         "private": hex::encode(&sealed.private),
     })
@@ -391,8 +392,8 @@ mod tests {
 
     fn sealed() -> SealedKey {
         let value = |byte| UnlockValue { value: vec![byte; 32], signature: [byte; 64] };
-        let registers = BTreeMap::from([(4, vec![value(1), value(2)]), (15, vec![value(0)])]);
-        let unlock = LocalUnlock { bank: Bank::Sha256, key: [7; 64], registers };
+        let pcrs = BTreeMap::from([(4, vec![value(1), value(2)]), (15, vec![value(0)])]);
+        let unlock = LocalUnlock { bank: Bank::Sha256, key: [7; 64], pcrs };
         SealedKey { id: [9; 16], unlock, public: vec![1, 2], private: vec![3] }
     }
 
@@ -433,10 +434,10 @@ mod tests {
             ("bank", json!("sha1"), "bank is not known"),
             ("key", json!("zz"), "key must be hexadecimal, 64 bytes"),
             ("registers", json!({}), "registers must have 1 to 32 values"),
-            ("registers", json!({"04": ["00"]}), "registers.04: is not a register with its values and signatures"),
-            ("registers", json!({"24": [&value]}), "registers.24: is not a register"),
-            ("registers", json!({"4": []}), "registers.4: is not a register"),
-            ("registers", json!({"4": [&value[1..]]}), "registers.4: is not a register"),
+            ("registers", json!({"04": ["00"]}), "registers.04: is not a PCR with its values and signatures"),
+            ("registers", json!({"24": [&value]}), "registers.24: is not a PCR"),
+            ("registers", json!({"4": []}), "registers.4: is not a PCR"),
+            ("registers", json!({"4": [&value[1..]]}), "registers.4: is not a PCR"),
             ("registers", json!({"4": vec![&value; 33]}), "registers must have 1 to 32 values"),
             ("public", json!(""), "public must be hexadecimal, 1 to 2048 bytes"),
             ("private", json!("00".repeat(2049)), "private must be hexadecimal, 1 to 2048 bytes"),

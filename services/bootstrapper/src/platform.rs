@@ -60,8 +60,8 @@ pub struct AttesterKeys {
     pub endorsement: Vec<u8>,
     /// Certificates of the endorsement key, DER, its own first; may be none.
     pub certificates: Vec<Vec<u8>>,
-    /// Register that it locks.
-    pub lock_register: u8,
+    /// PCR that it locks.
+    pub lock_pcr: u8,
     /// It can seal a second key of the disk.
     pub seals: bool,
 }
@@ -71,7 +71,7 @@ pub struct AttesterKeys {
 pub struct SealedKey {
     /// Names it, among the second keys that the disk has had.
     pub id: [u8; ID_BYTES],
-    /// Values that registers must have, and their signatures.
+    /// Values that PCRs must have, and their signatures.
     pub unlock: LocalUnlock,
     /// Public part, `TPMT_PUBLIC`; its policy is that of the key which signs the values.
     pub public: Vec<u8>,
@@ -87,10 +87,10 @@ pub trait Attester: Send + fmt::Debug {
     /// There is no TPM, or it refuses.
     fn keys(&mut self) -> Outcome<AttesterKeys>;
 
-    /// True if the lock register has another value than before any lock of this boot.
+    /// True if the lock PCR has another value than before any lock of this boot.
     ///
     /// # Errors
-    /// The register cannot be read. That is neither true nor false.
+    /// The PCR cannot be read. That is neither true nor false.
     fn is_locked(&mut self) -> Outcome<bool>;
 
     /// The secret of a credential, if it was made for this TPM and its attestation key.
@@ -99,7 +99,7 @@ pub trait Attester: Send + fmt::Debug {
     /// It was not, or the TPM is busy.
     fn activate_credential(&mut self, credential: &[u8]) -> Outcome<Secret>;
 
-    /// A quote over these registers, in the form of the variant.
+    /// A quote over these PCRs, in the form of the variant.
     ///
     /// # Errors
     /// The TPM refuses.
@@ -110,10 +110,10 @@ pub trait Attester: Send + fmt::Debug {
         Vec::new()
     }
 
-    /// Seals a secret under that id: the TPM gives it out while each of these registers has a value that is signed.
+    /// Seals a secret under that id: the TPM gives it out while each of these PCRs has a value that is signed.
     ///
     /// # Errors
-    /// The TPM refuses, or cannot seal; or the lock register is not among them with its value before a lock.
+    /// The TPM refuses, or cannot seal; or the lock PCR is not among them with its value before a lock.
     fn seal(&mut self, _secret: &Secret, _id: [u8; ID_BYTES], _unlock: &LocalUnlock) -> Outcome<SealedKey> {
         Err(PlatformError("the TPM seals nothing".to_owned()))
     }
@@ -121,15 +121,15 @@ pub trait Attester: Send + fmt::Debug {
     /// The secret of a sealed key.
     ///
     /// # Errors
-    /// Another TPM sealed it, a register has no value that is signed, or the host is locked.
+    /// Another TPM sealed it, a PCR has no value that is signed, or the host is locked.
     fn unseal(&mut self, _sealed: &SealedKey) -> Outcome<Secret> {
         Err(PlatformError("the TPM seals nothing".to_owned()))
     }
 
-    /// Extends the lock register with the cluster id (`TPM2_PCR_Event`). There is no way back but a reboot.
+    /// Extends the lock PCR with the cluster id (`TPM2_PCR_Event`). There is no way back but a reboot.
     ///
     /// # Errors
-    /// The TPM refuses. The register may have been extended.
+    /// The TPM refuses. The PCR may have been extended.
     fn lock(&mut self, cluster_id: &Hash) -> Outcome<()>;
 }
 
@@ -236,7 +236,7 @@ pub trait StateDisk: Send + fmt::Debug {
         Box::pin(std::future::ready(Err(PlatformError("the disk takes no second key".to_owned()))))
     }
 
-    /// Writes what changed about the second key that the disk has: values of registers.
+    /// Writes what changed about the second key that the disk has: values of PCRs.
     ///
     /// # Errors
     /// It did not come about; what was there before is there.

@@ -8,7 +8,7 @@
 //!
 //! A member whose certificates have to be renewed asks as well, when it runs: `Working -> Asking <--> Working -> Member`. It is locked already, and stays a member if the renewal fails.
 //!
-//! Two machines may ask side by side: one the join service, one an administrator. The first ticket is worked on. The *lock* decides: the flag here is set before the register is
+//! Two machines may ask side by side: one the join service, one an administrator. The first ticket is worked on. The *lock* decides: the flag here is set before the PCR is
 //! extended and never unset, and the other machine ends with it. From there on only a reboot leads back.
 
 mod commands;
@@ -95,7 +95,7 @@ pub struct State {
     work: Option<Work>,
     /// A member whose certificates are to be renewed once it runs.
     renews: Option<Box<(Uuid, Inspection)>>,
-    /// The one-way lock: set before the register is extended, never unset.
+    /// The one-way lock: set before the PCR is extended, never unset.
     is_committed: bool,
     is_stopping: bool,
     task: u64,
@@ -314,7 +314,7 @@ impl State {
             attestation_key: keys.attestation,
             endorsement_key: keys.endorsement,
             endorsement_certificates: keys.certificates,
-            lock_register: keys.lock_register,
+            lock_pcr: keys.lock_pcr,
             body: EvidenceBody {
                 boot: identity.boot,
                 node_name: identity.node_name,

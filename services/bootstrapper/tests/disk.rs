@@ -292,8 +292,8 @@ async fn no_disk_is_formatted_again_unless_the_configuration_says_so_and_a_membe
 
 fn sealed(byte: u8) -> SealedKey {
     let value = UnlockValue { value: vec![byte; 32], signature: [byte; 64] };
-    let registers = [(4, vec![value.clone()]), (15, vec![value])].into();
-    let unlock = LocalUnlock { bank: Bank::Sha256, key: [byte; 64], registers };
+    let pcrs = [(4, vec![value.clone()]), (15, vec![value])].into();
+    let unlock = LocalUnlock { bank: Bank::Sha256, key: [byte; 64], pcrs };
     SealedKey { id: [byte; 16], unlock, public: vec![byte; 80], private: vec![byte; 160] }
 }
 
@@ -312,7 +312,7 @@ async fn a_second_key_opens_the_disk_until_it_is_taken_away_and_a_slot_without_i
     let mut full = sealed(2);
     let value = |byte| UnlockValue { value: vec![byte; 48], signature: [byte; 64] };
     full.unlock.bank = Bank::Sha384;
-    full.unlock.registers = [(4, (0..31).map(value).collect()), (15, vec![value(0)])].into();
+    full.unlock.pcrs = [(4, (0..31).map(value).collect()), (15, vec![value(0)])].into();
     full.public = vec![2; 300];
     bench.disk().update_sealed_key(&full).await.unwrap();
     assert_eq!(bench.disk().sealed_key().await, Ok(Some(full)));

@@ -18,9 +18,7 @@ fn code(output: &Output) -> u8 {
 fn help_and_version_are_printed() {
     let help = run(&["--help"]);
     let text = String::from_utf8(help.stdout).unwrap();
-    assert!(
-        text.starts_with("Takes this machine into a Sparkfleet cluster") && text.contains("attestation.lock_register")
-    );
+    assert!(text.starts_with("Takes this machine into a Sparkfleet cluster") && text.contains("attestation.lock_pcr"));
     assert_eq!(
         run(&["--version"]).stdout,
         format!("sparkfleet-bootstrapper {}\n", env!("CARGO_PKG_VERSION")).as_bytes()

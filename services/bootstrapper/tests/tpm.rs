@@ -35,7 +35,7 @@ use support::swtpm::Swtpm;
 use tempfile::TempDir;
 use uuid::Uuid;
 
-const REGISTERS: [u8; 9] = [0, 1, 2, 4, 5, 7, 9, 11, 14];
+const PCRS: [u8; 9] = [0, 1, 2, 4, 5, 7, 9, 11, 14];
 /// Certificate of the manufacturer.
 const ROOT: &str = "ca/swtpm-localca-rootca-cert.pem";
 
@@ -53,9 +53,9 @@ struct Machine {
 
 /// What firmware and kernel would measure.
 fn measure(tpm: &Swtpm) {
-    for register in REGISTERS {
-        tpm.write("event.bin", format!("what is measured into {register}").as_bytes());
-        tpm.tool("tpm2_pcrevent", &[&register.to_string(), "event.bin"]);
+    for pcr in PCRS {
+        tpm.write("event.bin", format!("what is measured into {pcr}").as_bytes());
+        tpm.tool("tpm2_pcrevent", &[&pcr.to_string(), "event.bin"]);
     }
 }
 
@@ -103,7 +103,7 @@ impl Machine {
     fn attester(&self) -> TpmAttester {
         let config = AttestationConfig {
             tcti: format!("swtpm:host=127.0.0.1,port={}", self.tpm.port()),
-            lock_register: 15,
+            lock_pcr: 15,
             intermediates: self.intermediates.clone(),
             iak: self.has_iak,
             event_log: self.event_log(),
@@ -196,9 +196,9 @@ impl Machine {
         measure(&self.tpm);
     }
 
-    fn register(&self, bank: &str) -> Vec<u8> {
+    fn pcr(&self, bank: &str) -> Vec<u8> {
         // Behind the number of digests and the size of the only one.
-        self.tpm.registers(bank, &[15])[6..].to_vec()
+        self.tpm.pcrs(bank, &[15])[6..].to_vec()
     }
 }
 
@@ -230,13 +230,13 @@ fn verifier_by_policy(policy: Value) -> TpmVerifier {
 /// What this machine measured, and these rules.
 fn verifier_of(machine: &Machine, endorsement: &Value) -> TpmVerifier {
     let tpm = &machine.tpm;
-    let values = join_attestation::pcr::parse_digests(&tpm.registers("sha256", &REGISTERS)).unwrap();
-    let registers: serde_json::Map<String, Value> = REGISTERS
+    let values = join_attestation::pcr::parse_digests(&tpm.pcrs("sha256", &PCRS)).unwrap();
+    let pcrs: serde_json::Map<String, Value> = PCRS
         .iter()
         .zip(values)
         .map(|(at, value)| (at.to_string(), json!({"expected": [hex::encode(value)]})))
         .collect();
-    let policy = json!({"bank": "sha256", "pcrs": registers, "lock": {"pcr": 15}, "endorsement": endorsement});
+    let policy = json!({"bank": "sha256", "pcrs": pcrs, "lock": {"pcr": 15}, "endorsement": endorsement});
     verifier_by_policy(policy)
 }
 
@@ -259,9 +259,9 @@ async fn hosts_with_real_tpms_join_side_by_side_lock_themselves_and_come_back_af
     }
     for machine in &machines {
         assert!(!site.node(machine.disk).unwrap().simulated && machine.attester().is_locked().unwrap());
-        assert!(machine.register("sha1") != vec![0; 20], "every bank is extended");
+        assert!(machine.pcr("sha1") != vec![0; 20], "every bank is extended");
     }
-    assert_eq!(machines[0].register("sha256"), machines[1].register("sha256"), "by the same cluster id");
+    assert_eq!(machines[0].pcr("sha256"), machines[1].pcr("sha256"), "by the same cluster id");
 
     let before: Vec<_> = machines.iter().map(|machine| machine.attester().keys().unwrap()).collect();
     machines.iter_mut().for_each(Machine::reboot);
@@ -328,7 +328,7 @@ async fn a_member_renews_its_certificates_without_a_reboot_by_a_quote_that_shows
     let running = machine.start(&broker);
     site.until("the member", |site| site.state(disk) == "member").await;
     assert_eq!(running.stop().await, Ending::Member);
-    let (first, lock) = (machine.ssh_host_certificate(), machine.register("sha256"));
+    let (first, lock) = (machine.ssh_host_certificate(), machine.pcr("sha256"));
     // Nothing is due: it needs neither ticket nor broker.
     assert_eq!(machine.start(&broker).end().await, Ending::Member);
     assert_eq!((site.issuers[0].tickets, machine.ssh_host_certificate()), (1, first.clone()));
@@ -341,11 +341,11 @@ async fn a_member_renews_its_certificates_without_a_reboot_by_a_quote_that_shows
     let second = machine.ssh_host_certificate();
     assert!(second != first && second.starts_with("ssh-ed25519-cert-v01@openssh.com "), "{second}");
     assert_eq!((site.issuers[0].tickets, site.errors().len()), (2, 0), "{:?}", site.errors());
-    assert_eq!(machine.register("sha256"), lock, "nothing is extended for it");
+    assert_eq!(machine.pcr("sha256"), lock, "nothing is extended for it");
 }
 
 #[tokio::test]
-async fn a_machine_with_another_boot_chain_is_refused_and_says_which_register_it_is() {
+async fn a_machine_with_another_boot_chain_is_refused_and_says_which_pcr_it_is() {
     let broker = Mosquitto::start();
     let machines = [Machine::new(1), Machine::new(2)];
     let verifier = verifier(&machines.iter().collect::<Vec<_>>());
@@ -368,7 +368,7 @@ const OTHER_COMMAND_LINE: &[u8] = include_bytes!("../../libs/join-attestation/te
 fn verifier_by_events(machine: &Machine, log: &[u8]) -> TpmVerifier {
     let log = EventLog::parse(log).unwrap();
     let digests = |pcr: u8, kind: u32| -> Vec<String> {
-        let events = log.of_register(pcr).filter(|event| event.kind == kind);
+        let events = log.of_pcr(pcr).filter(|event| event.kind == kind);
         events.map(|event| hex::encode(event.digest(Hash::Sha256).unwrap())).collect()
     };
     let (images, tagged) = (digests(4, 0x8000_0003), digests(9, 6));
@@ -430,7 +430,7 @@ async fn certificates_up_to_the_manufacturers_root_come_from_the_tpm_or_from_the
 }
 
 #[test]
-fn a_register_that_is_extended_and_a_tpm_that_is_not_there_are_reported() {
+fn a_pcr_that_is_extended_and_a_tpm_that_is_not_there_are_reported() {
     let machine = Machine::new(1);
     let mut attester = machine.attester();
     assert_eq!(attester.is_locked(), Ok(false));
@@ -439,13 +439,13 @@ fn a_register_that_is_extended_and_a_tpm_that_is_not_there_are_reported() {
     // SHA-256 of zeros and the SHA-256 of the cluster id, as `TPM2_PCR_Event` does it.
     let digest =
         |parts: &[&[u8]]| aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &parts.concat()).as_ref().to_vec();
-    assert_eq!(machine.register("sha256"), digest(&[&[0; 32], &digest(&[&[7; 32]])]));
+    assert_eq!(machine.pcr("sha256"), digest(&[&[0; 32], &digest(&[&[7; 32]])]));
     let expected = AttestationConfig {
         tcti: format!("swtpm:host=127.0.0.1,port={}", machine.tpm.port()),
         ..AttestationConfig::default()
     };
     drop(attester);
-    let value = machine.register("sha256");
+    let value = machine.pcr("sha256");
     assert_eq!(TpmAttester::new(&expected, Some(value)).is_locked(), Ok(false), "that is its value before");
     let nowhere = AttestationConfig { tcti: "device:/nonexistent".to_owned(), ..AttestationConfig::default() };
     let error = TpmAttester::new(&nowhere, None).is_locked().unwrap_err().0;
@@ -519,7 +519,7 @@ fn a_secret_that_the_tpm_gives_out_cannot_be_read_on_its_wires() {
     let tap = Tap::on(&machine.tpm);
     let config = AttestationConfig {
         tcti: format!("swtpm:host=127.0.0.1,port={}", tap.port),
-        lock_register: 15,
+        lock_pcr: 15,
         event_log: machine.event_log(),
         ..AttestationConfig::default()
     };
@@ -542,32 +542,29 @@ fn a_secret_that_the_tpm_gives_out_cannot_be_read_on_its_wires() {
     assert_eq!(is_seen, [false, false], "what answers hold is encrypted");
 }
 
-/// The values that registers have now, by which a host that is not locked is admitted.
-fn admitted(machine: &Machine, registers: &[u8]) -> Admitted {
-    let values = join_attestation::pcr::parse_digests(&machine.tpm.registers("sha256", registers)).unwrap();
-    let of = registers.iter().copied().zip(values.into_iter().map(|value| vec![value]));
-    Admitted { bank: Bank::Sha256, registers: of.chain([(15, vec![vec![0; 32]])]).collect() }
+/// The values that PCRs have now, by which a host that is not locked is admitted.
+fn admitted(machine: &Machine, pcrs: &[u8]) -> Admitted {
+    let values = join_attestation::pcr::parse_digests(&machine.tpm.pcrs("sha256", pcrs)).unwrap();
+    let of = pcrs.iter().copied().zip(values.into_iter().map(|value| vec![value]));
+    Admitted { bank: Bank::Sha256, pcrs: of.chain([(15, vec![vec![0; 32]])]).collect() }
 }
 
 fn unlock_key(seed: u8) -> UnlockKey {
     UnlockKey::from_seed(&join_tickets::keys::Secret::new([seed; 32])).unwrap()
 }
 
-/// Signatures of another second key's signer, for fewer registers, with a link that is left out, and of the value of another register.
+/// Signatures of another second key's signer, for fewer PCRs, with a link that is left out, and of the value of another PCR.
 fn forged(now: &Admitted, signed: &LocalUnlock) -> [LocalUnlock; 5] {
     let foreign = unlock::signed(&unlock_key(2), now).unwrap();
     let mut fewer = now.clone();
-    fewer.registers.remove(&4);
+    fewer.pcrs.remove(&4);
     let mut moved = signed.clone();
-    moved.registers.get_mut(&11).unwrap()[0].signature = signed.registers[&4][0].signature;
+    moved.pcrs.get_mut(&11).unwrap()[0].signature = signed.pcrs[&4][0].signature;
     [
         LocalUnlock { key: signed.key, ..foreign.clone() },
         foreign,
         unlock::signed(&unlock_key(1), &fewer).unwrap(),
-        LocalUnlock {
-            registers: signed.registers.clone().into_iter().filter(|(at, _)| *at != 4).collect(),
-            ..signed.clone()
-        },
+        LocalUnlock { pcrs: signed.pcrs.clone().into_iter().filter(|(at, _)| *at != 4).collect(), ..signed.clone() },
         moved,
     ]
 }
@@ -586,10 +583,7 @@ async fn the_tpm_gives_out_the_second_key_of_a_disk_under_signed_values_before_t
     assert_eq!((sealed.id, &sealed.unlock), ([3; 16], &signed));
     bench.disk().set_sealed_key(&key(7), &key(2), &sealed).await.unwrap();
     let error = attester.unseal(&sealed).unwrap_err().0;
-    assert!(
-        error.contains("not given out: register 15 holds") && error.ends_with("1 other values are signed"),
-        "{error}"
-    );
+    assert!(error.contains("not given out: PCR 15 holds") && error.ends_with("1 other values are signed"), "{error}");
     let keys = attester.keys().unwrap();
     drop(attester);
 
@@ -617,10 +611,10 @@ async fn the_tpm_gives_out_the_second_key_of_a_disk_under_signed_values_before_t
     machine.tpm.tool("tpm2_pcrevent", &["11", "event.bin"]);
     let mut attester = machine.attester();
     let error = attester.unseal(&sealed).unwrap_err().0;
-    assert!(error.contains("not given out: register 11 holds"), "{error}");
+    assert!(error.contains("not given out: PCR 11 holds"), "{error}");
     let mut renewed = now.clone();
     let of_image = |value: &mut Vec<Vec<u8>>| value.push(pcr::after_event(Hash::Sha256, &value[0], b"another image"));
-    renewed.registers.entry(11).and_modify(of_image);
+    renewed.pcrs.entry(11).and_modify(of_image);
     let mut sealed = sealed;
     assert!(sealed.unlock.add(unlock::signed(&unlock_key(1), &renewed).unwrap()));
     bench.disk().update_sealed_key(&sealed).await.unwrap();
@@ -631,7 +625,7 @@ async fn the_tpm_gives_out_the_second_key_of_a_disk_under_signed_values_before_t
 }
 
 #[test]
-fn what_is_not_tied_to_the_lock_register_is_not_sealed() {
+fn what_is_not_tied_to_the_lock_pcr_is_not_sealed() {
     let machine = Machine::new(1);
     let now = admitted(&machine, &[4]);
     let mut attester = machine.attester();
@@ -640,14 +634,14 @@ fn what_is_not_tied_to_the_lock_register_is_not_sealed() {
         change(&mut wanted);
         attester.seal(&key(2), [3; 16], &unlock::signed(&unlock_key(1), &wanted).unwrap()).unwrap_err().0
     };
-    let lock = "TPM: register 15 is not sealed to with its value before a lock, and nothing else";
-    assert_eq!(error(|wanted| drop(wanted.registers.remove(&15))), lock);
-    assert_eq!(error(|wanted| drop(wanted.registers.insert(15, vec![vec![1; 32]]))), lock);
-    assert_eq!(error(|wanted| wanted.registers.get_mut(&15).unwrap().push(vec![1; 32])), lock);
+    let lock = "TPM: PCR 15 is not sealed to with its value before a lock, and nothing else";
+    assert_eq!(error(|wanted| drop(wanted.pcrs.remove(&15))), lock);
+    assert_eq!(error(|wanted| drop(wanted.pcrs.insert(15, vec![vec![1; 32]]))), lock);
+    assert_eq!(error(|wanted| wanted.pcrs.get_mut(&15).unwrap().push(vec![1; 32])), lock);
     assert!(error(|wanted| wanted.bank = Bank::Sha384).contains("is not attestation.bank"));
 }
 
-/// A policy that admits these values of register 11, and second keys.
+/// A policy that admits these values of PCR 11, and second keys.
 fn verifier_of_images(machine: &Machine, images: &[Vec<u8>]) -> TpmVerifier {
     let manufacturers = manufacturers(machine);
     let policy = json!({"bank": "sha256", "lock": {"pcr": 15}, "localUnlock": {"pcrs": [4]},
@@ -660,7 +654,7 @@ fn verifier_of_images(machine: &Machine, images: &[Vec<u8>]) -> TpmVerifier {
 async fn a_member_with_a_second_key_comes_back_without_an_answer_also_with_an_image_that_a_renewal_brought() {
     let (broker, mut machine) = (Mosquitto::start(), Machine::new(1));
     let (disk, bench) = (machine.disk, Bench::with_uuid(machine.disk));
-    let mut images = admitted(&machine, &[11]).registers.remove(&11).unwrap();
+    let mut images = admitted(&machine, &[11]).pcrs.remove(&11).unwrap();
     let service = TestIssuer::join_service(Variant::Tpm2, Box::new(verifier_of_images(&machine, &images)));
     let mut site = Site::start(&broker, vec![service]);
     let start = |machine: &Machine, within_ms| {
@@ -694,13 +688,13 @@ async fn a_member_with_a_second_key_comes_back_without_an_answer_also_with_an_im
         })
         .await;
         assert_eq!(service.tickets, given, "no issuer gave it a key");
-        // The issuer that judges the renewal sees the lock register with the id of this cluster. Its policy has another image by now.
+        // The issuer that judges the renewal sees the lock PCR with the id of this cluster. Its policy has another image by now.
         service.verifier = Box::new(verifier_of_images(&machine, &images));
         site.issuers.push(service);
         site.until("the renewal", |site| site.state(disk) == "member").await;
         assert_eq!((running.stop().await, site.issuers[0].tickets), (Ending::Member, given + 1));
         let sealed = bench.disk().sealed_key().await.unwrap().unwrap();
-        let known: Vec<_> = sealed.unlock.registers[&11].iter().map(|one| one.value.clone()).collect();
+        let known: Vec<_> = sealed.unlock.pcrs[&11].iter().map(|one| one.value.clone()).collect();
         assert_eq!(known, images);
     }
 }

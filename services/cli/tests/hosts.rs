@@ -63,10 +63,10 @@ fn asking() -> MadeUp {
     bench.entry(CLUSTER, &policy);
     let refused = JoinHost {
         verdict: Some("wrong-pcr".to_owned()),
-        detail: Some("register 4 has another value".to_owned()),
+        detail: Some("PCR 4 has another value".to_owned()),
         warnings: Some("old firmware".to_owned()),
         stage: Some("opened".to_owned()),
-        registers: Some([(0, "00".repeat(32)), (4, "0c".repeat(32)), (7, "00".repeat(32))].into()),
+        pcrs: Some([(0, "00".repeat(32)), (4, "0c".repeat(32)), (7, "00".repeat(32))].into()),
         ..joining("press-2", "cd", HostState::Refused)
     };
     bench.join(NAME, &[(DISK, joining("press-1", "ab", HostState::Pending)), (OTHER, refused)]);
@@ -75,13 +75,13 @@ fn asking() -> MadeUp {
 }
 
 #[test]
-fn a_host_is_shown_with_its_key_its_policy_and_its_registers() {
+fn a_host_is_shown_with_its_key_its_policy_and_its_pcrs() {
     let fleet = asking();
     let user = fleet.user();
     let shown = user.run("host show press-2");
     let lines = shown.lines();
     assert!(lines[0].starts_with("HOST     CLUSTER     STATE    ROLE    EVIDENCE  SEEN"), "{shown:#?}");
-    assert!(lines[1].ends_with("wrong-pcr: register 4 has another value"), "{shown:#?}");
+    assert!(lines[1].ends_with("wrong-pcr: PCR 4 has another value"), "{shown:#?}");
     let expected = [
         "".to_owned(),
         format!("endorsement key  {} (not enrolled)", "cd".repeat(32)),
@@ -91,7 +91,7 @@ fn a_host_is_shown_with_its_key_its_policy_and_its_registers() {
         "stage            opened".to_owned(),
         "warnings         old firmware".to_owned(),
         "".to_owned(),
-        format!("register  4  {}", "0c".repeat(32)),
+        format!("PCR  4  {}", "0c".repeat(32)),
         "all zero     0, 7".to_owned(),
     ];
     assert_eq!(lines[2..], expected, "{shown:#?}");

@@ -73,7 +73,7 @@ fn hostile() -> MadeUp {
         detail: Some(text()),
         kind: text(),
         stage: Some(text()),
-        registers: Some([(7, text())].into()),
+        pcrs: Some([(7, text())].into()),
         warnings: Some(text()),
         ..JoinHost::default()
     };

@@ -7,6 +7,7 @@ use service_runtime::config::{ConfigTable as _, RangeError};
 use service_runtime::config_table;
 use service_runtime::health::HttpConfig;
 use service_runtime::logging::LogSection;
+use service_runtime::service::ServiceConfig;
 use service_runtime::state_dir::StateDir;
 use sparkplug::{DeviceId, EdgeNodeDescriptor, NameError};
 use sparkplug_mqtt::MqttConfig;
@@ -41,6 +42,12 @@ config_table! {
         http: HttpConfig;
         /// The log.
         log: LogSection;
+    }
+}
+
+impl ServiceConfig for Config {
+    fn http(&self) -> &HttpConfig {
+        &self.http
     }
 }
 

@@ -4,9 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use edge_agent::Config;
-use service_runtime::health::Health;
-use service_runtime::shutdown::Shutdown;
-use service_runtime::{exit, logging};
+use service_runtime::{exit, logging, service};
 
 const USAGE: &str =
     "usage: sparkfleet-edge-agent [--config FILE]; every key can be set by a variable, too: SPARKFLEET__MQTT__SERVERS";
@@ -34,5 +32,5 @@ fn start() -> anyhow::Result<()> {
         service_runtime::config::load("edge-agent", configdb_schema::address::SERVICES, file.as_deref())?;
     logging::init(config.log.format, &config.log.filter).map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async { edge_agent::run(config, Shutdown::on_signals()?, Health::new()).await })
+    runtime.block_on(service::run(config, edge_agent::run))
 }

@@ -246,8 +246,9 @@ pub struct HostRecord {
     pub counters: Option<(u32, u32, u64)>,
     /// Revision of the policy of the last ticket.
     pub policy_revision: u64,
-    /// Registers of its last quote, JSON.
-    pub registers: Option<String>,
+    /// PCRs of its last quote, JSON.
+    #[serde(rename = "registers")]
+    pub pcrs: Option<String>,
     /// Deviations that were let pass.
     pub warnings: Option<String>,
     /// What it said last.

@@ -68,7 +68,7 @@ fn a_host_joins_and_its_token_is_gone_when_it_is_a_member() {
     let device = world.device(0).unwrap();
     assert_eq!((device.state, device.name.as_str(), device.role.as_str()), (HostState::Member, "edge-1", "worker"));
     assert_eq!((device.policy_revision, device.verdict), (101, None));
-    assert!(device.registers.unwrap().contains_key(&4));
+    assert!(device.pcrs.unwrap().contains_key(&4));
     let node = world.node().unwrap();
     assert_eq!((node.tickets_issued, node.tickets_acknowledged, node.tokens_revoked), (1, 1, 1));
     assert_eq!((node.hosts_total, node.hosts_members, node.tokens_live), (1, 1, 0));
@@ -103,7 +103,7 @@ fn a_second_key_is_for_who_asks_where_the_policy_has_it_and_a_disk_that_is_forma
     rules["localUnlock"] = json!({});
     world.send_policy(&policy(2, &rules));
     world.run_for(SECOND);
-    // What the policy admits, and the lock register as it is before a lock.
+    // What the policy admits, and the lock PCR as it is before a lock.
     let measured = hex::decode(rules["pcrs"]["4"]["expected"][0].as_str().unwrap()).unwrap();
     let admitted = BTreeMap::from([(4, vec![measured.as_slice()]), (15, vec![&[0; 32][..]])]);
     for (host, wanted) in [(0, Some(admitted)), (1, None)] {
@@ -245,7 +245,7 @@ fn without_a_policy_and_with_a_bad_one_every_host_is_refused_visibly() {
     refused(&mut world, 0, RefusalCode::PolicyInvalid);
     let node = world.node().unwrap();
     assert_eq!((node.policy_state, node.policy_version), (PolicyState::Invalid, 1));
-    assert!(node.policy_error.unwrap().contains("no register is enforced"));
+    assert!(node.policy_error.unwrap().contains("no PCR is enforced"));
     assert_eq!(world.store.made.len(), 0);
     assert_eq!(world.count("Refusals/policy-invalid"), 2);
 }
@@ -380,14 +380,14 @@ fn who_has_the_disk_of_another_host_is_shown_beside_it_and_never_in_its_place() 
 }
 
 #[test]
-fn an_unknown_host_waits_for_approval_with_its_registers_shown_and_joins_once_enrolled() {
+fn an_unknown_host_waits_for_approval_with_its_pcrs_shown_and_joins_once_enrolled() {
     let mut world = world(Vec::new());
     world.add(worker(1));
     refused(&mut world, 0, RefusalCode::ApprovalPending);
     let device = world.device(0).unwrap();
     assert_eq!((device.state, device.verdict.as_deref()), (HostState::Pending, Some("approval-pending")));
     assert_eq!(device.endorsement_key, world.hosts[0].ek());
-    assert!(device.registers.is_some() && device.detail.unwrap().contains("is not enrolled"));
+    assert!(device.pcrs.is_some() && device.detail.unwrap().contains("is not enrolled"));
     assert_eq!(world.node().unwrap().hosts_pending, 1);
     let enrolled = json!({"ek": world.hosts[0].ek()});
     world.send_policy(&policy(2, &entry(&[enrolled], &[])));
@@ -416,14 +416,14 @@ fn of_many_that_wait_the_enrolled_are_asked_first_and_the_others_no_faster_than_
 }
 
 #[test]
-fn a_host_with_other_registers_is_refused_and_the_answer_names_them() {
+fn a_host_with_other_pcrs_is_refused_and_the_answer_names_them() {
     let mut world = world(vec![worker(1)]);
     world.hosts[0].tpm.extend(4, &[9; 32]);
     refused(&mut world, 0, RefusalCode::Measurement);
     let device = world.device(0).unwrap();
     assert_eq!((device.state, device.verdict.as_deref()), (HostState::Refused, Some("measurement")));
     assert!(device.detail.unwrap().contains("PCR 4: wanted"));
-    assert!(device.registers.is_some(), "so that people can take them as reference values");
+    assert!(device.pcrs.is_some(), "so that people can take them as reference values");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use join_protocol::simulated::LOCK_REGISTER;
+use join_protocol::simulated::LOCK_PCR;
 use sparkfleet_cli::arguments::replay::Speed;
 use sparkfleet_cli::options::{Connection, Options};
 
@@ -105,7 +105,7 @@ pub struct SimulateHostArguments {
     /// It wants to join the control plane
     #[arg(long)]
     pub control_plane: bool,
-    /// It has started other software: REGISTER=TEXT is measured in addition
+    /// It has started other software: PCR=TEXT is measured in addition
     #[arg(long, value_parser = measurement)]
     pub measure: Vec<(u32, String)>,
     /// As a member it renews its certificates so often, for example 1m; by default when two thirds of their validity period are over
@@ -120,9 +120,8 @@ pub struct SimulateHostArguments {
 }
 
 fn measurement(text: &str) -> Result<(u32, String), String> {
-    let (register, what) = text.split_once('=').ok_or("write REGISTER=TEXT, such as 4=other-boot-loader")?;
-    let register = register.parse().ok().filter(|register| *register < 24 && *register != LOCK_REGISTER);
-    let register = register
-        .ok_or_else(|| format!("a register is a number from 0 to 23 and not {LOCK_REGISTER}, which is the lock"))?;
-    Ok((register, what.to_owned()))
+    let (pcr, what) = text.split_once('=').ok_or("write PCR=TEXT, such as 4=other-boot-loader")?;
+    let pcr = pcr.parse().ok().filter(|pcr| *pcr < 24 && *pcr != LOCK_PCR);
+    let pcr = pcr.ok_or_else(|| format!("a PCR is a number from 0 to 23 and not {LOCK_PCR}, which is the lock"))?;
+    Ok((pcr, what.to_owned()))
 }

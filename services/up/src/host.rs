@@ -32,7 +32,7 @@ use join_trust::files as trust;
 /// Where the addresses of simulated hosts lie.
 pub const NETWORK: &str = "10.0.0.0/8";
 
-/// What the firmware and the boot loader of an ordinary simulated machine measure, by register.
+/// What the firmware and the boot loader of an ordinary simulated machine measure, by PCR.
 const BOOT_CHAIN: &[(u32, &str)] = &[(4, "boot loader"), (7, "secure boot"), (11, "kernel image")];
 
 /// How long a machine takes to boot, and how long one that cannot run waits.
@@ -80,9 +80,9 @@ pub struct Home {
 /// What an ordinary simulated machine measures; `more` is measured after that.
 #[must_use]
 pub fn boot_chain(more: &[(u32, String)]) -> Vec<(u32, Hash)> {
-    let ordinary = BOOT_CHAIN.iter().map(|(register, what)| (*register, *what));
-    let more = more.iter().map(|(register, what)| (*register, what.as_str()));
-    ordinary.chain(more).map(|(register, what)| (register, hash("simulated boot", &[what.as_bytes()]))).collect()
+    let ordinary = BOOT_CHAIN.iter().map(|(pcr, what)| (*pcr, *what));
+    let more = more.iter().map(|(pcr, what)| (*pcr, what.as_str()));
+    ordinary.chain(more).map(|(pcr, what)| (pcr, hash("simulated boot", &[what.as_bytes()]))).collect()
 }
 
 impl Machine {

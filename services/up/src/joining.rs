@@ -13,7 +13,7 @@ use join_attestation::signed::{self, Claims};
 use join_protocol::attestation::{HostKeys, Verifier as _};
 use join_protocol::certificate::IssuerCertificate;
 use join_protocol::secret::Secret;
-use join_protocol::simulated::{LOCK_REGISTER, SimulatedTpm, SimulatedVerifier};
+use join_protocol::simulated::{LOCK_PCR, SimulatedTpm, SimulatedVerifier};
 use join_protocol::terms::{Purpose, Variant};
 use service_runtime::atomic_file::{self, OWNER_ONLY};
 use service_runtime::shutdown::Shutdown;
@@ -75,7 +75,7 @@ impl Joining {
     /// The policy that admits these machines with what they measure, and no one else, signed as the first one.
     ///
     /// # Errors
-    /// A file of the signer cannot be read, or the simulated TPM does not show its registers, which it does.
+    /// A file of the signer cannot be read, or the simulated TPM does not show its PCRs, which it does.
     pub fn policy(&self) -> anyhow::Result<AttestationPolicy> {
         let enrolled = self.machines.iter().map(|machine| EnrolledHost {
             ek: machine.endorsement_key(),
@@ -84,7 +84,7 @@ impl Joining {
             iak: None,
             control_plane: false,
         });
-        let lock = u8::try_from(LOCK_REGISTER).context("the lock register")?;
+        let lock = u8::try_from(LOCK_PCR).context("the lock PCR")?;
         let key = trust::signing_key(&self.trust.join(trust::SIGNER_KEY))?;
         let certificates = trust::certificates(&self.trust.join(trust::SIGNER_CERTIFICATES))?;
         let certificate = certificates.first().context("the signer has no certificate")?;
@@ -110,14 +110,14 @@ impl Joining {
     }
 }
 
-/// The registers of an ordinary simulated machine, as a quote shows them.
+/// The PCRs of an ordinary simulated machine, as a quote shows them.
 fn reference_values() -> anyhow::Result<BTreeMap<String, PcrRule>> {
-    let unreadable = || anyhow!("the simulated TPM does not show its registers");
-    // Registers do not depend on whose TPM it is.
+    let unreadable = || anyhow!("the simulated TPM does not show its PCRs");
+    // PCRs do not depend on whose TPM it is.
     let mut tpm = SimulatedTpm::new(&Secret::new([1; 32])).with_context(unreadable)?;
     let chain = boot_chain(&[]);
-    for (register, digest) in &chain {
-        tpm.extend(*register, digest);
+    for (pcr, digest) in &chain {
+        tpm.extend(*pcr, digest);
     }
     let (attestation_key, endorsement_key) = (tpm.attestation_key(), tpm.endorsement_key());
     let keys = HostKeys {
@@ -127,15 +127,11 @@ fn reference_values() -> anyhow::Result<BTreeMap<String, PcrRule>> {
         endorsement_certificates: &[],
     };
     let about = [0; 32];
-    let shown = SimulatedVerifier::default().read_registers(&keys, &tpm.quote(&about), &about);
-    let measured = |(index, _): &(u32, _)| chain.iter().any(|(register, _)| register == index);
+    let shown = SimulatedVerifier::default().read_pcrs(&keys, &tpm.quote(&about), &about);
+    let measured = |(index, _): &(u32, _)| chain.iter().any(|(pcr, _)| pcr == index);
     let rule = |value: &[u8]| PcrRule { expected: vec![hex::encode(value)], warn_only: false };
     let shown = shown.with_context(unreadable)?;
-    Ok(shown
-        .iter()
-        .filter(|register| measured(register))
-        .map(|(index, value)| (index.to_string(), rule(value)))
-        .collect())
+    Ok(shown.iter().filter(|pcr| measured(pcr)).map(|(index, value)| (index.to_string(), rule(value))).collect())
 }
 
 /// Machines that are switched on.

@@ -18,7 +18,7 @@ macro_rules! recorded {
     };
 }
 
-/// Registers that the recorded quote is of; the last is the lock.
+/// PCRs that the recorded quote is of; the last is the lock.
 const INDICES: [u8; 9] = [0, 2, 4, 7, 8, 9, 11, 14, 15];
 /// Some time at which the recorded certificates are valid.
 const NOW: Duration = Duration::from_secs(1_800_000_000);
@@ -43,7 +43,7 @@ const QUOTE: QuoteEvidence<'static> = QuoteEvidence {
 /// The recorded evidence is not admitted.
 pub fn run(count: u32) -> anyhow::Result<()> {
     let about = format!(
-        "One core, {count} of each, {}. Endorsement key RSA-2048 with a chain of two certificates (RSA-3072), attestation key P-256, {} registers.",
+        "One core, {count} of each, {}. Endorsement key RSA-2048 with a chain of two certificates (RSA-3072), attestation key P-256, {} PCRs.",
         profile(),
         INDICES.len()
     );
@@ -81,13 +81,13 @@ fn judged(policy: &Policy, keys: &KeyEvidence<'_>) -> anyhow::Result<()> {
 
 fn policy(require: &str) -> anyhow::Result<Policy> {
     let values = pcr::parse_digests(QUOTE.pcr_values)?;
-    let registers = INDICES.iter().zip(values).filter(|(index, _)| **index < 15);
-    let registers: serde_json::Map<String, serde_json::Value> =
-        registers.map(|(index, value)| (index.to_string(), json!({"expected": [hex::encode(value)]}))).collect();
+    let pcrs = INDICES.iter().zip(values).filter(|(index, _)| **index < 15);
+    let pcrs: serde_json::Map<String, serde_json::Value> =
+        pcrs.map(|(index, value)| (index.to_string(), json!({"expected": [hex::encode(value)]}))).collect();
     let key = join_attestation::Public::parse(KEYS.endorsement)?.key;
     let ek = join_attestation::Hash::Sha256.digest(&[&key.subject_public_key_info()?]);
     let root = include_str!(recorded!("root.pem"));
-    let entry: AttestationPolicy = serde_json::from_value(json!({"bank": "sha256", "pcrs": registers,
+    let entry: AttestationPolicy = serde_json::from_value(json!({"bank": "sha256", "pcrs": pcrs,
         "lock": {"pcr": 15}, "endorsement": {"require": require, "manufacturers": [root],
             "enrolled": [{"ek": hex::encode(ek)}]}}))?;
     Ok(Policy::new(&entry, 1))

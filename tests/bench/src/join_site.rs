@@ -33,7 +33,7 @@ pub const JOIN_GROUP: &str = "ACME-Cell-Join";
 pub const CLUSTER: &str = "Cell";
 const CLUSTER_UUID: Uuid = Uuid::from_u128(0xC1);
 const AUTHORITY: &str = include_str!("../../../services/libs/join-attestation/tests/recorded/root.pem");
-/// What every host has measured into register 4.
+/// What every host has measured into PCR 4.
 const MEASURED: [u8; 32] = [0x4D; 32];
 /// Above everything that is measured: the limits are not what is looked at.
 const PER_SECOND_MAX: u32 = 100_000;
@@ -71,8 +71,8 @@ pub fn policy(hosts: u64) -> anyhow::Result<DesiredPolicy> {
         endorsement_key: &endorsement_key,
         endorsement_certificates: &[],
     };
-    let registers = SimulatedVerifier::default().read_registers(&keys, &first.quote(&[1; 32]), &[1; 32]);
-    let measured = registers.and_then(|registers| registers.get(4).copied()).context("register 4")?.1;
+    let pcrs = SimulatedVerifier::default().read_pcrs(&keys, &first.quote(&[1; 32]), &[1; 32]);
+    let measured = pcrs.and_then(|pcrs| pcrs.get(4).copied()).context("PCR 4")?.1;
     let enrolled = |number| {
         let id = join_protocol::transcript::endorsement_key_id(&tpm(number)?.endorsement_key());
         anyhow::Ok(json!({"ek": hex::encode(id)}))
@@ -227,7 +227,7 @@ impl JoiningHost {
             attestation_key: tpm.attestation_key(),
             endorsement_key: tpm.endorsement_key(),
             endorsement_certificates: Vec::new(),
-            lock_register: 15,
+            lock_pcr: 15,
             body: EvidenceBody { boot: [1; 16], node_name: format!("edge-{number}"), ..EvidenceBody::default() },
             anchor: TrustAnchor { root: signing_key(ROOT)?.public_key(), cluster: CLUSTER_UUID, epoch_min: 1 },
         });

@@ -186,8 +186,8 @@ impl Image {
             command.envs(SIGN);
         }
         succeed(&mut command);
-        let register = fs::read_to_string(out.join("pcr11")).expect("the script writes it");
-        Uki { disk: out.join("esp.img"), file: out.join("uki.efi"), register_11: register.trim().to_owned() }
+        let pcr = fs::read_to_string(out.join("pcr11")).expect("the script writes it");
+        Uki { disk: out.join("esp.img"), file: out.join("uki.efi"), pcr_11: pcr.trim().to_owned() }
     }
 }
 
@@ -199,5 +199,5 @@ pub struct Uki {
     /// The unified kernel image alone.
     pub file: PathBuf,
     /// What PCR 11 is after it has booted, hexadecimal: predicted.
-    pub register_11: String,
+    pub pcr_11: String,
 }

@@ -347,13 +347,13 @@ impl Machine {
         }
     }
 
-    /// The value of a register, hexadecimal.
+    /// The value of a PCR, hexadecimal.
     ///
     /// # Panics
     /// It cannot be read.
     #[must_use]
-    pub fn register(&self, register: u8) -> String {
-        let text = self.ssh(&format!("tpm2_pcrread -Q -o /dev/stdout sha256:{register} | od -An -v -tx1"));
+    pub fn pcr(&self, pcr: u8) -> String {
+        let text = self.ssh(&format!("tpm2_pcrread -Q -o /dev/stdout sha256:{pcr} | od -An -v -tx1"));
         text.split_whitespace().collect()
     }
 

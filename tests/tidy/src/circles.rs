@@ -1,6 +1,7 @@
 //! Circles between the files of a package: who reads one of them has to read all.
 //!
-//! A file uses another if its code names a path of `crate::` or `super::` that leads there. A module that only declares another does not use it. Tests do not count.
+//! A file uses another if its code names a path of `crate::`, `super::` or a module of its own that leads there. A module that only declares another, or passes on what is in it (`pub use`), does
+//! not use it. Tests do not count.
 //! How many files of a package lie on circles only falls ([`crate::ratchet`]), and so does the number of top-level modules, where a folder and its file are one.
 
 use crate::rust_text::{split, without_tests};
@@ -34,7 +35,8 @@ pub fn uses<'a>(files: impl Iterator<Item = &'a SourceFile>) -> BTreeMap<String,
         let names: BTreeSet<&str> = modules.keys().map(String::as_str).collect();
         let used = modules.iter().map(|(module, file)| {
             let code = without_tests(&split(&file.text).code);
-            let targets = paths(&code).into_iter().filter_map(|path| resolve(&path, module, &names));
+            let targets = paths(&code, &inner(module, &names)).into_iter();
+            let targets = targets.filter_map(|path| resolve(&path, module, &names));
             (module.clone(), targets.filter(|target| target != module).collect())
         });
         (package.to_owned(), used.collect())
@@ -42,18 +44,38 @@ pub fn uses<'a>(files: impl Iterator<Item = &'a SourceFile>) -> BTreeMap<String,
     sources.into_iter().map(of_package).collect()
 }
 
-/// Every path that begins with `crate` or `super`, groups opened: `crate::{a, b::C}` is `crate::a` and `crate::b::C`.
-fn paths(code: &str) -> Vec<String> {
+/// The modules that are files directly below a module: their last names.
+fn inner<'a>(module: &str, names: &BTreeSet<&'a str>) -> Vec<&'a str> {
+    let below = |name: &&'a str| match (module, name.rsplit_once("::")) {
+        ("", None) => !name.is_empty(),
+        (_, Some((outer, _))) => outer == module,
+        (_, None) => false,
+    };
+    let last = |name: &'a str| name.rsplit("::").next().unwrap_or(name);
+    names.iter().copied().filter(|name| below(name)).map(last).collect()
+}
+
+/// Every path that begins with `crate`, `super` or one of `inner`, groups opened: `crate::{a, b::C}` is `crate::a` and `crate::b::C`.
+fn paths(code: &str, inner: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
-    for start in ["crate::", "super::"] {
-        for (at, _) in code.match_indices(start) {
+    for start in ["crate", "super"].iter().chain(inner).map(|name| format!("{name}::")) {
+        for (at, _) in code.match_indices(&start) {
             let before = code[..at].chars().next_back();
-            if before.is_none_or(|c| !(c.is_alphanumeric() || c == '_' || c == ':')) {
+            let is_start = before.is_none_or(|c| !(c.is_alphanumeric() || c == '_' || c == ':'));
+            if is_start && !is_passed_on(&code[..at]) {
                 open(&code[at..], "", &mut found);
             }
         }
     }
     found
+}
+
+/// Whether the path after this code is that of a `pub use`.
+fn is_passed_on(before: &str) -> bool {
+    let visibility = before.trim_end().strip_suffix("use").map(str::trim_end).unwrap_or_default();
+    let visibility =
+        visibility.strip_suffix(')').map_or(visibility, |open| open.rsplit_once('(').map_or("", |(word, _)| word));
+    visibility.ends_with("pub")
 }
 
 /// Reads one path at the beginning of `text`, its groups with `prefix` before them; returns how much was read.
@@ -153,5 +175,18 @@ mod tests {
         assert_eq!(uses["b::inner"], ["a", "b"].map(str::to_owned).into());
         assert!(on_circles(&uses).is_empty(), "nothing leads to b::inner");
         assert_eq!(on_circles(&top_level(&uses)), ["a", "b"].into());
+    }
+
+    #[test]
+    fn a_module_below_is_used_by_its_bare_name_and_not_by_passing_on_what_it_has() {
+        let uses = sample(&[
+            ("a.rs", "mod x; mod y;\npub use x::X;\npub(crate) use x::Z;\nuse y::Y;"),
+            ("a/x.rs", "use super::Y;"),
+            ("a/y.rs", "fn y() { super::f(); other::x::g(); }"),
+            ("b.rs", "use x::X;"),
+        ]);
+        assert_eq!(uses["a"], ["a::y"].map(str::to_owned).into());
+        assert_eq!(on_circles(&uses), ["a", "a::y"].into());
+        assert_eq!(uses["b"], [].into(), "another package");
     }
 }

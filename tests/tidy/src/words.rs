@@ -97,6 +97,7 @@ const PRIVATE_ENGLISH: &[(&str, &str)] = &[
     ("lose track", "become stale"),
     ("lost track", "is stale"),
     ("in this life", "since process start"),
+    ("lock register", "lock PCR"),
     ("is void", "is revoked, is no longer valid"),
     ("are void", "are revoked, are no longer valid"),
 ];

@@ -24,7 +24,7 @@ use crate::renewal::ValidityPeriod;
 
 /// Folder of the record, below the state disk.
 const RECORD: &str = "sparkfleet/node_state.json";
-/// What the lock register is extended with when no issuer answers, hexadecimal, below the state disk.
+/// What the lock PCR is extended with when no issuer answers, hexadecimal, below the state disk.
 const CLUSTER_ID: &str = "sparkfleet/cluster_id";
 /// The kubelet's serving certificate, below the state disk.
 pub const KUBELET_CERTIFICATE: &str = "kubelet/pki/serving.crt";

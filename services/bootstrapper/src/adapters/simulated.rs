@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use join_protocol::message::grant::Component;
 use join_protocol::secret::{Secret, SecretBytes};
 use join_protocol::selection::Selection;
-use join_protocol::simulated::{LOCK_REGISTER, SimulatedTpm};
+use join_protocol::simulated::{LOCK_PCR, SimulatedTpm};
 use join_protocol::terms::Variant;
 use join_protocol::transcript::{Hash, hash};
 use serde::{Deserialize, Serialize};
@@ -50,8 +50,8 @@ struct Inside {
 
 impl Inside {
     fn measure_boot(&mut self) {
-        for (register, digest) in &self.boot_chain {
-            self.tpm.extend(*register, digest);
+        for (pcr, digest) in &self.boot_chain {
+            self.tpm.extend(*pcr, digest);
         }
     }
 }
@@ -102,13 +102,13 @@ impl SimulatedHost {
         }
     }
 
-    /// What the host measures whenever it boots: registers and what they are extended with. The host boots with it at once; without, every register is zero.
+    /// What the host measures whenever it boots: PCRs and what they are extended with. The host boots with it at once; without, every PCR is zero.
     pub fn set_boot_chain(&self, measurements: Vec<(u32, Hash)>) {
         self.inside().boot_chain = measurements;
         self.reboot();
     }
 
-    /// Switches the host off and on: registers hold the boot chain and nothing else, the disk waits for its key.
+    /// Switches the host off and on: PCRs hold the boot chain and nothing else, the disk waits for its key.
     pub fn reboot(&self) {
         let mut inside = self.inside();
         inside.tpm.reboot();
@@ -125,7 +125,7 @@ impl SimulatedHost {
         self.inside().reboots_asked.clone()
     }
 
-    /// True while its register is extended.
+    /// True while its PCR is extended.
     #[must_use]
     pub fn is_locked(&self) -> bool {
         self.inside().locked
@@ -182,7 +182,7 @@ impl Attester for SimulatedHost {
             attestation: inside.tpm.attestation_key(),
             endorsement: inside.tpm.endorsement_key(),
             certificates: Vec::new(),
-            lock_register: LOCK_REGISTER as u8,
+            lock_pcr: LOCK_PCR as u8,
             seals: false,
         })
     }

@@ -259,7 +259,7 @@ impl Host {
         let before = sealed.clone();
         if !sealed.unlock.add(unlock) {
             tracing::info!(
-                "the second key is sealed to other registers than the policy has now; the next ticket makes another one"
+                "the second key is sealed to other PCRs than the policy has now; the next ticket makes another one"
             );
         }
         if sealed != before {

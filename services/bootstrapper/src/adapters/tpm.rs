@@ -50,14 +50,14 @@ use crate::platform::{Attester, AttesterKeys, Outcome, PlatformError, SealedKey}
 
 const ENDORSEMENT: AsymmetricAlgorithmSelection = AsymmetricAlgorithmSelection::Rsa(RsaKeyBits::Rsa2048);
 
-/// A TPM gives at most so many registers at once.
-const REGISTERS_AT_ONCE: usize = 8;
+/// A TPM gives at most so many PCRs at once.
+const PCRS_AT_ONCE: usize = 8;
 
 /// Where the certificates lie that lead from that of the endorsement key to its manufacturer (TCG EK Credential Profile, 2.2.1.4).
 const CHAIN_FIRST: u32 = 0x01C0_0100;
 const CHAIN_PLACES: u32 = 0x100;
 
-/// Register by number, as it is extended.
+/// PCR by number, as it is extended.
 const HANDLES: [PcrHandle; 16] = [
     PcrHandle::Pcr0,
     PcrHandle::Pcr1,
@@ -81,9 +81,9 @@ const HANDLES: [PcrHandle; 16] = [
 #[derive(Debug)]
 pub struct TpmAttester {
     tcti: String,
-    /// Bank in which the lock register is looked at.
+    /// Bank in which the lock PCR is looked at.
     bank: HashingAlgorithm,
-    lock_register: u8,
+    lock_pcr: u8,
     lock_before: Vec<u8>,
     intermediates: Option<String>,
     /// The key of the machine's maker is looked for.
@@ -106,7 +106,7 @@ fn failed(what: &str) -> impl FnOnce(tss_esapi::Error) -> PlatformError + '_ {
 }
 
 impl TpmAttester {
-    /// The TPM of this configuration; nothing is asked of it yet. `lock_before`: value of the lock register before a lock; None: zeros.
+    /// The TPM of this configuration; nothing is asked of it yet. `lock_before`: value of the lock PCR before a lock; None: zeros.
     #[must_use]
     pub fn new(config: &AttestationConfig, lock_before: Option<Vec<u8>>) -> Self {
         let (bank, bytes) = match &*config.bank {
@@ -116,7 +116,7 @@ impl TpmAttester {
         Self {
             tcti: config.tcti.clone(),
             bank,
-            lock_register: config.lock_register,
+            lock_pcr: config.lock_pcr,
             lock_before: lock_before.unwrap_or_else(|| vec![0; bytes]),
             intermediates: config.intermediates.clone(),
             has_iak: config.iak,
@@ -128,7 +128,7 @@ impl TpmAttester {
     fn open(&mut self) -> Outcome<&mut Open> {
         if self.open.is_none() {
             let mut open = Open::new(&self.tcti)?;
-            open.keys.lock_register = self.lock_register;
+            open.keys.lock_pcr = self.lock_pcr;
             if self.has_iak {
                 open.ask_iak();
             }
@@ -141,23 +141,23 @@ impl TpmAttester {
         self.open.as_mut().ok_or_else(|| PlatformError("TPM: it is not open".to_owned()))
     }
 
-    fn selection(bank: HashingAlgorithm, registers: &[u8]) -> Outcome<PcrSelectionList> {
-        let slots = registers.iter().map(|register| PcrSlot::try_from(1_u32 << register));
+    fn selection(bank: HashingAlgorithm, pcrs: &[u8]) -> Outcome<PcrSelectionList> {
+        let slots = pcrs.iter().map(|pcr| PcrSlot::try_from(1_u32 << pcr));
         let slots = slots.collect::<Result<Vec<_>, _>>().map_err(failed("registers"))?;
         PcrSelectionList::builder().with_selection(bank, &slots).build().map_err(failed("registers"))
     }
 
-    /// The values of registers as the TPM gives them, a `TPML_DIGEST` for some of them at a time.
-    fn values(&mut self, bank: HashingAlgorithm, registers: &[u8]) -> Outcome<Vec<Vec<u8>>> {
+    /// The values of PCRs as the TPM gives them, a `TPML_DIGEST` for some of them at a time.
+    fn values(&mut self, bank: HashingAlgorithm, pcrs: &[u8]) -> Outcome<Vec<Vec<u8>>> {
         let mut values = Vec::new();
-        for some in registers.chunks(REGISTERS_AT_ONCE) {
+        for some in pcrs.chunks(PCRS_AT_ONCE) {
             let selection = Self::selection(bank, some)?;
             let context = &mut self.open()?.context;
             let (_, _, digests) = context
                 .execute_without_session(|context| context.pcr_read(selection))
-                .map_err(failed("reading registers"))?;
+                .map_err(failed("reading PCRs"))?;
             if digests.len() != some.len() {
-                return Err(PlatformError(format!("TPM: it does not have the bank {bank:?} of registers")));
+                return Err(PlatformError(format!("TPM: it does not have the bank {bank:?} of PCRs")));
             }
             values.extend(digests.value().iter().map(|digest| digest.value().to_vec()));
         }
@@ -187,7 +187,7 @@ impl Open {
             endorsement: public(endorsement, "endorsement key")?,
             attestation: public(attestation, "attestation key")?,
             certificates: Vec::new(),
-            lock_register: 0,
+            lock_pcr: 0,
             seals: true,
         };
         // Some TPMs have none; whether that is enough is the policy's to say.
@@ -246,7 +246,7 @@ impl Open {
         })
     }
 
-    /// The banks that have registers: an event is extended into each of them.
+    /// The banks that have PCRs: an event is extended into each of them.
     fn banks(&mut self) -> Outcome<Vec<HashingAlgorithm>> {
         let (capability, _) = self
             .context
@@ -432,7 +432,7 @@ impl Attester for TpmAttester {
     }
 
     fn is_locked(&mut self) -> Outcome<bool> {
-        let values = self.values(self.bank, &[self.lock_register])?;
+        let values = self.values(self.bank, &[self.lock_pcr])?;
         Ok(values.first() != Some(&self.lock_before))
     }
 
@@ -453,7 +453,7 @@ impl Attester for TpmAttester {
             Bank::Sha256 => HashingAlgorithm::Sha256,
             Bank::Sha384 => HashingAlgorithm::Sha384,
         };
-        let selection = Self::selection(bank, wanted.registers())?;
+        let selection = Self::selection(bank, wanted.pcrs())?;
         let data = Data::try_from(qualifying_data.as_slice()).map_err(failed("quote"))?;
         let open = self.open()?;
         let (attestation, session) = (open.attestation, open.session);
@@ -465,7 +465,7 @@ impl Attester for TpmAttester {
             .map_err(failed("quote"))?;
         let mut quote = sized(&attest.marshall().map_err(failed("quote"))?);
         quote.extend(signature.marshall().map_err(failed("quote"))?);
-        for some in wanted.registers().chunks(REGISTERS_AT_ONCE) {
+        for some in wanted.pcrs().chunks(PCRS_AT_ONCE) {
             let values = self.values(bank, some)?;
             quote.extend(u32::try_from(values.len()).unwrap_or(u32::MAX).to_be_bytes());
             values.iter().for_each(|value| quote.extend(sized(value)));
@@ -490,8 +490,8 @@ impl Attester for TpmAttester {
     }
 
     fn lock(&mut self, cluster_id: &Hash) -> Outcome<()> {
-        let handle = HANDLES.get(usize::from(self.lock_register)).copied();
-        let handle = handle.ok_or_else(|| PlatformError("TPM: the lock register is none of 0 to 15".to_owned()))?;
+        let handle = HANDLES.get(usize::from(self.lock_pcr)).copied();
+        let handle = handle.ok_or_else(|| PlatformError("TPM: the lock PCR is none of 0 to 15".to_owned()))?;
         let open = self.open()?;
         // All of them are known before any is extended.
         let mut digests = DigestValues::new();
@@ -502,8 +502,8 @@ impl Attester for TpmAttester {
         open.context
             .execute_with_session(Some(session), |context| context.pcr_extend(handle, digests))
             .map_err(failed("lock"))?;
-        // A register that was not extended would let the host take another ticket.
-        if self.is_locked()? { Ok(()) } else { Err(PlatformError("TPM: the lock register did not change".to_owned())) }
+        // A PCR that was not extended would let the host take another ticket.
+        if self.is_locked()? { Ok(()) } else { Err(PlatformError("TPM: the lock PCR did not change".to_owned())) }
     }
 }
 

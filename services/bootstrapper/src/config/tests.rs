@@ -25,7 +25,7 @@ fn a_file_and_the_environment_configure_a_host() {
     std::fs::write(&root, format!("{}\n", "cd".repeat(32))).unwrap();
     let text = format!(
         "role = \"control-plane\"\n[cluster]\nname = \"Paint\"\nuuid = \"00000000-0000-0000-0000-000000000005\"\n\
-         [trust]\nroot_file = \"{}\"\n[kubernetes]\ndistribution = \"kubeadm\"\n[attestation]\nlock_register = 12\n",
+         [trust]\nroot_file = \"{}\"\n[kubernetes]\ndistribution = \"kubeadm\"\n[attestation]\nlock_pcr = 12\n",
         root.display()
     );
     std::fs::write(&file, text).unwrap();
@@ -34,7 +34,7 @@ fn a_file_and_the_environment_configure_a_host() {
     let checked = config.validate().unwrap();
     assert_eq!((checked.settings.role, checked.settings.distribution), (Role::ControlPlane, "kubeadm"));
     assert_eq!(checked.settings.anchor.root, [0xcd; 32]);
-    assert_eq!((config.disk.device.to_str(), config.attestation.lock_register), (Some("/dev/vdb"), 12));
+    assert_eq!((config.disk.device.to_str(), config.attestation.lock_pcr), (Some("/dev/vdb"), 12));
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn a_wrong_value_is_refused_by_the_name_of_its_key() {
         (|config| config.node_name = Some("Edge 1".to_owned()), "node_name \"Edge 1\" is not an RFC 1123"),
         (|config| config.addresses = vec!["edge-1".to_owned()], "addresses holds \"edge-1\""),
         (|config| config.attestation.bank = "sha1".to_owned(), "attestation.bank must be"),
-        (|config| config.attestation.lock_register = 16, "attestation.lock_register is 16; it must be at most 15"),
+        (|config| config.attestation.lock_pcr = 16, "attestation.lock_pcr is 16; it must be at most 15"),
         (|config| config.attestation.lock_before = Some("00".to_owned()), "attestation.lock_before must have 64"),
         (|config| config.disk.device = "vdb".into(), "disk.device must be"),
         (|config| config.disk.uuid = Some(Uuid::nil()), "disk.uuid must not be zero"),

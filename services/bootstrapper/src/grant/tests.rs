@@ -21,7 +21,7 @@ fn settings(kind: Kind, role: Role) -> HostSettings {
         attestation_key: vec![1],
         endorsement_key: vec![1],
         endorsement_certificates: Vec::new(),
-        lock_register: 15,
+        lock_pcr: 15,
         body: EvidenceBody { node_name: "edge-1".to_owned(), ..EvidenceBody::default() },
         anchor: TrustAnchor { root: [0; 32], cluster: disk, epoch_min: 1 },
     }

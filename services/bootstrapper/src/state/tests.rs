@@ -394,7 +394,7 @@ fn what_cannot_be_looked_at_ends_the_run_and_touches_nothing() {
     let mut world = World::new(Kind::Join);
     world.host.locked = true;
     let Run::Ended(Ending::Blocked(reason)) = world.run() else { panic!("{:?}", world.tasks) };
-    assert!(reason.starts_with("the lock register was extended before this host locked itself"), "{reason}");
+    assert!(reason.starts_with("the lock PCR was extended before this host locked itself"), "{reason}");
     assert_eq!(world.tasks, ["inspect"]);
 }
 

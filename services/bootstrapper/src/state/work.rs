@@ -196,7 +196,7 @@ impl State {
         let kind = work.kind;
         self.node.activity = Some(step.text().to_owned());
         if matches!(step, Step::Lock | Step::LockAgain) {
-            // Before the register is extended; there is no way back from here.
+            // Before the PCR is extended; there is no way back from here.
             self.is_committed = true;
             self.unlocks_at = None;
             self.sessions.retain(|session| Some(session.kind) == kind);
@@ -347,7 +347,7 @@ impl State {
         Ok(())
     }
 
-    /// The register is extended.
+    /// The PCR is extended.
     fn on_locked(&mut self, quote: Vec<u8>, turn: &mut Turn) -> Result<(), TaskError> {
         let Some(work) = &mut self.work else { return Ok(()) };
         work.until = turn.now.mono + self.settings.member_within;

@@ -151,14 +151,14 @@ pub enum PolicyCommand {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
-    /// Sign and write the first policy of a cluster. It admits no host; hosts that ask are shown with the values of these registers
+    /// Sign and write the first policy of a cluster. It admits no host; hosts that ask are shown with the values of these PCRs
     Init {
         /// Cluster name or UUID
         cluster: String,
-        /// Registers that hosts quote
+        /// PCRs that hosts quote
         #[arg(long, value_delimiter = ',', default_value = "0,2,4,7,9,11", value_parser = clap::value_parser!(u8).range(0..24))]
         pcr: Vec<u8>,
-        /// Register that a host extends when it takes its ticket; as in `attestation.lock_register` of the hosts
+        /// PCR that a host extends when it takes its ticket; as in `attestation.lock_pcr` of the hosts
         #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u8).range(0..16))]
         lock: u8,
         #[command(flatten)]
@@ -184,7 +184,7 @@ pub enum PolicyCommand {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
-    /// Take the registers that a host has shown as allowed values
+    /// Take the PCRs that a host has shown as allowed values
     Capture(Box<CaptureArguments>),
     /// List what a boot image will measure, so that hosts that are booted with it are admitted
     FromImage(Box<FromImageArguments>),
@@ -204,16 +204,16 @@ pub struct FromImageArguments {
     /// Command line of an image that holds none
     #[arg(long, value_name = "TEXT")]
     pub command_line: Vec<String>,
-    /// Digest of the initrd as a host's register 9 shows it, where the stub adds to that of the image
+    /// Digest of the initrd as a host's PCR 9 shows it, where the stub adds to that of the image
     #[arg(long, value_name = "DIGEST")]
     pub initrd: Vec<String>,
     /// What is listed here is all that is allowed; by default it is added to what the policy has
     #[arg(long)]
     pub replace: bool,
-    /// Take registers 4, 9 and 11 out of `pcrs`, and 7 where Secure Boot is demanded: events are judged instead of their values
+    /// Take PCRs 4, 9 and 11 out of `pcrs`, and 7 where Secure Boot is demanded: events are judged instead of their values
     #[arg(long, conflicts_with = "pcr_11")]
     pub unpin: bool,
-    /// Add the values that register 11 will have to `pcrs`, for each phase of the boot
+    /// Add the values that PCR 11 will have to `pcrs`, for each phase of the boot
     #[arg(long = "pcr-11")]
     pub pcr_11: bool,
     /// Print the policy instead of writing it
@@ -232,10 +232,10 @@ pub struct FromImageArguments {
 pub struct CaptureArguments {
     /// UUID of its state disk, name, or CLUSTER/NAME
     pub host: String,
-    /// Only these registers, also such as the policy has not; by default those that the policy has values for, or, if it has none, all that it observes
+    /// Only these PCRs, also such as the policy has not; by default those that the policy has values for, or, if it has none, all that it observes
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..24))]
     pub pcr: Vec<u8>,
-    /// Ask for registers that the host has not quoted: put them into the policy to be observed, and wait for its next quote (with --timeout 3m, for example)
+    /// Ask for PCRs that the host has not quoted: put them into the policy to be observed, and wait for its next quote (with --timeout 3m, for example)
     #[arg(long, conflicts_with = "dry_run")]
     pub ask: bool,
     /// The values are the only allowed ones; by default they are added to those that the policy has
@@ -357,7 +357,7 @@ pub struct PrepareArguments {
     /// What runs Kubernetes
     #[arg(long, value_enum, default_value = "k3s")]
     pub distribution: HostDistributionArgument,
-    /// Lock register, as in the cluster's policy
+    /// Lock PCR, as in the cluster's policy
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u8).range(0..16))]
     pub lock: u8,
     /// Directory with root.pub
@@ -387,7 +387,7 @@ pub enum HostCommand {
         #[expect(missing_docs, reason = "options are documented where they are defined")]
         options: Options,
     },
-    /// Show one host: identity, verdict, registers
+    /// Show one host: identity, verdict, PCRs
     #[command(visible_alias = "get")]
     Show {
         /// UUID of its state disk, name, or CLUSTER/NAME

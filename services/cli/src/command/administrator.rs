@@ -325,10 +325,10 @@ impl Administrator {
         let verified = match self.issuer.on_evidence(&self.address, bytes, now_ms, &self.verifier) {
             EvidenceAnswer::Verified(verified) => verified,
             EvidenceAnswer::Rejected(rejected) => {
-                if let Some(registers) = &rejected.registers {
+                if let Some(pcrs) = &rejected.pcrs {
                     // No join service is there that would show them.
-                    output::progress(&format!("registers of {}, if a policy is to have them:", self.address.node));
-                    for (index, value) in registers {
+                    output::progress(&format!("PCRs of {}, if a policy is to have them:", self.address.node));
+                    for (index, value) in pcrs {
                         output::progress(&format!("  {index}: {}", hex::encode(value)));
                     }
                 }

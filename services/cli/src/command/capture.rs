@@ -1,6 +1,6 @@
-//! `sparkfleet policy capture`: takes the registers that a host has quoted as allowed values of the policy; with `--ask` also such as no host is asked for so far.
+//! `sparkfleet policy capture`: takes the PCRs that a host has quoted as allowed values of the policy; with `--ask` also such as no host is asked for so far.
 //!
-//! A host quotes the registers of the policy and no others. A register that is asked for is in the policy without a value until it is taken: it is quoted and shown, and no host is
+//! A host quotes the PCRs of the policy and no others. A PCR that is asked for is in the policy without a value until it is taken: it is quoted and shown, and no host is
 //! judged by it.
 
 use std::collections::BTreeMap;
@@ -21,9 +21,9 @@ use crate::output;
 use crate::usage_error::usage;
 use fleet_view::{Fleet, JoiningHostRow};
 
-/// What became of one register of a host.
+/// What became of one PCR of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RegisterOutcome {
+enum PcrOutcome {
     /// The value is allowed from here on.
     Added(u8),
     /// It was allowed before.
@@ -36,26 +36,26 @@ enum RegisterOutcome {
     NotYet(u8),
 }
 
-impl RegisterOutcome {
+impl PcrOutcome {
     fn line(self) -> String {
         match self {
-            Self::Added(index) => format!("register {index}: value taken"),
-            Self::Known(index) => format!("register {index}: value was allowed before"),
+            Self::Added(index) => format!("PCR {index}: value taken"),
+            Self::Known(index) => format!("PCR {index}: value was allowed before"),
             Self::Unmeasured(index) => {
-                format!("register {index}: left out, nothing was measured into it; is measured boot switched on?")
+                format!("PCR {index}: left out, nothing was measured into it; is measured boot switched on?")
             }
             Self::NotAsked(index) => format!(
-                "register {index}: left out, a host quotes the registers of the policy only and the policy does not have it; --ask puts it there to be observed, and takes the \
+                "PCR {index}: left out, a host quotes the PCRs of the policy only and the policy does not have it; --ask puts it there to be observed, and takes the \
                  value of the host's next quote"
             ),
             Self::NotYet(index) => format!(
-                "register {index}: left out, the policy has it but the host's last quote is older; --ask waits for the next"
+                "PCR {index}: left out, the policy has it but the host's last quote is older; --ask waits for the next"
             ),
         }
     }
 }
 
-/// The registers that are meant. `named` empty: those that the policy has values for; of a first policy, which has none, all.
+/// The PCRs that are meant. `named` empty: those that the policy has values for; of a first policy, which has none, all.
 fn wanted(policy: &AttestationPolicy, named: &[u8]) -> Vec<u8> {
     let only_observes = policy.pcrs.values().all(|rule| rule.expected.is_empty());
     let meant = policy.pcrs.iter().filter(|(_, rule)| only_observes || !rule.expected.is_empty());
@@ -66,21 +66,21 @@ fn wanted(policy: &AttestationPolicy, named: &[u8]) -> Vec<u8> {
     wanted
 }
 
-/// Takes registers as allowed values. One that was only observed is enforced from its first value on.
-fn take_registers(
+/// Takes PCRs as allowed values. One that was only observed is enforced from its first value on.
+fn take_pcrs(
     policy: &mut AttestationPolicy,
-    registers: &BTreeMap<u8, String>,
+    pcrs: &BTreeMap<u8, String>,
     wanted: &[u8],
     replace: bool,
-) -> Vec<RegisterOutcome> {
+) -> Vec<PcrOutcome> {
     let take = |index: &u8| {
         let (index, rule) = (*index, policy.pcrs.entry(index.to_string()));
-        let Some(value) = registers.get(&index) else {
+        let Some(value) = pcrs.get(&index) else {
             let has = matches!(rule, std::collections::btree_map::Entry::Occupied(_));
-            return if has { RegisterOutcome::NotYet(index) } else { RegisterOutcome::NotAsked(index) };
+            return if has { PcrOutcome::NotYet(index) } else { PcrOutcome::NotAsked(index) };
         };
         if repeats(value) {
-            return RegisterOutcome::Unmeasured(index);
+            return PcrOutcome::Unmeasured(index);
         }
         let rule = rule.or_insert_with(|| PcrRule { expected: Vec::new(), warn_only: false });
         let known = rule.expected.iter().any(|expected| expected.eq_ignore_ascii_case(value));
@@ -90,7 +90,7 @@ fn take_registers(
         } else if !known {
             rule.expected.push(value.clone());
         }
-        if known { RegisterOutcome::Known(index) } else { RegisterOutcome::Added(index) }
+        if known { PcrOutcome::Known(index) } else { PcrOutcome::Added(index) }
     };
     wanted.iter().map(take).collect()
 }
@@ -101,7 +101,7 @@ fn repeats(value: &str) -> bool {
     !first.is_empty() && value.as_bytes().chunks(2).all(|byte| byte == first.as_bytes())
 }
 
-/// Puts registers into a policy that it does not have, to be observed; those that it was.
+/// Puts PCRs into a policy that it does not have, to be observed; those that it was.
 fn observe(policy: &mut AttestationPolicy, wanted: &[u8]) -> Vec<u8> {
     let missing = wanted.iter().copied().filter(|index| !policy.pcrs.contains_key(&index.to_string()));
     let missing: Vec<u8> = missing.collect();
@@ -110,16 +110,16 @@ fn observe(policy: &mut AttestationPolicy, wanted: &[u8]) -> Vec<u8> {
     missing
 }
 
-/// The registers for people: `9` or `9, 11`.
-fn listed(registers: &[u8]) -> String {
-    registers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+/// The PCRs for people: `9` or `9, 11`.
+fn listed(pcrs: &[u8]) -> String {
+    pcrs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn refused(error: anyhow::Error) -> anyhow::Error {
     exit::with_code(exit::REFUSED, error)
 }
 
-/// Asks for the registers that the host has not shown, and waits for a quote that shows them. The registers that the policy did not have.
+/// Asks for the PCRs that the host has not shown, and waits for a quote that shows them. The PCRs that the policy did not have.
 async fn ask(
     client: &mut Client,
     row: &JoiningHostRow,
@@ -127,7 +127,7 @@ async fn ask(
     mut before: (Uuid, AttestationPolicy, Uuid),
     signer: &Signer,
 ) -> anyhow::Result<Vec<u8>> {
-    let missing: Vec<u8> = wanted.iter().copied().filter(|index| !row.registers.contains_key(index)).collect();
+    let missing: Vec<u8> = wanted.iter().copied().filter(|index| !row.pcrs.contains_key(index)).collect();
     let (cluster, policy, etag) = (before.0, &mut before.1, before.2);
     let added = observe(policy, &missing);
     let later = |text: String| {
@@ -135,32 +135,28 @@ async fn ask(
     };
     if !added.is_empty() {
         let revision = attestation_policy::write(client, cluster, policy, Some(etag), signer).await?.revision;
-        output::progress(&format!(
-            "policy of {} asks for register {} (revision {revision})",
-            row.cluster,
-            listed(&added)
-        ));
+        output::progress(&format!("policy of {} asks for PCR {} (revision {revision})", row.cluster, listed(&added)));
         let is_in_force = |fleet: &Fleet| {
             let join = &fleet.manager.cluster(cluster)?.join;
             (join.alive && join.policy_agreed && join.policy_revision >= revision).then_some(())
         };
         let what = format!("the join service of {} to have this policy", row.cluster);
         let waited = client.until(&what, is_in_force).await;
-        waited.with_context(|| later(format!("the policy asks for register {} from here on", listed(&added))))?;
+        waited.with_context(|| later(format!("the policy asks for PCR {} from here on", listed(&added))))?;
     }
     let when = if row.state == join_service_contract::HostState::Member {
         "a member does at its next boot, or when it renews its certificates"
     } else {
         "a host that waits or was refused is asked to at once"
     };
-    let what = format!("{} to quote register {} ({when})", row.title(), listed(&missing));
+    let what = format!("{} to quote PCR {} ({when})", row.title(), listed(&missing));
     let quoted = |fleet: &Fleet| {
         let rows = fleet.joining_hosts(Some(&row.cluster));
         let now = rows.into_iter().find(|now| now.id == row.id && now.endorsement_key == row.endorsement_key)?;
-        missing.iter().all(|index| now.registers.contains_key(index)).then_some(())
+        missing.iter().all(|index| now.pcrs.contains_key(index)).then_some(())
     };
     let waited = client.until(&what, quoted).await;
-    waited.with_context(|| later(format!("the policy asks for register {}", listed(&missing))))?;
+    waited.with_context(|| later(format!("the policy asks for PCR {}", listed(&missing))))?;
     Ok(added)
 }
 
@@ -172,18 +168,16 @@ pub async fn run(arguments: CaptureArguments) -> anyhow::Result<()> {
     let CaptureArguments { host: named, pcr, ask: asks, replace, dry_run, signer, options } = arguments;
     let mut client = Client::open(&options, Scope::Joining).await?;
     let mut row = look_up::host(&client.fleet, &named)?;
-    if row.registers.is_empty() {
-        return Err(refused(anyhow!("{} has not shown any register; its quote could not be read", row.title())));
+    if row.pcrs.is_empty() {
+        return Err(refused(anyhow!("{} has not shown any PCR; its quote could not be read", row.title())));
     }
     let (uuid, mut policy, mut etag, signer) = attestation_policy::to_sign(&client.fleet, &row, &signer)?;
     if let Some(index) = pcr.iter().find(|index| **index == policy.lock.pcr) {
-        return Err(usage(anyhow!(
-            "register {index} is the lock register of the policy; its values follow from `lock`"
-        )));
+        return Err(usage(anyhow!("PCR {index} is the lock PCR of the policy; its values follow from `lock`")));
     }
     let wanted = wanted(&policy, &pcr);
     let mut added = Vec::new();
-    if asks && wanted.iter().any(|index| !row.registers.contains_key(index)) {
+    if asks && wanted.iter().any(|index| !row.pcrs.contains_key(index)) {
         added = ask(&mut client, &row, &wanted, (uuid, policy, etag), &signer).await?;
         // Policy and host may both have changed meanwhile.
         row = look_up::host(&client.fleet, &row.id.to_string())?;
@@ -192,9 +186,9 @@ pub async fn run(arguments: CaptureArguments) -> anyhow::Result<()> {
         policy = signer.checked(stands)?;
     }
     let before = policy.clone();
-    let taken = take_registers(&mut policy, &row.registers, &wanted, replace);
+    let taken = take_pcrs(&mut policy, &row.pcrs, &wanted, replace);
     // What was asked for in vain is asked for no more.
-    let is_in_vain = |index: &u8| taken.contains(&RegisterOutcome::Unmeasured(*index));
+    let is_in_vain = |index: &u8| taken.contains(&PcrOutcome::Unmeasured(*index));
     for index in added.iter().filter(|index| is_in_vain(index)) {
         policy.pcrs.remove(&index.to_string());
     }
@@ -203,9 +197,9 @@ pub async fn run(arguments: CaptureArguments) -> anyhow::Result<()> {
     } else {
         Some(attestation_policy::write(&mut client, uuid, &policy, Some(etag), &signer).await?.revision)
     };
-    if !taken.iter().any(|taken| matches!(taken, RegisterOutcome::Added(_) | RegisterOutcome::Known(_))) {
+    if !taken.iter().any(|taken| matches!(taken, PcrOutcome::Added(_) | PcrOutcome::Known(_))) {
         let lines = taken.iter().map(|taken| taken.line()).collect::<Vec<_>>().join("; ");
-        return Err(refused(anyhow!("no register of {} can be taken: {lines}", row.title())));
+        return Err(refused(anyhow!("no PCR of {} can be taken: {lines}", row.title())));
     }
     print(&row, &policy, &taken, revision, dry_run, &options)?;
     client.close().await;
@@ -215,19 +209,18 @@ pub async fn run(arguments: CaptureArguments) -> anyhow::Result<()> {
 fn print(
     row: &JoiningHostRow,
     policy: &AttestationPolicy,
-    taken: &[RegisterOutcome],
+    taken: &[PcrOutcome],
     revision: Option<u64>,
     dry_run: bool,
     options: &Options,
 ) -> anyhow::Result<()> {
-    let numbers =
-        |is: fn(RegisterOutcome) -> Option<u8>| taken.iter().filter_map(|taken| is(*taken)).collect::<Vec<u8>>();
+    let numbers = |is: fn(PcrOutcome) -> Option<u8>| taken.iter().filter_map(|taken| is(*taken)).collect::<Vec<u8>>();
     let value = json!({
         "host": row.disk, "cluster": row.cluster, "revision": revision, "policy": policy,
-        "taken": numbers(|taken| if let RegisterOutcome::Added(index) = taken { Some(index) } else { None }),
-        "known": numbers(|taken| if let RegisterOutcome::Known(index) = taken { Some(index) } else { None }),
-        "unmeasured": numbers(|taken| if let RegisterOutcome::Unmeasured(index) = taken { Some(index) } else { None }),
-        "missing": numbers(|taken| if let RegisterOutcome::NotAsked(index) | RegisterOutcome::NotYet(index) = taken { Some(index) } else { None }),
+        "taken": numbers(|taken| if let PcrOutcome::Added(index) = taken { Some(index) } else { None }),
+        "known": numbers(|taken| if let PcrOutcome::Known(index) = taken { Some(index) } else { None }),
+        "unmeasured": numbers(|taken| if let PcrOutcome::Unmeasured(index) = taken { Some(index) } else { None }),
+        "missing": numbers(|taken| if let PcrOutcome::NotAsked(index) | PcrOutcome::NotYet(index) = taken { Some(index) } else { None }),
     });
     let lines = || {
         let mut lines: Vec<String> = taken.iter().map(|taken| taken.line()).collect();
@@ -251,46 +244,43 @@ mod tests {
         serde_json::from_value(entry).unwrap()
     }
 
-    fn registers(values: &[(u8, &str)]) -> BTreeMap<u8, String> {
+    fn pcrs(values: &[(u8, &str)]) -> BTreeMap<u8, String> {
         values.iter().map(|(index, value)| (*index, (*value).to_owned())).collect()
     }
 
     #[test]
-    fn the_registers_of_the_policy_are_taken_beside_the_values_that_it_has() {
+    fn the_pcrs_of_the_policy_are_taken_beside_the_values_that_it_has() {
         let mut captured = policy();
-        let shown = registers(&[(4, "1234"), (7, "CCDD"), (8, "9abc"), (9, "5678")]);
+        let shown = pcrs(&[(4, "1234"), (7, "CCDD"), (8, "9abc"), (9, "5678")]);
         let wanted = wanted(&captured, &[]);
         assert_eq!(wanted, [4, 7], "one that is only observed is taken only by its number");
-        assert_eq!(
-            take_registers(&mut captured, &shown, &wanted, false),
-            [RegisterOutcome::Added(4), RegisterOutcome::Known(7)]
-        );
+        assert_eq!(take_pcrs(&mut captured, &shown, &wanted, false), [PcrOutcome::Added(4), PcrOutcome::Known(7)]);
         assert_eq!(captured.pcrs["4"].expected, ["aabb", "1234"]);
         assert_eq!((&captured.pcrs["7"], &captured.pcrs["8"]), (&policy().pcrs["7"], &policy().pcrs["8"]));
         assert!(!captured.pcrs.contains_key("9"));
     }
 
     #[test]
-    fn other_registers_are_taken_where_asked_and_what_was_not_measured_never() {
+    fn other_pcrs_are_taken_where_asked_and_what_was_not_measured_never() {
         let mut captured = policy();
         captured.pcrs.insert("12".to_owned(), PcrRule { expected: Vec::new(), warn_only: true });
-        let shown = registers(&[(4, "1234"), (8, "9abc"), (9, "5678"), (10, "0000"), (17, "ffff")]);
+        let shown = pcrs(&[(4, "1234"), (8, "9abc"), (9, "5678"), (10, "0000"), (17, "ffff")]);
         let wanted = wanted(&captured, &[17, 12, 10, 9, 8, 4, 11, 4]);
-        let taken = take_registers(&mut captured, &shown, &wanted, true);
+        let taken = take_pcrs(&mut captured, &shown, &wanted, true);
         let expected = [
-            RegisterOutcome::Added(4),
-            RegisterOutcome::Added(8),
-            RegisterOutcome::Added(9),
-            RegisterOutcome::Unmeasured(10),
-            RegisterOutcome::NotAsked(11),
-            RegisterOutcome::NotYet(12),
-            RegisterOutcome::Unmeasured(17),
+            PcrOutcome::Added(4),
+            PcrOutcome::Added(8),
+            PcrOutcome::Added(9),
+            PcrOutcome::Unmeasured(10),
+            PcrOutcome::NotAsked(11),
+            PcrOutcome::NotYet(12),
+            PcrOutcome::Unmeasured(17),
         ];
         assert_eq!(taken, expected);
         assert_eq!(captured.pcrs["4"].expected, ["1234"]);
         assert_eq!(captured.pcrs["8"], PcrRule { expected: vec!["9abc".to_owned()], warn_only: false });
         assert_eq!(captured.pcrs.keys().collect::<Vec<_>>(), ["12", "4", "7", "8", "9"]);
-        assert!(taken[3].line().contains("register 10") && taken[3].line().contains("measured boot"));
+        assert!(taken[3].line().contains("PCR 10") && taken[3].line().contains("measured boot"));
         assert!(taken[4].line().contains("policy does not have it; --ask"), "{}", taken[4].line());
         assert!(taken[5].line().contains("older; --ask waits"), "{}", taken[5].line());
     }
@@ -304,10 +294,10 @@ mod tests {
         });
         let wanted = wanted(&first, &[]);
         assert_eq!(wanted, [4, 7, 8]);
-        let shown = registers(&[(4, "1234"), (7, "ccdd"), (8, "0000")]);
+        let shown = pcrs(&[(4, "1234"), (7, "ccdd"), (8, "0000")]);
         assert_eq!(
-            take_registers(&mut first, &shown, &wanted, false),
-            [RegisterOutcome::Added(4), RegisterOutcome::Added(7), RegisterOutcome::Unmeasured(8)]
+            take_pcrs(&mut first, &shown, &wanted, false),
+            [PcrOutcome::Added(4), PcrOutcome::Added(7), PcrOutcome::Unmeasured(8)]
         );
         assert_eq!(first.pcrs["4"], PcrRule { expected: vec!["1234".to_owned()], warn_only: false });
         assert!(first.pcrs["8"].warn_only && first.pcrs["8"].expected.is_empty(), "it stays observed");

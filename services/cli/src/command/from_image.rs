@@ -18,7 +18,7 @@ use crate::client::{Client, Scope};
 use crate::look_up;
 use crate::output;
 
-/// Registers whose values change with every image, and whose events are judged instead.
+/// PCRs whose values change with every image, and whose events are judged instead.
 const OF_IMAGE: [&str; 3] = ["4", "9", "11"];
 /// The same for Secure Boot: its value changes with every signer, and with the keys of each machine's firmware.
 const OF_SECURE_BOOT: &str = "7";
@@ -30,8 +30,8 @@ struct Listed {
     command_lines: Vec<String>,
     initrds: Vec<String>,
     signers: Vec<String>,
-    /// Values of register 11.
-    register_11: Vec<String>,
+    /// Values of PCR 11.
+    pcr_11: Vec<String>,
     /// What belongs together of it.
     releases: Vec<BootRelease>,
 }
@@ -74,7 +74,7 @@ fn measure(bytes: &[u8], bank: Hash, choice: Choice<'_>, listed: &mut Listed) ->
     let image = Image::parse(bytes)?;
     list(&image.reference_values(bank)?, choice, listed)?;
     if choice.pcr_11 {
-        listed.register_11.extend(image.image_register(bank)?.iter().map(hex::encode));
+        listed.pcr_11.extend(image.image_pcr(bank)?.iter().map(hex::encode));
     }
     Ok(())
 }
@@ -89,7 +89,7 @@ fn list(values: &ReferenceValues, choice: Choice<'_>, listed: &mut Listed) -> an
     if !values.added_to_initrd.is_empty() && choice.initrds.is_empty() {
         let sections = values.added_to_initrd.join(", ");
         return Err(anyhow!(
-            "its stub adds {sections} to the initrd; give the digest that the event log of a host has in register 9 with --initrd"
+            "its stub adds {sections} to the initrd; give the digest that the event log of a host has in PCR 9 with --initrd"
         ));
     }
     listed.initrds.extend(values.initrd.iter().map(hex::encode));
@@ -137,12 +137,12 @@ fn merge(policy: &mut AttestationPolicy, listed: &Listed, replace: bool, unpin: 
         boot.releases.push(release.clone());
     }
     boot.secure_boot |= !listed.signers.is_empty();
-    if !listed.register_11.is_empty() {
+    if !listed.pcr_11.is_empty() {
         let none = || PcrRule { expected: Vec::new(), warn_only: false };
         let rule = policy.pcrs.entry("11".to_owned()).or_insert_with(none);
         // One that was only observed is enforced from its first value on.
         rule.warn_only &= !rule.expected.is_empty();
-        put(&mut rule.expected, &listed.register_11, replace);
+        put(&mut rule.expected, &listed.pcr_11, replace);
     }
     if unpin {
         let judged = judged_by_events(policy);
@@ -150,17 +150,17 @@ fn merge(policy: &mut AttestationPolicy, listed: &Listed, replace: bool, unpin: 
     }
 }
 
-/// The registers that a policy judges by events.
+/// The PCRs that a policy judges by events.
 fn judged_by_events(policy: &AttestationPolicy) -> Vec<&'static str> {
     let secure = policy.boot.as_ref().is_some_and(|boot| boot.secure_boot);
     OF_IMAGE.into_iter().chain(secure.then_some(OF_SECURE_BOOT)).collect()
 }
 
-/// Registers that the policy judges by events and also by values, which are not those of this image.
+/// PCRs that the policy judges by events and also by values, which are not those of this image.
 fn still_pinned(policy: &AttestationPolicy, listed: &Listed) -> Vec<&'static str> {
     let is_foreign = |index: &&str| {
         let enforced = policy.pcrs.get(*index).is_some_and(|rule| !rule.warn_only);
-        let predicted = *index == "11" && !listed.register_11.is_empty();
+        let predicted = *index == "11" && !listed.pcr_11.is_empty();
         enforced && !predicted
     };
     judged_by_events(policy).into_iter().filter(is_foreign).collect()
@@ -173,10 +173,10 @@ fn lines(listed: &Listed, pinned: &[&str], command_lines: &[String]) -> Vec<Stri
     lines.extend(command_lines.iter().map(|text| format!("  of {text:?}")));
     lines.extend(of("initrd", &listed.initrds));
     lines.extend(of("signer", &listed.signers));
-    lines.extend(of("register 11:", &listed.register_11));
+    lines.extend(of("PCR 11:", &listed.pcr_11));
     if !pinned.is_empty() {
         lines.push(format!(
-            "`pcrs` enforces register {} as well: a host with this image is refused unless its values are there; --unpin takes them out",
+            "`pcrs` enforces PCR {} as well: a host with this image is refused unless its values are there; --unpin takes them out",
             pinned.join(", ")
         ));
     }
@@ -242,7 +242,7 @@ pub async fn run(arguments: FromImageArguments) -> anyhow::Result<()> {
 fn report(cluster: &str, revision: Option<u64>, policy: &AttestationPolicy, listed: &Listed, pinned: &[&str]) -> Value {
     json!({
         "cluster": cluster, "revision": revision, "policy": policy, "images": listed.images, "commandLines": listed.command_lines,
-        "initrds": listed.initrds, "signers": listed.signers, "register11": listed.register_11, "stillPinned": pinned,
+        "initrds": listed.initrds, "signers": listed.signers, "register11": listed.pcr_11, "stillPinned": pinned,
     })
 }
 
@@ -333,9 +333,9 @@ mod tests {
     }
 
     #[test]
-    fn a_signer_means_secure_boot_and_values_of_register_11_are_enforced() {
+    fn a_signer_means_secure_boot_and_values_of_pcr_11_are_enforced() {
         let mut merged = policy();
-        let signed = Listed { signers: vec!["s".to_owned()], register_11: vec!["v".to_owned()], ..listed("one") };
+        let signed = Listed { signers: vec!["s".to_owned()], pcr_11: vec!["v".to_owned()], ..listed("one") };
         merge(&mut merged, &signed, false, false);
         assert!(merged.boot.as_ref().is_some_and(|boot| boot.secure_boot && boot.signers == ["s"]));
         assert_eq!(merged.pcrs["11"], PcrRule { expected: vec!["v".to_owned()], warn_only: false });

@@ -100,11 +100,11 @@ async fn show(wanted: &str, source: &ReadingSource, options: &Options) -> anyhow
         lines.extend(row.stage.iter().map(|stage| format!("stage            {}", output::visible(stage))));
         lines.extend(row.warnings.iter().map(|text| format!("warnings         {}", output::visible(text))));
         let is_zero = |value: &str| value.bytes().all(|digit| digit == b'0');
-        let (zero, measured): (Vec<_>, Vec<_>) = row.registers.iter().partition(|(_, value)| is_zero(value));
-        if !row.registers.is_empty() {
+        let (zero, measured): (Vec<_>, Vec<_>) = row.pcrs.iter().partition(|(_, value)| is_zero(value));
+        if !row.pcrs.is_empty() {
             lines.push(String::new());
         }
-        lines.extend(measured.iter().map(|(index, value)| format!("register {index:>2}  {}", output::visible(value))));
+        lines.extend(measured.iter().map(|(index, value)| format!("PCR {index:>2}  {}", output::visible(value))));
         if !zero.is_empty() {
             let indices = zero.iter().map(|(index, _)| index.to_string()).collect::<Vec<_>>().join(", ");
             lines.push(format!("all zero     {indices}"));

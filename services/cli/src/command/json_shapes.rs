@@ -109,9 +109,9 @@ fn a_host_that_has_proven_its_tpm() {
         kind: "join".to_owned(),
         stage: Some("locked".to_owned()),
         verdict: Some("pcr-mismatch".to_owned()),
-        detail: Some("register 4".to_owned()),
-        warnings: Some("register 5".to_owned()),
-        registers: Some([(4, "00".repeat(32))].into()),
+        detail: Some("PCR 4".to_owned()),
+        warnings: Some("PCR 5".to_owned()),
+        pcrs: Some([(4, "00".repeat(32))].into()),
         ..JoinHost::default()
     };
     bench.join(NAME, &[(Uuid::from_u128(0xD1), host)]);

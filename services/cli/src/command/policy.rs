@@ -125,7 +125,7 @@ async fn show(wanted: &str, source: &ReadingSource, options: &Options) -> anyhow
     output::print(options.presentation.output, lines, &value)
 }
 
-/// A policy that admits no host: hosts that ask are shown with these registers.
+/// A policy that admits no host: hosts that ask are shown with these PCRs.
 fn first(pcr: &[u8], lock: u8) -> AttestationPolicy {
     let observed = |index: &u8| (index.to_string(), PcrRule { expected: Vec::new(), warn_only: true });
     AttestationPolicy {
@@ -194,12 +194,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_policy_can_be_written_and_names_a_register_that_cannot_be_observed() {
+    fn the_first_policy_can_be_written_and_names_a_pcr_that_cannot_be_observed() {
         let policy = first(&[0, 4, 11], 15);
         attestation_policy::check(&policy).unwrap();
         assert_eq!(policy.pcrs.keys().collect::<Vec<_>>(), ["0", "11", "4"]);
         let error = format!("{:#}", attestation_policy::check(&first(&[4, 15], 15)).unwrap_err());
-        assert!(error.ends_with("pcrs.15: is the lock register: its values are in `lock`"), "{error}");
+        assert!(error.ends_with("pcrs.15: is the lock PCR: its values are in `lock`"), "{error}");
         assert!(attestation_policy::check(&first(&[], 15)).is_err());
     }
 }

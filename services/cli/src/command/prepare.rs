@@ -93,7 +93,7 @@ fn configuration(arguments: &PrepareArguments, name: &str, uuid: Uuid, root: &st
     }
     write!(
         lines,
-        "\n[cluster]\nname = {}\nuuid = \"{uuid}\"\n\n[trust]\nroot = {}\n\n[attestation]\nlock_register = {}\n\n[disk]\ndevice = {}\nformat = true\n",
+        "\n[cluster]\nname = {}\nuuid = \"{uuid}\"\n\n[trust]\nroot = {}\n\n[attestation]\nlock_pcr = {}\n\n[disk]\ndevice = {}\nformat = true\n",
         text(name),
         text(root),
         arguments.lock,

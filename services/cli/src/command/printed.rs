@@ -45,14 +45,14 @@ fn with_hosts(hosts: &[(Uuid, JoinHost)]) -> Bench {
 fn a_host_shows_how_far_it_is_and_why_it_stops_there() {
     let refused = JoinHost {
         verdict: Some("wrong-pcr".to_owned()),
-        detail: Some("register 4 has another value".to_owned()),
+        detail: Some("PCR 4 has another value".to_owned()),
         ..joining("press-2", HostState::Refused)
     };
     let bench = with_hosts(&[(DISK, joining("", HostState::Pending)), (OTHER, refused)]);
     let expected = [
         "HOST       CLUSTER     STATE    ROLE    EVIDENCE  SEEN   DISK                                  REASON",
         "(unnamed)  Paint_Shop  pending  worker  tpm2      1m00s  00000000-0000-0000-0000-0000000000d1",
-        "press-2    Paint_Shop  refused  worker  tpm2      1m00s  00000000-0000-0000-0000-0000000000d2  wrong-pcr: register 4 has another value",
+        "press-2    Paint_Shop  refused  worker  tpm2      1m00s  00000000-0000-0000-0000-0000000000d2  wrong-pcr: PCR 4 has another value",
     ];
     assert_eq!(tables::joining_hosts(&bench.fleet.joining_hosts(None), 62_000).lines(), expected);
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use bootstrapper_contract::HostNode;
+use bootstrapper_contract::{HostContract, HostNode};
 use join_protocol::terms::Kind;
 use service_runtime::exit;
-use sparkplug::TypedMetrics as _;
 use sparkplug::host::{HostConfig, HostEvent};
+use sparkplug::replication::Replica;
 use sparkplug::session::QoS;
 use sparkplug_mqtt::Clock;
 use uuid::Uuid;
@@ -36,9 +36,9 @@ pub(super) async fn find(wanted: Option<&str>, group: &str, kinds: &[Kind], opti
     let mut session = sparkplug_mqtt::spawn_host(config, &mqtt_config(&options.connection)?, Clock::new())?;
     let patience = if wanted.is_some() { options.presentation.timeout } else { ALL_RECEIVED };
     let deadline = tokio::time::Instant::now() + patience;
-    let mut hosts: BTreeMap<Uuid, HostNode> = BTreeMap::new();
+    let mut hosts = Hosts::new();
     // A name is answered as soon as it is received: the host that has it has to be enrolled.
-    while wanted.is_none_or(|wanted| choose(&hosts, Some(wanted), kinds).is_err()) {
+    while wanted.is_none_or(|wanted| choose(&alive(&hosts), Some(wanted), kinds).is_err()) {
         let event = tokio::select! {
             event = session.recv() => event.context("the session has ended")?,
             () = tokio::time::sleep_until(deadline) => break,
@@ -46,35 +46,32 @@ pub(super) async fn find(wanted: Option<&str>, group: &str, kinds: &[Kind], opti
         note(&mut hosts, &event);
     }
     session.stop().await;
-    choose(&hosts, wanted, kinds)
+    choose(&alive(&hosts), wanted, kinds)
 }
 
-fn note(hosts: &mut BTreeMap<Uuid, HostNode>, event: &HostEvent) {
-    let Some(disk) = event.node().and_then(|node| Uuid::try_parse(node.edge_node.as_str()).ok()) else { return };
-    match event {
-        HostEvent::NodeBirth { metrics, .. } => {
-            // Who says nothing that can be read is not a host.
-            if let Ok(host) = HostNode::from_metrics(metrics.iter()) {
-                hosts.insert(disk, host);
-            }
-        }
-        HostEvent::NodeData { metrics, .. } => {
-            if let Some(host) = hosts.get_mut(&disk) {
-                let _ = host.merge(metrics);
-            }
-        }
-        HostEvent::NodeDeath { .. } => drop(hosts.remove(&disk)),
-        _ => {}
+/// Hosts by their state disk.
+type Hosts = BTreeMap<Uuid, Replica<HostContract>>;
+
+fn note(hosts: &mut Hosts, event: &HostEvent) {
+    let Some(node) = event.node() else { return };
+    if let Ok(disk) = Uuid::try_parse(node.edge_node.as_str()) {
+        hosts.entry(disk).or_insert_with(|| Replica::new(node.clone())).on_event(event);
     }
 }
 
+/// What those say that are alive. Who says nothing that can be read is not a host.
+fn alive(hosts: &Hosts) -> BTreeMap<Uuid, &HostNode> {
+    let alive = hosts.iter().filter(|(_, host)| host.is_alive());
+    alive.filter_map(|(disk, host)| Some((*disk, host.node()?))).collect()
+}
+
 /// Chooses one.
-fn choose(hosts: &BTreeMap<Uuid, HostNode>, wanted: Option<&str>, kinds: &[Kind]) -> anyhow::Result<Uuid> {
+fn choose(hosts: &BTreeMap<Uuid, &HostNode>, wanted: Option<&str>, kinds: &[Kind]) -> anyhow::Result<Uuid> {
     let waits = |host: &HostNode| kinds.iter().any(|kind| kind.name() == host.kind) && host.state != "member";
     let name = |host: &HostNode| host.node_name.clone().unwrap_or_default();
     let is_meant = |host: &HostNode| wanted.is_none_or(|wanted| name(host) == wanted);
-    let found: Vec<(&Uuid, &HostNode)> = hosts.iter().filter(|(_, host)| waits(host) && is_meant(host)).collect();
-    let listed = |found: &[(&Uuid, &HostNode)]| {
+    let found: Vec<(&Uuid, &&HostNode)> = hosts.iter().filter(|(_, host)| waits(host) && is_meant(host)).collect();
+    let listed = |found: &[(&Uuid, &&HostNode)]| {
         let lines =
             found.iter().map(|(disk, host)| format!("\n  {disk}  {}  {}  {}", name(host), host.role, host.state));
         lines.collect::<String>()
@@ -82,7 +79,7 @@ fn choose(hosts: &BTreeMap<Uuid, HostNode>, wanted: Option<&str>, kinds: &[Kind]
     match found[..] {
         [(disk, _)] => Ok(*disk),
         [] => {
-            let others: Vec<(&Uuid, &HostNode)> = hosts.iter().filter(|(_, host)| waits(host)).collect();
+            let others: Vec<(&Uuid, &&HostNode)> = hosts.iter().filter(|(_, host)| waits(host)).collect();
             let error = match wanted {
                 Some(wanted) if !others.is_empty() => {
                     anyhow!("no host waits as {wanted:?}; these do:{}", listed(&others))
@@ -98,6 +95,7 @@ fn choose(hosts: &BTreeMap<Uuid, HostNode>, wanted: Option<&str>, kinds: &[Kind]
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sparkplug::{BdSeq, EdgeNodeDescriptor, Metric, TypedMetrics as _};
 
     fn host(name: &str, kind: &str, state: &str) -> HostNode {
         let text = str::to_owned;
@@ -108,21 +106,47 @@ mod tests {
     #[test]
     fn the_only_host_that_waits_is_meant_or_the_one_with_the_name_and_several_are_listed() {
         let disk = Uuid::from_u128;
-        let mut hosts = BTreeMap::from([
-            (disk(1), host("one", "join", "awaits-challenge")),
-            (disk(2), host("two", "rejoin", "resting")),
-            (disk(3), host("three", "join", "member")),
-        ]);
+        let [one, two, three, four] = [
+            host("one", "join", "awaits-challenge"),
+            host("two", "rejoin", "resting"),
+            host("three", "join", "member"),
+            host("four", "init", "resting"),
+        ];
+        let mut hosts = BTreeMap::from([(disk(1), &one), (disk(2), &two), (disk(3), &three)]);
         let first = [Kind::Join, Kind::Init];
         assert_eq!(choose(&hosts, None, &first).unwrap(), disk(1));
         assert_eq!(choose(&hosts, None, &[Kind::Rejoin, Kind::Recover]).unwrap(), disk(2));
         let error = choose(&hosts, Some("two"), &first).unwrap_err().to_string();
         assert!(error.starts_with("no host waits as \"two\"; these do:") && error.contains("one  worker"), "{error}");
-        hosts.insert(disk(4), host("four", "init", "resting"));
+        hosts.insert(disk(4), &four);
         let error = choose(&hosts, None, &first).unwrap_err().to_string();
         assert!(error.starts_with("several hosts wait") && error.contains(&disk(4).to_string()), "{error}");
         assert_eq!(choose(&hosts, Some("four"), &first).unwrap(), disk(4));
         let error = choose(&BTreeMap::new(), None, &first).unwrap_err().to_string();
         assert_eq!(error, "no host waits; is it on, and does it know this broker?");
+    }
+
+    #[test]
+    fn a_host_that_has_died_or_says_nothing_that_can_be_read_does_not_wait() {
+        let node =
+            |disk: u128| EdgeNodeDescriptor::parse("ACME-Paint-Join", &Uuid::from_u128(disk).to_string()).unwrap();
+        let (bd_seq, timestamp) = (BdSeq::ZERO, 7);
+        let birth = |disk: u128, metrics: Vec<Metric>| HostEvent::NodeBirth {
+            node: node(disk),
+            bd_seq,
+            timestamp,
+            uuid: None,
+            metrics: metrics.into(),
+        };
+        let mut hosts = Hosts::new();
+        for event in [
+            birth(1, host("one", "join", "resting").to_metrics()),
+            birth(2, vec![Metric::new("State", 3_u64)]),
+            birth(3, host("three", "join", "resting").to_metrics()),
+            HostEvent::NodeDeath { node: node(3), timestamp },
+        ] {
+            note(&mut hosts, &event);
+        }
+        assert_eq!(alive(&hosts), BTreeMap::from([(Uuid::from_u128(1), &host("one", "join", "resting"))]));
     }
 }

@@ -83,7 +83,7 @@ fn hosts_of_the_console_are_those_of_the_broker_and_nodes_that_no_join_service_k
         (
             Uuid::from_u128(0xD1),
             host("paint-1", HostState::Member, |host| {
-                host.registers = Some([(4, "0f".repeat(32)), (15, "00".repeat(32))].into())
+                host.pcrs = Some([(4, "0f".repeat(32)), (15, "00".repeat(32))].into())
             }),
         ),
         (Uuid::from_u128(0xD2), host("", HostState::Pending, |_| {})),

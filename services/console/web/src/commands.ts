@@ -80,8 +80,8 @@ export const commands = {
     command("host approve", [host], [["ek", ek], ["control-plane", controlPlane ? "" : null], ["wait", ""]]),
   moveHost: (cluster: string, host: string, to: string) => command("host move", [`${cluster}/${host}`], [["to", to || null]]),
   revokeHost: (host: string) => command("host revoke", [host], [["wait", ""]]),
-  capture: (host: string, registers: number[]) =>
-    command("policy capture", [host], [["pcr", registers.length > 0 ? registers.join(",") : null]]),
+  capture: (host: string, pcrs: number[]) =>
+    command("policy capture", [host], [["pcr", pcrs.length > 0 ? pcrs.join(",") : null]]),
   setPolicy: (cluster: string) => command("policy set", [cluster, "policy.json"]),
   initPolicy: (cluster: string) => command("policy init", [cluster]),
   watch: (group: string, node: string) => command("watch", [], [["group", group], ["node", node]]),

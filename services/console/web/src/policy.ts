@@ -1,7 +1,7 @@
 // A policy that is tried out: the one in force with some values allowed or taken away.
 import type { HostRow, PolicyDocument } from "./wire.ts";
 
-/** What is tried: values of registers as `REGISTER=VALUE`, and endorsement keys. */
+/** What is tried: values of PCRs as `PCR=VALUE`, and endorsement keys. */
 export interface Trial {
   allowed: ReadonlySet<string>;
   taken: ReadonlySet<string>;
@@ -41,18 +41,18 @@ export function tried(policy: PolicyDocument, trial: Trial): PolicyDocument {
   return { ...rest, pcrs, endorsement: { ...policy.endorsement, enrolled } };
 }
 
-/** Hosts with the registers to take from each, so that every allowed value of a trial is taken from one that has quoted it. What no host of the cluster has quoted is left over. */
+/** Hosts with the PCRs to take from each, so that every allowed value of a trial is taken from one that has quoted it. What no host of the cluster has quoted is left over. */
 export function captures(hosts: readonly HostRow[], cluster: string, allowed: ReadonlySet<string>): { found: [HostRow, number[]][]; left: string[] } {
   const open = new Set(allowed);
   const found: [HostRow, number[]][] = [];
   for (const host of hosts.filter((one) => one.cluster === cluster)) {
-    const registers = host.pcrs.filter((pcr) => open.delete(`${pcr.register}=${pcr.quoted}`)).map((pcr) => pcr.register);
-    if (registers.length > 0) found.push([host, registers]);
+    const indices = host.pcrs.filter((pcr) => open.delete(`${pcr.register}=${pcr.quoted}`)).map((pcr) => pcr.register);
+    if (indices.length > 0) found.push([host, indices]);
   }
   return { found, left: [...open] };
 }
 
-/** Values that hosts of a cluster have quoted in a register and that the policy does not allow, each with the hosts that have it. */
+/** Values that hosts of a cluster have quoted in a PCR and that the policy does not allow, each with the hosts that have it. */
 export function quotedOf(hosts: readonly HostRow[], cluster: string, register: string, expected: readonly string[]): [string, string[]][] {
   const found = new Map<string, string[]>();
   for (const host of hosts.filter((one) => one.cluster === cluster)) {

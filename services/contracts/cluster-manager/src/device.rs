@@ -476,7 +476,7 @@ mod tests {
                 policy_agreed: true,
                 policy_revision: 4,
                 policy_state: Some("invalid".to_owned()),
-                policy_error: Some("pcrs: no register is enforced".to_owned()),
+                policy_error: Some("pcrs: no PCR is enforced".to_owned()),
                 policy_held: Some("another store".to_owned()),
             },
             bootstrap: BootstrapReport {

@@ -31,7 +31,7 @@ impl HostKeys<'_> {
     }
 }
 
-/// What the lock register must show.
+/// What the lock PCR must show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lock {
     /// Not extended in this boot: before a ticket.
@@ -54,7 +54,7 @@ pub enum Step {
 pub struct Expected {
     /// What it must be about.
     pub qualifying_data: Hash,
-    /// State of the lock register.
+    /// State of the lock PCR.
     pub lock: Lock,
     /// The message that contains the quote.
     pub step: Step,
@@ -63,8 +63,8 @@ pub struct Expected {
 /// What a quote was found to show.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Claims {
-    /// Registers and their values, by index.
-    pub registers: Vec<(u32, Hash)>,
+    /// PCRs and their values, by index.
+    pub pcrs: Vec<(u32, Hash)>,
     /// Counters of the TPM, if the variant has them: they never go back.
     pub counters: Option<Counters>,
     /// The TPM does not vouch for [`Counters::powered_ms`]: power was cut, and it continues from the value that it stored last (TPM 2.0 Library Part 1, 36.3.4).
@@ -75,13 +75,13 @@ pub struct Claims {
     pub local_unlock: Option<Admitted>,
 }
 
-/// The values of registers by which a policy admits a host: each register has to have one of its own.
+/// The values of PCRs by which a policy admits a host: each PCR has to have one of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admitted {
-    /// Bank of the registers.
+    /// Bank of the PCRs.
     pub bank: Bank,
-    /// Registers by their index, the lock register with its value before a lock among them. After a lock, registers of which only a boot itself knows the value have none.
-    pub registers: BTreeMap<u8, Vec<Vec<u8>>>,
+    /// PCRs by their index, the lock PCR with its value before a lock among them. After a lock, PCRs of which only a boot itself knows the value have none.
+    pub pcrs: BTreeMap<u8, Vec<Vec<u8>>>,
 }
 
 /// Counters of a TPM. They distinguish a TPM from a copy of it and from a cleared one.
@@ -126,15 +126,15 @@ pub trait Verifier {
     /// `attestation-key`.
     fn check_attestation_key(&self, keys: &HostKeys<'_>) -> Result<(), Refusal>;
 
-    /// Form, signature, qualifying data, selection, clock, registers and lock of a quote, in this order.
+    /// Form, signature, qualifying data, selection, clock, PCRs and lock of a quote, in this order.
     ///
     /// # Errors
     /// `quote-malformed`, `quote-signature`, `quote-qualifying-data`, `quote-selection`, `quote-clock`, `measurement` or `lock`.
     fn check_quote(&self, keys: &HostKeys<'_>, quote: &[u8], expected: &Expected) -> Result<Claims, Refusal>;
 
-    /// The registers of a quote that is signed by the attestation key and about `qualifying_data`, whatever a policy says of their values: what people take reference values from.
+    /// The PCRs of a quote that is signed by the attestation key and about `qualifying_data`, whatever a policy says of their values: what people take reference values from.
     /// None: it cannot be read, or the variant does not show them.
-    fn read_registers(&self, keys: &HostKeys<'_>, quote: &[u8], qualifying_data: &Hash) -> Option<Vec<(u32, Hash)>> {
+    fn read_pcrs(&self, keys: &HostKeys<'_>, quote: &[u8], qualifying_data: &Hash) -> Option<Vec<(u32, Hash)>> {
         let _ = (keys, quote, qualifying_data);
         None
     }

@@ -19,7 +19,7 @@
 //! | [`metrics`] | how messages travel as Sparkplug metrics |
 //! | [`transcript`] | every hash |
 //! | [`certificate`], [`secret`], [`mod@result`] | who may issue; keys; the result of an init |
-//! | [`selection`] | which registers a host quotes |
+//! | [`selection`] | which PCRs a host quotes |
 //! | [`attestation`] | the boundary to the code that knows TPM structures |
 //! | [`simulated`] | the variant `simulated`, which proves nothing |
 //!

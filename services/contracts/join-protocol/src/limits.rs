@@ -63,7 +63,7 @@ pub const DETAIL_BYTES_MAX: usize = 512;
 /// Bytes of the result of an init.
 pub const RESULT_BYTES_MAX: usize = 64 * 1024;
 
-/// Signed values of registers that a second key of a disk is sealed to: with the rest they fit into a worker's ticket, and into the header of the disk.
+/// Signed values of PCRs that a second key of a disk is sealed to: with the rest they fit into a worker's ticket, and into the header of the disk.
 pub const UNLOCK_VALUES_MAX: usize = 32;
 
 /// To how many bytes the content of a worker's ticket or refusal is padded.

@@ -43,15 +43,15 @@ numbered! {
         QuoteSignature = 27, "quote-signature";
         /// The quote is about something else: an older challenge, other keys, another body or another issuer.
         QuoteQualifyingData = 28, "quote-qualifying-data";
-        /// The quote covers other registers or another bank than the policy asks for.
+        /// The quote covers other PCRs or another bank than the policy asks for.
         QuoteSelection = 29, "quote-selection";
-        /// The TPM's clock is not safe, or its registers were not written by this boot.
+        /// The TPM's clock is not safe, or its PCRs were not written by this boot.
         QuoteClock = 30, "quote-clock";
-        /// A register has another value than the policy has; the detail names the registers.
+        /// A PCR has another value than the policy has; the detail names the PCRs.
         Measurement = 31, "measurement";
-        /// The lock register is not as it must be: the host is locked to a cluster already, or not yet.
+        /// The lock PCR is not as it must be: the host is locked to a cluster already, or not yet.
         Lock = 32, "lock";
-        /// Every register is zero: nothing was measured.
+        /// Every PCR is zero: nothing was measured.
         NothingMeasured = 33, "nothing-measured";
         /// The TPM's counters went back: it was cleared, or another machine has the same key.
         CountersBackwards = 34, "counters-backwards";

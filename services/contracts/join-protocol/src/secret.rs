@@ -158,7 +158,7 @@ impl fmt::Debug for Entropy {
     }
 }
 
-/// The value that locks a host to its cluster: what its lock register is extended with.
+/// The value that locks a host to its cluster: what its lock PCR is extended with.
 ///
 /// HKDF-SHA-256 with the secret as key material, the salt as salt and `key-clusterID` as info. It reveals nothing about the secret.
 #[must_use]

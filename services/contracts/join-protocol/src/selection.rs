@@ -2,10 +2,10 @@
 
 use crate::fields::{Fields, WireError};
 
-/// Registers of a platform.
-pub const REGISTERS_MAX: usize = 24;
+/// PCRs of a platform.
+pub const PCRS_MAX: usize = 24;
 
-/// A bank of registers. SHA-1 is not among them: no issuer has to ask for it.
+/// A bank of PCRs. SHA-1 is not among them: no issuer has to ask for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Bank {
     /// SHA-256.
@@ -24,7 +24,7 @@ impl Bank {
         }
     }
 
-    /// Bytes of a register.
+    /// Bytes of a PCR.
     #[must_use]
     pub const fn digest_bytes(self) -> usize {
         match self {
@@ -40,11 +40,11 @@ impl Bank {
     }
 }
 
-/// Registers of one bank: 1 to [`REGISTERS_MAX`], each below that, each greater than the one before.
+/// PCRs of one bank: 1 to [`PCRS_MAX`], each below that, each greater than the one before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selection {
     bank: Bank,
-    registers: Vec<u8>,
+    pcrs: Vec<u8>,
 }
 
 /// Why a host does not quote what it is asked for.
@@ -52,42 +52,42 @@ pub struct Selection {
 pub enum SelectionError {
     /// The quote would not show whether the host is locked.
     #[error(
-        "it asks for a quote without register {0}, which this host locks itself with (attestation.lock_register, lock.pcr of the policy)"
+        "it asks for a quote without PCR {0}, which this host locks itself with (attestation.lock_pcr, lock.pcr of the policy)"
     )]
     NoLock(u8),
     /// The quote would show nothing that was measured.
-    #[error("it asks for a quote of the lock register alone, which says nothing about what was booted")]
+    #[error("it asks for a quote of the lock PCR alone, which says nothing about what was booted")]
     NothingMeasured,
 }
 
 impl Selection {
-    /// Every register of the bank: what is asked for as long as no policy says more.
+    /// Every PCR of the bank: what is asked for as long as no policy says more.
     #[must_use]
     pub fn all(bank: Bank) -> Self {
-        Self { bank, registers: (0..REGISTERS_MAX as u8).collect() }
+        Self { bank, pcrs: (0..PCRS_MAX as u8).collect() }
     }
 
-    /// These registers, in any order. None: there is none, or one that no platform has.
+    /// These PCRs, in any order. None: there is none, or one that no platform has.
     #[must_use]
-    pub fn new(bank: Bank, registers: impl IntoIterator<Item = u8>) -> Option<Self> {
-        let mut registers: Vec<u8> = registers.into_iter().collect();
-        registers.sort_unstable();
-        registers.dedup();
-        let is_good = !registers.is_empty() && registers.iter().all(|register| usize::from(*register) < REGISTERS_MAX);
-        is_good.then_some(Self { bank, registers })
+    pub fn new(bank: Bank, pcrs: impl IntoIterator<Item = u8>) -> Option<Self> {
+        let mut pcrs: Vec<u8> = pcrs.into_iter().collect();
+        pcrs.sort_unstable();
+        pcrs.dedup();
+        let is_good = !pcrs.is_empty() && pcrs.iter().all(|pcr| usize::from(*pcr) < PCRS_MAX);
+        is_good.then_some(Self { bank, pcrs })
     }
 
     /// As it travelled.
     ///
     /// # Errors
     /// The [`WireError`] names the field and the rule.
-    pub(crate) fn from_wire(fields: &Fields, bank: &str, registers: &[u32]) -> Result<Self, WireError> {
+    pub(crate) fn from_wire(fields: &Fields, bank: &str, pcrs: &[u32]) -> Result<Self, WireError> {
         let bank = Bank::from_name(bank).ok_or_else(|| fields.error("bank", "is not known"))?;
-        let is_rising = registers.windows(2).all(|pair| pair[0] < pair[1]);
-        let read: Option<Vec<u8>> = registers.iter().map(|register| u8::try_from(*register).ok()).collect();
-        let selection = read.filter(|_| is_rising).and_then(|registers| Self::new(bank, registers));
+        let is_rising = pcrs.windows(2).all(|pair| pair[0] < pair[1]);
+        let read: Option<Vec<u8>> = pcrs.iter().map(|pcr| u8::try_from(*pcr).ok()).collect();
+        let selection = read.filter(|_| is_rising).and_then(|pcrs| Self::new(bank, pcrs));
         selection.ok_or_else(|| {
-            fields.error("registers", "must be 1 to 24 of the registers 0 to 23, each greater than the one before")
+            fields.error("pcrs", "must be 1 to 24 of the PCRs 0 to 23, each greater than the one before")
         })
     }
 
@@ -97,21 +97,21 @@ impl Selection {
         self.bank
     }
 
-    /// The registers, each greater than the one before.
+    /// The PCRs, each greater than the one before.
     #[must_use]
-    pub fn registers(&self) -> &[u8] {
-        &self.registers
+    pub fn pcrs(&self) -> &[u8] {
+        &self.pcrs
     }
 
-    /// Whether a host that locks itself with this register quotes that: its lock and something that was measured.
+    /// Whether a host that locks itself with this PCR quotes that: its lock and something that was measured.
     ///
     /// # Errors
     /// The [`SelectionError`] says what is missing.
-    pub fn check_for(&self, lock_register: u8) -> Result<(), SelectionError> {
-        if !self.registers.contains(&lock_register) {
-            return Err(SelectionError::NoLock(lock_register));
+    pub fn check_for(&self, lock_pcr: u8) -> Result<(), SelectionError> {
+        if !self.pcrs.contains(&lock_pcr) {
+            return Err(SelectionError::NoLock(lock_pcr));
         }
-        if self.registers.len() == 1 { Err(SelectionError::NothingMeasured) } else { Ok(()) }
+        if self.pcrs.len() == 1 { Err(SelectionError::NothingMeasured) } else { Ok(()) }
     }
 }
 
@@ -121,23 +121,23 @@ mod tests {
 
     #[test]
     fn a_selection_is_read_as_it_was_written_and_nothing_else_is() {
-        let read = |bank: &str, registers: &[u32]| Selection::from_wire(&Fields("challenge body"), bank, registers);
+        let read = |bank: &str, pcrs: &[u32]| Selection::from_wire(&Fields("challenge body"), bank, pcrs);
         let selection = read("sha384", &[4, 15]).unwrap();
-        assert_eq!((selection.bank(), selection.registers()), (Bank::Sha384, &[4, 15][..]));
+        assert_eq!((selection.bank(), selection.pcrs()), (Bank::Sha384, &[4, 15][..]));
         assert_eq!(Selection::new(Bank::Sha384, [15, 4, 15]), Some(selection));
         for silly in [&[][..], &[4, 4], &[15, 4], &[24], &[4, 256]] {
             let error = read("sha256", silly).unwrap_err().to_string();
-            assert!(error.contains("registers must be 1 to 24"), "{silly:?}: {error}");
+            assert!(error.contains("pcrs must be 1 to 24"), "{silly:?}: {error}");
         }
         for bank in ["sha1", "", "SHA256"] {
             assert!(read(bank, &[4]).unwrap_err().to_string().contains("bank is not known"));
         }
-        assert_eq!(Selection::all(Bank::Sha256).registers().len(), REGISTERS_MAX);
+        assert_eq!(Selection::all(Bank::Sha256).pcrs().len(), PCRS_MAX);
     }
 
     #[test]
     fn a_host_quotes_its_lock_and_something_that_was_measured_or_nothing() {
-        let of = |registers: &[u8]| Selection::new(Bank::Sha256, registers.iter().copied()).unwrap();
+        let of = |pcrs: &[u8]| Selection::new(Bank::Sha256, pcrs.iter().copied()).unwrap();
         assert_eq!(of(&[4, 15]).check_for(15), Ok(()));
         assert_eq!(of(&[4, 15]).check_for(12), Err(SelectionError::NoLock(12)));
         assert_eq!(of(&[15]).check_for(15), Err(SelectionError::NothingMeasured));

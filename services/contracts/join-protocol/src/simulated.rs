@@ -2,7 +2,7 @@
 //!
 //! **It proves nothing about a machine**: a program that has the seed is the TPM. On the wire it is called `simulated`, and an issuer answers it only if its policy names it.
 //! It keeps the promises that the protocol builds on, so that attacks on the protocol can be tried. A credential opens only in the TPM that has the endorsement key, and only
-//! if that TPM holds the attestation key that the credential names. A quote is signed by that key and is about what was asked. Its registers can only be extended.
+//! if that TPM holds the attestation key that the credential names. A quote is signed by that key and is about what was asked. Its PCRs can only be extended.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,8 +20,8 @@ use crate::selection::{Bank, Selection};
 use crate::terms::{Kind, Role, Suite, Variant};
 use crate::transcript::{Hash, hash};
 
-/// Register that the lock extends.
-pub const LOCK_REGISTER: u32 = 15;
+/// PCR that the lock extends.
+pub const LOCK_PCR: u32 = 15;
 /// The only bank whose quotes are accepted.
 pub const BANK: &str = "sha256";
 
@@ -29,17 +29,17 @@ pub const BANK: &str = "sha256";
 pub struct SimulatedTpm {
     endorsement: KeyPair,
     attestation: SigningKey,
-    registers: BTreeMap<u32, Hash>,
+    pcrs: BTreeMap<u32, Hash>,
 }
 
 impl SimulatedTpm {
-    /// The TPM of this seed, freshly booted: every register is zero.
+    /// The TPM of this seed, freshly booted: every PCR is zero.
     #[must_use]
     pub fn new(seed: &Secret) -> Option<Self> {
         let attestation = SigningKey::from_seed(&seed.derive("simulated attestation key", &[]))?;
         let endorsement = KeyPair::derive(Suite::X25519, &seed.derive("simulated endorsement key", &[]));
-        let registers = (0..24).map(|index| (index, [0; 32])).collect();
-        Some(Self { endorsement, attestation, registers })
+        let pcrs = (0..24).map(|index| (index, [0; 32])).collect();
+        Some(Self { endorsement, attestation, pcrs })
     }
 
     /// As after a clear of the attestation hierarchy: the endorsement key of `self` with the attestation key of another seed.
@@ -61,20 +61,20 @@ impl SimulatedTpm {
         self.attestation.public_key().to_vec()
     }
 
-    /// Extends a register: its value becomes the hash of value and `digest`.
-    pub fn extend(&mut self, register: u32, digest: &Hash) {
-        let value = self.registers.entry(register).or_default();
+    /// Extends a PCR: its value becomes the hash of value and `digest`.
+    pub fn extend(&mut self, pcr: u32, digest: &Hash) {
+        let value = self.pcrs.entry(pcr).or_default();
         *value = extended(value, digest);
     }
 
     /// Locks the host to a cluster.
     pub fn lock(&mut self, cluster_id: &Hash) {
-        self.extend(LOCK_REGISTER, cluster_id);
+        self.extend(LOCK_PCR, cluster_id);
     }
 
-    /// Every register is zero again.
+    /// Every PCR is zero again.
     pub fn reboot(&mut self) {
-        self.registers.values_mut().for_each(|value| *value = [0; 32]);
+        self.pcrs.values_mut().for_each(|value| *value = [0; 32]);
     }
 
     /// ActivateCredential. None: the credential is for another TPM or another attestation key.
@@ -86,27 +86,27 @@ impl SimulatedTpm {
         Secret::from_slice(&secret)
     }
 
-    /// A quote over all registers.
+    /// A quote over all PCRs.
     #[must_use]
     pub fn quote(&self, qualifying_data: &Hash) -> Vec<u8> {
         self.quote_of(qualifying_data, &Selection::all(Bank::Sha256))
     }
 
-    /// A quote over these registers.
+    /// A quote over these PCRs.
     #[must_use]
     pub fn quote_of(&self, qualifying_data: &Hash, selection: &Selection) -> Vec<u8> {
-        self.quote_of_bank(qualifying_data, selection.bank().name(), selection.registers())
+        self.quote_of_bank(qualifying_data, selection.bank().name(), selection.pcrs())
     }
 
-    /// A quote over registers that says it is of this bank.
+    /// A quote over PCRs that says it is of this bank.
     #[must_use]
-    pub fn quote_of_bank(&self, qualifying_data: &Hash, bank: &str, registers: &[u8]) -> Vec<u8> {
-        let quoted = self.registers.iter().filter(|(index, _)| registers.iter().any(|at| u32::from(*at) == **index));
-        let register = |(&index, value): (&u32, &Hash)| wire::SimulatedRegister { index, value: value.to_vec() };
+    pub fn quote_of_bank(&self, qualifying_data: &Hash, bank: &str, pcrs: &[u8]) -> Vec<u8> {
+        let quoted = self.pcrs.iter().filter(|(index, _)| pcrs.iter().any(|at| u32::from(*at) == **index));
+        let pcr = |(&index, value): (&u32, &Hash)| wire::SimulatedPcr { index, value: value.to_vec() };
         let body = wire::SimulatedQuoteBody {
             qualifying_data: qualifying_data.to_vec(),
             bank: bank.to_owned(),
-            registers: quoted.map(register).collect(),
+            pcrs: quoted.map(pcr).collect(),
         };
         let body = body.encode_to_vec();
         let signature = self.attestation.sign(&quote_signed(&body)).to_vec();
@@ -116,7 +116,7 @@ impl SimulatedTpm {
 
 impl std::fmt::Debug for SimulatedTpm {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SimulatedTpm").field("registers", &self.registers).finish_non_exhaustive()
+        f.debug_struct("SimulatedTpm").field("pcrs", &self.pcrs).finish_non_exhaustive()
     }
 }
 
@@ -142,7 +142,7 @@ pub struct SimulatedVerifier {
     pub revoked: BTreeSet<Hash>,
     /// Ids of those that may be control planes. None: all.
     pub control_planes: Option<BTreeSet<Hash>>,
-    /// Registers and the values that they must have.
+    /// PCRs and the values that they must have.
     pub reference_values: BTreeMap<u32, Hash>,
 }
 
@@ -156,8 +156,8 @@ impl SimulatedVerifier {
         }
     }
 
-    /// Everything about a quote but the values of its registers.
-    fn registers(keys: &HostKeys<'_>, quote: &[u8], qualifying_data: &Hash) -> Result<Vec<(u32, Hash)>, Refusal> {
+    /// Everything about a quote but the values of its PCRs.
+    fn pcrs(keys: &HostKeys<'_>, quote: &[u8], qualifying_data: &Hash) -> Result<Vec<(u32, Hash)>, Refusal> {
         let malformed = |detail: String| Refusal::new(RefusalCode::QuoteMalformed, detail);
         let (_, attestation_key) = Self::keys(keys).map_err(|error| malformed(error.0))?;
         let quote: wire::SimulatedQuote =
@@ -180,34 +180,34 @@ impl SimulatedVerifier {
             let detail = format!("the quote is of bank {:?}, not of {BANK}", body.bank);
             return Err(Refusal::new(RefusalCode::QuoteSelection, detail));
         }
-        let register = |register: wire::SimulatedRegister| {
-            let value = register.value.as_slice().try_into().ok()?;
-            Some((register.index, value))
+        let pcr = |pcr: wire::SimulatedPcr| {
+            let value = pcr.value.as_slice().try_into().ok()?;
+            Some((pcr.index, value))
         };
-        let registers: Option<Vec<(u32, Hash)>> = body.registers.into_iter().map(register).collect();
-        registers.ok_or_else(|| malformed("a register must have 32 bytes".to_owned()))
+        let pcrs: Option<Vec<(u32, Hash)>> = body.pcrs.into_iter().map(pcr).collect();
+        pcrs.ok_or_else(|| malformed("a PCR must have 32 bytes".to_owned()))
     }
 
-    fn check_registers(&self, registers: &[(u32, Hash)], lock: Lock) -> Result<(), Refusal> {
-        let value = |index: u32| registers.iter().find(|(at, _)| *at == index).map(|(_, value)| value);
-        let required = self.reference_values.keys().copied().chain([LOCK_REGISTER]);
+    fn check_pcrs(&self, pcrs: &[(u32, Hash)], lock: Lock) -> Result<(), Refusal> {
+        let value = |index: u32| pcrs.iter().find(|(at, _)| *at == index).map(|(_, value)| value);
+        let required = self.reference_values.keys().copied().chain([LOCK_PCR]);
         let absent: Vec<String> = required.filter(|index| value(*index).is_none()).map(|at| at.to_string()).collect();
         if !absent.is_empty() {
-            let detail = format!("the quote lacks the registers {}", absent.join(", "));
+            let detail = format!("the quote lacks the PCRs {}", absent.join(", "));
             return Err(Refusal::new(RefusalCode::QuoteSelection, detail));
         }
         let others = self.reference_values.iter().filter(|(index, wanted)| value(**index) != Some(*wanted));
         let others: Vec<String> = others.map(|(index, _)| index.to_string()).collect();
         if !others.is_empty() {
-            let detail = format!("registers {} have other values than the policy", others.join(", "));
+            let detail = format!("PCRs {} have other values than the policy", others.join(", "));
             return Err(Refusal::new(RefusalCode::Measurement, detail));
         }
         let wanted = match lock {
             Lock::Open => [0; 32],
             Lock::Extended(cluster_id) => extended(&[0; 32], &cluster_id),
         };
-        if value(LOCK_REGISTER) != Some(&wanted) {
-            let detail = format!("the lock register {LOCK_REGISTER} is not as it must be");
+        if value(LOCK_PCR) != Some(&wanted) {
+            let detail = format!("the lock PCR {LOCK_PCR} is not as it must be");
             return Err(Refusal::new(RefusalCode::Lock, detail));
         }
         Ok(())
@@ -225,8 +225,8 @@ impl Verifier for SimulatedVerifier {
     }
 
     fn selection(&self, _: Variant) -> Selection {
-        let registers = self.reference_values.keys().copied().chain([LOCK_REGISTER]);
-        let selection = Selection::new(Bank::Sha256, registers.filter_map(|at| u8::try_from(at).ok()));
+        let pcrs = self.reference_values.keys().copied().chain([LOCK_PCR]);
+        let selection = Selection::new(Bank::Sha256, pcrs.filter_map(|at| u8::try_from(at).ok()));
         // Without reference values nothing that is measured would be asked for.
         selection.filter(|_| !self.reference_values.is_empty()).unwrap_or_else(|| Selection::all(Bank::Sha256))
     }
@@ -252,12 +252,12 @@ impl Verifier for SimulatedVerifier {
     }
 
     fn check_quote(&self, keys: &HostKeys<'_>, quote: &[u8], expected: &Expected) -> Result<Claims, Refusal> {
-        let registers = Self::registers(keys, quote, &expected.qualifying_data)?;
-        self.check_registers(&registers, expected.lock)?;
-        Ok(Claims { registers, ..Claims::default() })
+        let pcrs = Self::pcrs(keys, quote, &expected.qualifying_data)?;
+        self.check_pcrs(&pcrs, expected.lock)?;
+        Ok(Claims { pcrs, ..Claims::default() })
     }
 
-    fn read_registers(&self, keys: &HostKeys<'_>, quote: &[u8], qualifying_data: &Hash) -> Option<Vec<(u32, Hash)>> {
-        Self::registers(keys, quote, qualifying_data).ok()
+    fn read_pcrs(&self, keys: &HostKeys<'_>, quote: &[u8], qualifying_data: &Hash) -> Option<Vec<(u32, Hash)>> {
+        Self::pcrs(keys, quote, qualifying_data).ok()
     }
 }

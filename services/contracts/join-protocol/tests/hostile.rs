@@ -16,7 +16,7 @@ use join_protocol::message::hello::Hello;
 use join_protocol::message::ticket::{Ticket, TicketBody};
 use join_protocol::refusal::{Refusal, RefusalCode};
 use join_protocol::selection::{Bank, Selection, SelectionError};
-use join_protocol::simulated::{BANK, LOCK_REGISTER, SimulatedTpm, SimulatedVerifier};
+use join_protocol::simulated::{BANK, LOCK_PCR, SimulatedTpm, SimulatedVerifier};
 use join_protocol::terms::{Address, HostClock, Kind, Purpose, Role, Suite, Variant};
 use join_protocol::transcript;
 use support::*;
@@ -98,10 +98,10 @@ fn another_hosts_endorsement_key() {
 }
 
 #[test]
-fn one_register_and_many_differ_and_the_answer_names_them() {
+fn one_pcr_and_many_differ_and_the_answer_names_them() {
     let reference_values = [(4, [0; 32]), (9, [0; 32]), (11, [0; 32])].into();
     let verifier = SimulatedVerifier { reference_values, ..accepting() };
-    for (changed, named) in [(vec![9], "registers 9 have"), (vec![4, 11], "registers 4, 11 have")] {
+    for (changed, named) in [(vec![9], "PCRs 9 have"), (vec![4, 11], "PCRs 4, 11 have")] {
         let mut host = host(1);
         changed.iter().for_each(|index| host.tpm.extend(*index, &[1; 32]));
         let refusal = refusal_of(&replica(1), &host, |tpm, data| tpm.quote(data), &verifier);
@@ -124,7 +124,7 @@ fn a_member_that_is_locked_already_wants_another_ticket() {
     let mut host = host(1);
     host.tpm.lock(&[1; 32]);
     let refusal = refusal_of(&replica(1), &host, |tpm, data| tpm.quote(data), &accepting());
-    assert_eq!(refusal.to_string(), format!("lock: the lock register {LOCK_REGISTER} is not as it must be"));
+    assert_eq!(refusal.to_string(), format!("lock: the lock PCR {LOCK_PCR} is not as it must be"));
     host.tpm.reboot();
     assert!(matches!(
         judge(&replica(1), &host, host.evidence(&replica(1)).message(), &accepting()),
@@ -458,8 +458,8 @@ fn a_ticket_for_other_evidence_or_another_host() {
     let (issuer, host) = (replica(1), host(1));
     let mine = host.evidence(&issuer);
     // The same request, sealed once more from another quote: only one of the two evidences was sent.
-    let other = host
-        .evidence_with(&issuer, |tpm, data| tpm.quote_of_bank(data, BANK, Selection::all(Bank::Sha256).registers()));
+    let other =
+        host.evidence_with(&issuer, |tpm, data| tpm.quote_of_bank(data, BANK, Selection::all(Bank::Sha256).pcrs()));
     assert_eq!(mine.message(), other.message(), "the same steps give the same bytes");
     let theirs = support::host(2);
     let (_, answer) = ticket(&issuer, &theirs, &theirs.evidence(&issuer));
@@ -535,36 +535,36 @@ fn an_issuer_whose_key_is_none_of_the_suite_is_found_before_the_tpm_is_asked() {
     }
 }
 
-fn selection(registers: &[u8]) -> Selection {
-    Selection::new(Bank::Sha256, registers.iter().copied()).unwrap()
+fn selection(pcrs: &[u8]) -> Selection {
+    Selection::new(Bank::Sha256, pcrs.iter().copied()).unwrap()
 }
 
 #[test]
-fn a_selection_of_registers_that_shows_nothing_is_refused_before_the_tpm_is_asked() {
+fn a_selection_of_pcrs_that_shows_nothing_is_refused_before_the_tpm_is_asked() {
     let (issuer, host) = (replica(1), host(1));
     let hello = host.hello(1);
     let honest = Challenge::decode(&challenge(&issuer, &host, hello.message())).unwrap();
-    let signed = |registers: &[u8]| {
-        let body = ChallengeBody { selection: selection(registers), ..ChallengeBody::decode(&honest.body).unwrap() };
+    let signed = |pcrs: &[u8]| {
+        let body = ChallengeBody { selection: selection(pcrs), ..ChallengeBody::decode(&honest.body).unwrap() };
         let body = body.encode();
         let th1 = transcript::after_hello(hello.message());
         let signature = signing_key(0x81).sign(&transcript::challenge_signed(&th1, &body, &honest.cookie));
         Challenge { body, cookie: honest.cookie, signature }.encode()
     };
-    for (registers, error) in [(&[4, 7][..], SelectionError::NoLock(15)), (&[15], SelectionError::NothingMeasured)] {
-        let found = host.hello(1).on_challenge(&signed(registers), CLOCK).unwrap_err().error;
+    for (pcrs, error) in [(&[4, 7][..], SelectionError::NoLock(15)), (&[15], SelectionError::NothingMeasured)] {
+        let found = host.hello(1).on_challenge(&signed(pcrs), CLOCK).unwrap_err().error;
         assert_eq!(found, ChallengeError::Selection(error));
     }
     let challenged = host.hello(1).on_challenge(&signed(&[4, 15]), CLOCK).unwrap();
-    assert_eq!(host.quoting(challenged).selection().registers(), [4, 15], "it is the issuer who says what is quoted");
+    assert_eq!(host.quoting(challenged).selection().pcrs(), [4, 15], "it is the issuer who says what is quoted");
 }
 
 #[test]
-fn a_quote_of_fewer_registers_than_the_policy_asks_for() {
+fn a_quote_of_fewer_pcrs_than_the_policy_asks_for() {
     let verifier = SimulatedVerifier { reference_values: [(4, [0; 32]), (7, [0; 32])].into(), ..accepting() };
     let refusal = refusal_of(&replica(1), &host(1), |tpm, data| tpm.quote_of(data, &selection(&[4, 15])), &verifier);
     assert_eq!(refusal.code, RefusalCode::QuoteSelection);
-    assert!(refusal.detail.ends_with("lacks the registers 7"), "{refusal}");
+    assert!(refusal.detail.ends_with("lacks the PCRs 7"), "{refusal}");
 }
 
 #[test]

@@ -267,7 +267,7 @@ fn a_host_with_settings_that_cannot_be_sent_says_so_and_stops() {
 #[test]
 fn a_host_that_is_asked_for_a_quote_that_shows_nothing_says_so_and_rests() {
     let mut drive = Drive::start();
-    drive.machine = Machine::new(HostSettings { lock_register: 12, ..drive.host.settings.clone() });
+    drive.machine = Machine::new(HostSettings { lock_pcr: 12, ..drive.host.settings.clone() });
     let _ = drive.feed(Event::Start);
     let verifier = SimulatedVerifier { reference_values: [(4, [0; 32])].into(), ..SimulatedVerifier::default() };
     let answer = replica(1).on_hello(&drive.host.settings.address, &drive.hello(), NOW_MS, entropy(9), &verifier);
@@ -275,6 +275,6 @@ fn a_host_that_is_asked_for_a_quote_that_shows_nothing_says_so_and_rests() {
     let effects = drive.feed(Event::Challenge(&message));
     let [Effect::Refused(refusal), ..] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!(refusal.code, RefusalCode::QuoteSelection);
-    assert!(refusal.detail.starts_with("it asks for a quote without register 12"), "{refusal}");
+    assert!(refusal.detail.starts_with("it asks for a quote without PCR 12"), "{refusal}");
     assert_eq!(drive.machine.condition(), Condition::Resting);
 }

@@ -105,8 +105,8 @@ pub struct JoinHost {
     pub stage: Option<String>,
     /// Revision of the policy by which it was judged last.
     pub policy_revision: u64,
-    /// Registers of its last quote: hexadecimal values by index.
-    pub registers: Option<BTreeMap<u8, String>>,
+    /// PCRs of its last quote: hexadecimal values by index.
+    pub pcrs: Option<BTreeMap<u8, String>>,
     /// Deviations that the policy lets pass, for people.
     pub warnings: Option<String>,
     /// The state disk that it names, if that is another host's; its device id is then its own ([`crate::names::keyed_host`]).
@@ -117,10 +117,10 @@ pub struct JoinHost {
     pub last_seen: u64,
 }
 
-/// Columns of [`JoinHost::registers`].
-struct Registers;
+/// Columns of [`JoinHost::pcrs`].
+struct Pcrs;
 
-impl form::Columns for Registers {
+impl form::Columns for Pcrs {
     const KEY: &'static str = "Register";
     const VALUE: &'static str = "Value";
 }
@@ -136,7 +136,7 @@ sparkplug::typed_metrics! {
         since as form::DateTime => host::SINCE,
         /// Stable name of the last refusal; null: it was not refused.
         verdict => host::REFUSAL,
-        /// Registers that differ where the policy only warns, and other remarks; null: none.
+        /// PCRs that differ where the policy only warns, and other remarks; null: none.
         warnings => host::WARNINGS,
         /// Name of the Kubernetes node that it is or wants to be; empty: the service names it.
         name => host::NAME,
@@ -152,9 +152,9 @@ sparkplug::typed_metrics! {
         stage => host::STAGE,
         /// Revision of the policy by which it was judged last.
         policy_revision => host::POLICY_REVISION,
-        /// Registers of its last quote, hexadecimal by decimal index; absent: no quote could be read.
+        /// PCRs of its last quote, hexadecimal by decimal index; absent: no quote could be read.
         #[omit_null]
-        registers as form::Nullable<form::Table<Registers>> => host::REGISTERS,
+        pcrs as form::Nullable<form::Table<Pcrs>> => host::PCRS,
         /// The state disk that it names, if that is another host's; null: it is its own.
         #[optional]
         foreign_disk as form::Nullable<form::Uuid> => host::FOREIGN_DISK,
@@ -185,7 +185,7 @@ mod tests {
             state: HostState::Pending,
             verdict: Some("approval-pending".to_owned()),
             since: 5,
-            registers: Some([(4, "00".to_owned())].into()),
+            pcrs: Some([(4, "00".to_owned())].into()),
             foreign_disk: Some(Uuid::from_u128(7)),
             first_seen: 1,
             ..JoinHost::default()
@@ -212,7 +212,7 @@ mod tests {
                 "Host/Last_Seen DateTime",
             ];
             // A birth omits a table without rows.
-            let is_there = |name: &&&str| !name.ends_with("DataSet") || host.registers.is_some();
+            let is_there = |name: &&&str| !name.ends_with("DataSet") || host.pcrs.is_some();
             assert_eq!(listed, expected.iter().filter(is_there).copied().collect::<Vec<_>>());
             assert_eq!(JoinHost::from_metrics(&metrics), Ok(host));
         }

@@ -99,9 +99,9 @@ pub mod host {
     pub const STAGE: &str = "Host/Stage";
     /// Revision of the policy by which it was judged last (UInt64).
     pub const POLICY_REVISION: &str = "Policy/Revision";
-    /// Registers of its last quote (DataSet of `Register`, decimal, and `Value`, hexadecimal; null if no quote could be read).
-    pub const REGISTERS: &str = "Host/Registers";
-    /// Registers that differ where the policy only warns, and other remarks, for people (String or null).
+    /// PCRs of its last quote (DataSet of `Register`, decimal, and `Value`, hexadecimal; null if no quote could be read).
+    pub const PCRS: &str = "Host/Registers";
+    /// PCRs that differ where the policy only warns, and other remarks, for people (String or null).
     pub const WARNINGS: &str = "Status/Warnings";
     /// The state disk that it names, if that is another host's (UUID, null if not).
     pub const FOREIGN_DISK: &str = "Host/Foreign_Disk";

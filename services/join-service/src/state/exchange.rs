@@ -128,12 +128,12 @@ impl State {
             _ => rejected.refusal.clone(),
         };
         let name = rejected.body.as_ref().map(|body| body.node_name.clone()).unwrap_or_default();
-        self.refuse(rejected.recipient(), refusal, name, rejected.registers.as_deref(), now);
+        self.refuse(rejected.recipient(), refusal, name, rejected.pcrs.as_deref(), now);
     }
 
     pub(super) fn refuse_verified(&mut self, verified: &Verified, refusal: Refusal, now: Now) {
         let name = verified.body().node_name.clone();
-        self.refuse(verified.recipient(), refusal, name, Some(&verified.claims().registers), now);
+        self.refuse(verified.recipient(), refusal, name, Some(&verified.claims().pcrs), now);
     }
 
     /// Refuses under seal, and remembers for people.
@@ -142,7 +142,7 @@ impl State {
         recipient: &Recipient,
         refusal: Refusal,
         name: String,
-        registers: Option<&[(u32, Hash)]>,
+        pcrs: Option<&[(u32, Hash)]>,
         now: Now,
     ) {
         let hello = recipient.hello();
@@ -157,7 +157,7 @@ impl State {
                 kind: hello.kind,
                 verdict: refusal.code,
                 detail: refusal.detail.clone(),
-                registers: registers.map(registers_json),
+                pcrs: pcrs.map(pcrs_json),
                 policy_revision: self.policy.desired().map_or(0, |desired| desired.revision),
                 first_seen: now.wall,
                 last_seen: now.wall,
@@ -295,7 +295,7 @@ impl State {
             request: Some(hello.request.to_string()),
             counters: counters.or_else(|| known.and_then(|known| known.counters)),
             policy_revision: self.policy.desired().map_or(0, |desired| desired.revision),
-            registers: Some(registers_json(&claims.registers)),
+            pcrs: Some(pcrs_json(&claims.pcrs)),
             warnings: (!claims.warnings.is_empty()).then(|| claims.warnings.join("; ")),
             detail: None,
             stage: None,
@@ -393,8 +393,8 @@ impl State {
     }
 }
 
-fn registers_json(registers: &[(u32, Hash)]) -> String {
+fn pcrs_json(pcrs: &[(u32, Hash)]) -> String {
     let listed: Vec<String> =
-        registers.iter().map(|(index, value)| format!("\"{index}\":\"{}\"", hex::encode(value))).collect();
+        pcrs.iter().map(|(index, value)| format!("\"{index}\":\"{}\"", hex::encode(value))).collect();
     format!("{{{}}}", listed.join(","))
 }

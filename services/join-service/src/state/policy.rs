@@ -360,7 +360,7 @@ mod tests {
         // Nothing measured: upstream let everything pass by such a policy.
         assert!(is_new(&mut active_policy, &of(3, 1, EMPTY)));
         assert_eq!(active_policy.state(), PolicyState::Invalid);
-        assert!(active_policy.error().unwrap().contains("no register is enforced"));
+        assert!(active_policy.error().unwrap().contains("no PCR is enforced"));
         assert!(active_policy.verifier().policy().error().is_some());
         assert_eq!(
             send(&mut active_policy, &desired(u64::MAX, None)),
@@ -369,7 +369,7 @@ mod tests {
         );
         assert!(active_policy.error().unwrap().starts_with("a signed policy stays in force"));
         assert_eq!(send(&mut active_policy, &of(3, 1, EMPTY)), CommandOutcome::Duplicate);
-        assert!(active_policy.error().unwrap().contains("no register"), "a repeat is the answer to what was refused");
+        assert!(active_policy.error().unwrap().contains("no PCR"), "a repeat is the answer to what was refused");
     }
 
     #[test]

@@ -240,7 +240,7 @@ fn recorded(endorsement_key: String, record: &HostRecord) -> JoinHost {
         kind: record.kind.clone(),
         stage: record.stage.clone(),
         policy_revision: record.policy_revision,
-        registers: record.registers.as_deref().and_then(registers),
+        pcrs: record.pcrs.as_deref().and_then(pcrs),
         warnings: record.warnings.clone(),
         foreign_disk: None,
         first_seen: record.first_seen,
@@ -249,7 +249,7 @@ fn recorded(endorsement_key: String, record: &HostRecord) -> JoinHost {
 }
 
 /// As they are recorded: a JSON object of hexadecimal values by decimal index.
-fn registers(json: &str) -> Option<BTreeMap<u8, String>> {
+fn pcrs(json: &str) -> Option<BTreeMap<u8, String>> {
     serde_json::from_str(json).ok()
 }
 
@@ -265,7 +265,7 @@ fn refused(host: &mut JoinHost, seen: &Seen, is_bound: bool) {
     host.kind = seen.kind.name().to_owned();
     host.policy_revision = seen.policy_revision;
     host.last_seen = seen.last_seen;
-    if let Some(json) = &seen.registers {
-        host.registers = registers(json);
+    if let Some(json) = &seen.pcrs {
+        host.pcrs = pcrs(json);
     }
 }

@@ -28,8 +28,8 @@ pub(super) struct Seen {
     pub verdict: RefusalCode,
     /// Why.
     pub detail: String,
-    /// Registers, JSON.
-    pub registers: Option<String>,
+    /// PCRs, JSON.
+    pub pcrs: Option<String>,
     /// Revision of the policy.
     pub policy_revision: u64,
     /// UTC ms.
@@ -146,7 +146,7 @@ mod tests {
             kind: Kind::Join,
             verdict: RefusalCode::Lock,
             detail: String::new(),
-            registers: None,
+            pcrs: None,
             policy_revision: 0,
             first_seen: at,
             last_seen: at,

@@ -58,7 +58,7 @@ impl SimHost {
             attestation_key: tpm.attestation_key(),
             endorsement_key: tpm.endorsement_key(),
             endorsement_certificates: Vec::new(),
-            lock_register: 15,
+            lock_pcr: 15,
             body: EvidenceBody { boot: [1; 16], node_name: name.to_owned(), ..EvidenceBody::default() },
             anchor: anchor(),
         };
@@ -91,7 +91,7 @@ impl SimHost {
         hex::decode(self.ek()).unwrap().try_into().unwrap()
     }
 
-    /// Another boot: registers as after a good boot, the attempt is forgotten.
+    /// Another boot: PCRs as after a good boot, the attempt is forgotten.
     pub fn reboot(&mut self, kind: Kind) {
         self.tpm = tpm(self.number);
         self.settings.kind = kind;

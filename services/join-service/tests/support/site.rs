@@ -21,7 +21,7 @@ pub const CLUSTER: Uuid = Uuid::from_u128(0xC1);
 pub const GROUP: &str = "ACME-Cell-Join";
 /// A certificate of an authority; nothing is signed with it here.
 const AUTHORITY: &str = include_str!("../../../libs/join-attestation/tests/recorded/root.pem");
-/// What every good host has measured into register 4.
+/// What every good host has measured into PCR 4.
 pub const MEASURED: [u8; 32] = [0x4D; 32];
 
 pub fn secret(byte: u8) -> Secret {
@@ -113,7 +113,7 @@ pub fn ek(tpm: &SimulatedTpm) -> String {
     hex::encode(join_protocol::transcript::endorsement_key_id(&tpm.endorsement_key()))
 }
 
-/// Register 4 of a good machine.
+/// PCR 4 of a good machine.
 fn measured() -> String {
     let tpm = tpm(0);
     let (attestation, endorsement) = (tpm.attestation_key(), tpm.endorsement_key());
@@ -123,8 +123,8 @@ fn measured() -> String {
         endorsement_key: &endorsement,
         endorsement_certificates: &[],
     };
-    let registers = SimulatedVerifier::default().read_registers(&keys, &tpm.quote(&[1; 32]), &[1; 32]).unwrap();
-    hex::encode(registers[4].1)
+    let pcrs = SimulatedVerifier::default().read_pcrs(&keys, &tpm.quote(&[1; 32]), &[1; 32]).unwrap();
+    hex::encode(pcrs[4].1)
 }
 
 /// The entry of a policy with these enrolled hosts (`ek`, and what else the enrolment says) and these revoked keys.

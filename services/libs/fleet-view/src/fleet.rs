@@ -255,8 +255,9 @@ pub struct JoiningHostRow {
     pub endorsement_key: String,
     /// Revision of the policy that it was judged by.
     pub policy_revision: u64,
-    /// Registers of its last quote, hexadecimal, by index.
-    pub registers: BTreeMap<u8, String>,
+    /// PCRs of its last quote, hexadecimal, by index.
+    #[serde(rename = "registers")]
+    pub pcrs: BTreeMap<u8, String>,
     /// When it was first seen, UTC ms.
     pub first_seen: u64,
     /// When it was last judged, UTC ms.
@@ -281,7 +282,7 @@ impl JoiningHostRow {
             warnings: host.warnings.clone(),
             endorsement_key: host.endorsement_key.clone(),
             policy_revision: host.policy_revision,
-            registers: host.registers.clone().unwrap_or_default(),
+            pcrs: host.pcrs.clone().unwrap_or_default(),
             first_seen: host.first_seen,
             last_seen: host.last_seen,
         }

@@ -64,7 +64,7 @@ fn outlook(host: &JoiningHostRow, wanted: &AttestationPolicy, in_force: Option<&
         unknown: Vec::new(),
     };
     evidence(host, wanted, &mut found);
-    registers(host, wanted, in_force, &mut found);
+    pcrs(host, wanted, in_force, &mut found);
     endorsement(host, wanted, in_force, &mut found);
     let was_admitted = matches!(host.state, HostState::Admitted | HostState::Locked | HostState::Member);
     let is_as_before = was_admitted && in_force.is_some_and(|known| known.boot == wanted.boot);
@@ -90,20 +90,20 @@ fn evidence(host: &JoiningHostRow, wanted: &AttestationPolicy, found: &mut HostO
     }
 }
 
-fn registers(
+fn pcrs(
     host: &JoiningHostRow,
     wanted: &AttestationPolicy,
     in_force: Option<&AttestationPolicy>,
     found: &mut HostOutlook,
 ) {
     if in_force.is_some_and(|known| known.bank != wanted.bank) {
-        found.unknown.push("registers of the other bank: no host has quoted them".to_owned());
+        found.unknown.push("PCRs of the other bank: no host has quoted them".to_owned());
         return;
     }
-    for (register, rule) in wanted.pcrs.iter().filter(|(_, rule)| !rule.expected.is_empty()) {
-        let index = register.parse::<u8>().ok();
-        let what = format!("register {register} ({})", index.map_or("", meaning));
-        let text = match index.and_then(|index| host.registers.get(&index)) {
+    for (pcr, rule) in wanted.pcrs.iter().filter(|(_, rule)| !rule.expected.is_empty()) {
+        let index = pcr.parse::<u8>().ok();
+        let what = format!("PCR {pcr} ({})", index.map_or("", meaning));
+        let text = match index.and_then(|index| host.pcrs.get(&index)) {
             None => {
                 found.unknown.push(format!("{what}: it was not quoted"));
                 continue;
@@ -178,8 +178,8 @@ pub fn policies(fleet: &Fleet) -> Table {
             Ok(policy) => (Some(policy), None),
             Err(error) => (None, Some(error.to_string())),
         };
-        let registers = policy.iter().flat_map(|policy| &policy.pcrs).filter_map(|(register, _)| register.parse().ok());
-        let meanings = registers.map(|register: u8| (register.to_string(), json!(meaning(register))));
+        let pcrs = policy.iter().flat_map(|policy| &policy.pcrs).filter_map(|(pcr, _)| pcr.parse().ok());
+        let meanings = pcrs.map(|pcr: u8| (pcr.to_string(), json!(meaning(pcr))));
         let join = fleet.join(&cluster.name).and_then(join_service_contract::JoinReplica::node);
         let join = join.map(|node| {
             json!({ "revision": node.policy_revision, "state": node.policy_state.as_str(), "error": node.policy_error })
@@ -234,7 +234,7 @@ mod tests {
             role: "worker".to_owned(),
             variant: "simulated".to_owned(),
             endorsement_key: "aa".to_owned(),
-            registers: Some([(4, "ab".to_owned()), (1, "11".to_owned())].into()),
+            pcrs: Some([(4, "ab".to_owned()), (1, "11".to_owned())].into()),
             ..JoinHost::default()
         };
         bench.join(NAME, &[(Uuid::from_u128(7), host)]);
@@ -252,7 +252,7 @@ mod tests {
     fn a_host_passes_by_its_last_quote_and_a_warning_refuses_no_host() {
         let found = one(|_| {});
         assert_eq!((found.outlook, found.host.as_str()), (Outlook::Passes, "paint-2"));
-        assert_eq!(found.warnings, ["register 1 (firmware configuration) holds 11"]);
+        assert_eq!(found.warnings, ["PCR 1 (firmware configuration) holds 11"]);
         assert!(simulate(&bench().fleet, Uuid::nil(), &policy("ab")).is_empty());
     }
 
@@ -262,7 +262,7 @@ mod tests {
             (
                 (|policy| policy.pcrs.get_mut("4").unwrap().expected = vec!["cd".to_owned()])
                     as fn(&mut AttestationPolicy),
-                "register 4 (boot loader) holds ab",
+                "PCR 4 (boot loader) holds ab",
             ),
             (|policy| policy.variants = vec![EvidenceVariant::Tpm2], "its evidence is simulated; accepted: tpm2"),
             (|policy| policy.endorsement.enrolled.clear(), "its endorsement key is not enrolled"),

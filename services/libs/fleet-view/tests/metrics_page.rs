@@ -140,7 +140,7 @@ fn births() -> Vec<(&'static str, Vec<Metric>)> {
     let copy = RepositoryCopy { refs, ..RepositoryCopy::default() };
     let change = RefChange { before: None, after: None };
     let push = PushDevice { refs: [("<ref>".to_owned(), change)].into(), ..PushDevice::default() };
-    let host = JoinHost { registers: Some([(4, String::new())].into()), ..JoinHost::default() };
+    let host = JoinHost { pcrs: Some([(4, String::new())].into()), ..JoinHost::default() };
     let config = ConfigNode { message_bytes_max: Some(1), objects: Some(1), ..ConfigNode::default() };
     let repository =
         RepositoryDevice { pulled: [("<branch>".to_owned(), PulledBranch::default())].into(), ..Default::default() };

@@ -37,7 +37,7 @@ pub struct Quote {
     pub firmware_version: u64,
     /// What was quoted.
     pub selections: Vec<Selection>,
-    /// Digest over the values of the selected registers.
+    /// Digest over the values of the selected PCRs.
     pub pcr_digest: Vec<u8>,
 }
 

@@ -1,9 +1,9 @@
-//! Judges how a host was booted by the events of its event log, where a policy names events instead of values of registers.
+//! Judges how a host was booted by the events of its event log, where a policy names events instead of values of PCRs.
 //!
 //! A quote vouches for the digests of a log and their order, by the replay. It vouches neither for the types of events nor, by itself, for their data. So a type decides nothing.
-//! A register that is judged holds listed digests, and events whose digest is that of data which is known to be harmless. All else is refused.
+//! A PCR that is judged holds listed digests, and events whose digest is that of data which is known to be harmless. All else is refused.
 //!
-//! | registers | judged by |
+//! | PCRs | judged by |
 //! |---|---|
 //! | 0, 1, 3, 5, 6 | the replay alone: firmware and its settings are what `pcrs` of a policy is for |
 //! | 2 | `drivers`, unless `pcrs` has values for it |
@@ -24,8 +24,8 @@ use crate::quote::malformed;
 use crate::refusal::{PcrDifference, Refusal, RefusalCode};
 use crate::wire::{Malformed, Reader};
 
-/// The registers that a log has to explain.
-pub(crate) const REGISTERS: [u8; 10] = [0, 1, 2, 3, 4, 5, 6, 7, 9, IMAGE_PCR];
+/// The PCRs that a log has to explain.
+pub(crate) const PCRS: [u8; 10] = [0, 1, 2, 3, 4, 5, 6, 7, 9, IMAGE_PCR];
 /// Those of them by which the rules decide. An update of firmware leaves them as they are: what was loaded, Secure Boot, the command line with the initrd, the image.
 const DECIDING: [u8; 4] = [LOADER_PCR, SECURE_BOOT_PCR, KERNEL_PCR, IMAGE_PCR];
 
@@ -66,7 +66,7 @@ const NAME_MAX: u64 = 256;
 /// The GUID of its owner precedes the data of an entry of db.
 const OWNER_BYTES: usize = 16;
 
-/// What systemd measures into register 11 after the log ends, in this order; a host is asked at any time. The first two only where systemd runs in the initrd.
+/// What systemd measures into PCR 11 after the log ends, in this order; a host is asked at any time. The first two only where systemd runs in the initrd.
 const PHASES: [&str; 4] = ["enter-initrd", "leave-initrd", "sysinit", "ready"];
 const PHASES_WITHOUT_INITRD: [&str; 2] = ["sysinit", "ready"];
 
@@ -85,7 +85,7 @@ pub(crate) struct Boot {
     images: Digests,
     command_lines: Digests,
     initrds: Digests,
-    /// None: `pcrs` has values for the register of drivers.
+    /// None: `pcrs` has values for the PCR of drivers.
     drivers: Option<Digests>,
     releases: Vec<Release>,
 }
@@ -122,7 +122,7 @@ impl Release {
 }
 
 impl Boot {
-    /// Checks the rules of a policy. `is_pinned`: the policy enforces values of this register.
+    /// Checks the rules of a policy. `is_pinned`: the policy enforces values of this PCR.
     pub(crate) fn new(
         entry: &BootRules,
         bank: Hash,
@@ -152,7 +152,7 @@ impl Boot {
         let releases = entry.releases.iter().enumerate();
         let releases: Result<_, _> = releases.map(|(at, release)| Release::new(at, release, &boot, bank)).collect();
         let boot = Self { releases: releases?, ..boot };
-        if REGISTERS.contains(&lock) {
+        if PCRS.contains(&lock) {
             return error("lock.pcr", format!("{lock} is one that the event log has to explain: choose another"));
         }
         if !boot.signers.is_empty() && !boot.secure_boot {
@@ -162,25 +162,25 @@ impl Boot {
             return error("boot", "names neither images nor, with secureBoot, signers: it would admit any software");
         }
         if boot.command_lines.is_empty() && !boot.initrds.is_empty() {
-            return error("boot.initrds", "needs commandLines: both are measured into register 9");
+            return error("boot.initrds", "needs commandLines: both are measured into PCR 9");
         }
         // A kernel that is listed, or that a signer vouches for, would run with whatever command line, initrd and credentials it is given.
         if boot.command_lines.is_empty() && !is_pinned(KERNEL_PCR) {
-            let text = "names none, and `pcrs` does not enforce register 9: any command line and any initrd would do; \
+            let text = "names none, and `pcrs` does not enforce PCR 9: any command line and any initrd would do; \
                 list what `sparkfleet policy from-image` prints";
             return error("boot.commandLines", text);
         }
         Ok(boot)
     }
 
-    /// The registers by which these rules decide which image may run. Where images are listed, the digest of an image covers what register 11 has of it.
+    /// The PCRs by which these rules decide which image may run. Where images are listed, the digest of an image covers what PCR 11 has of it.
     pub(crate) fn deciding(&self) -> &'static [u8] {
         if self.images.is_empty() { &DECIDING } else { &DECIDING[..3] }
     }
 
-    /// The values of registers 4 and 9 if each of the releases took the place of the one that this log is of; none if the log is of no release.
+    /// The values of PCRs 4 and 9 if each of the releases took the place of the one that this log is of; none if the log is of no release.
     pub(crate) fn predicted(&self, log: &EventLog<'_>, bank: Hash) -> BTreeMap<u8, Vec<Vec<u8>>> {
-        let measured = |register| log.of_register(register).filter_map(|event| event.digest(bank)).collect::<Vec<_>>();
+        let measured = |pcr| log.of_pcr(pcr).filter_map(|event| event.digest(bank)).collect::<Vec<_>>();
         let (loaded, started) = (measured(LOADER_PCR), measured(KERNEL_PCR));
         let is_of = |release: &&Release| release.images.first().is_some_and(|image| loaded.contains(&image.as_slice()));
         let Some(booted) = self.releases.iter().find(is_of) else { return BTreeMap::new() };
@@ -200,7 +200,7 @@ impl Boot {
         values
     }
 
-    /// Judges a log by these rules and the registers of a verified quote, among which are [`REGISTERS`].
+    /// Judges a log by these rules and the PCRs of a verified quote, among which are [`PCRS`].
     pub(crate) fn judge(&self, log: Option<&[u8]>, quoted: &BTreeMap<u8, Vec<u8>>, bank: Hash) -> Result<(), Refusal> {
         let missing = |text: &str| {
             Refusal::new(RefusalCode::EventLogMissing, format!("the policy judges by the event log, and {text}"))
@@ -240,12 +240,12 @@ fn swapped<'a>(digest: &'a [u8], booted: &[Vec<u8>], other: &'a [Vec<u8>]) -> Op
     }
 }
 
-/// The value of a register after other measurements; None: one of them has nothing in its place.
+/// The value of a PCR after other measurements; None: one of them has nothing in its place.
 fn replayed<'a>(bank: Hash, measured: &[&'a [u8]], other: impl Fn(&'a [u8]) -> Option<&'a [u8]>) -> Option<Vec<u8>> {
     measured.iter().try_fold(vec![0; bank.size()], |value, digest| Some(extended(bank, &value, other(digest)?)))
 }
 
-/// The registers follow from the log.
+/// The PCRs follow from the log.
 fn check_replay(log: &EventLog<'_>, quoted: &BTreeMap<u8, Vec<u8>>, bank: Hash) -> Result<(), Refusal> {
     let replayed = log
         .replay(bank)
@@ -255,16 +255,16 @@ fn check_replay(log: &EventLog<'_>, quoted: &BTreeMap<u8, Vec<u8>>, bank: Hash) 
         let explained = wanted == found || (*index == IMAGE_PCR && after_phases(wanted, bank).contains(found));
         (!explained).then(|| PcrDifference { index: *index, wanted: vec![wanted.clone()], found: found.clone() })
     };
-    let differences: Vec<PcrDifference> = REGISTERS.iter().filter_map(differs).collect();
+    let differences: Vec<PcrDifference> = PCRS.iter().filter_map(differs).collect();
     if differences.is_empty() {
         return Ok(());
     }
     let mut refusal = Refusal::differences(RefusalCode::EventLogReplay, differences);
-    refusal.text = format!("the event log does not lead to the quoted registers: {}", refusal.text);
+    refusal.text = format!("the event log does not lead to the quoted PCRs: {}", refusal.text);
     Err(refusal)
 }
 
-/// The values of register 11 after each phase of the boot.
+/// The values of PCR 11 after each phase of the boot.
 pub(crate) fn after_phases(value: &[u8], bank: Hash) -> Vec<Vec<u8>> {
     let run = |phases: &[&str]| {
         let mut value = value.to_vec();
@@ -307,7 +307,7 @@ impl<'a> Judge<'a> {
         let off = |text: String| Refusal::new(RefusalCode::SecureBootOff, format!("PCR {SECURE_BOOT_PCR}: {text}"));
         let mut configured = BTreeSet::new();
         let (mut booting, mut vouched) = (false, false);
-        for event in self.log.of_register(SECURE_BOOT_PCR) {
+        for event in self.log.of_pcr(SECURE_BOOT_PCR) {
             if self.says(event, &SEPARATORS) {
                 booting = true;
                 continue;
@@ -360,7 +360,7 @@ impl<'a> Judge<'a> {
         let unknown = |event: &&Event<'_>| {
             !self.says(event, &SEPARATORS) && !event.digest(self.bank).is_some_and(|digest| drivers.contains(digest))
         };
-        match self.log.of_register(DRIVER_PCR).find(unknown) {
+        match self.log.of_pcr(DRIVER_PCR).find(unknown) {
             Some(event) => Err(self.not_listed(RefusalCode::DriverNotListed, "driver", drivers, event)),
             None => Ok(()),
         }
@@ -369,7 +369,7 @@ impl<'a> Judge<'a> {
     /// The kernel was started with one of the command lines, and with no initrd but these.
     fn kernel(&self, command_lines: &Digests, initrds: &Digests) -> Result<(), Refusal> {
         let mut commanded = false;
-        for event in self.log.of_register(KERNEL_PCR) {
+        for event in self.log.of_pcr(KERNEL_PCR) {
             let digest = self.digest(event);
             if command_lines.contains(digest) {
                 commanded = true;

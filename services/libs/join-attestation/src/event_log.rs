@@ -1,7 +1,7 @@
-//! The event log that firmware and boot loader write while they measure: what was extended into each register, in order, and what it was about.
+//! The event log that firmware and boot loader write while they measure: what was extended into each PCR, in order, and what it was about.
 //!
 //! The format is the crypto-agile log of the TCG PC Client Platform Firmware Profile (section 10). A log proves nothing by itself. It counts only where its replay gives the
-//! registers of a quote, and then only for digests and their order. The type of an event is not measured. Data counts only where its digest is that of the event.
+//! PCRs of a quote, and then only for digests and their order. The type of an event is not measured. Data counts only where its digest is that of the event.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ const STARTUP_LOCALITY: &[u8; 16] = b"StartupLocality\0";
 /// One measurement (`TCG_PCR_EVENT2`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event<'a> {
-    /// The register that was extended.
+    /// The PCR that was extended.
     pub pcr: u8,
     /// The type (`EV_...`) as the log has it. The TPM does not vouch for it.
     pub kind: u32,
@@ -39,13 +39,13 @@ pub struct Event<'a> {
 }
 
 impl Event<'_> {
-    /// What the register of this bank was extended with; None: the log has no digest of this bank.
+    /// What the PCR of this bank was extended with; None: the log has no digest of this bank.
     #[must_use]
     pub fn digest(&self, bank: Hash) -> Option<&[u8]> {
         self.digests.iter().find(|(id, _)| *id == bank.id()).map(|(_, digest)| *digest)
     }
 
-    /// The digest is that of the data, so a quote of the register vouches for the data.
+    /// The digest is that of the data, so a quote of the PCR vouches for the data.
     #[must_use]
     pub fn is_of_data(&self, bank: Hash) -> bool {
         self.digest(bank) == Some(bank.digest(&[self.data]).as_slice())
@@ -56,7 +56,7 @@ impl Event<'_> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventLog<'a> {
     events: Vec<Event<'a>>,
-    /// Register 0 begins with it.
+    /// PCR 0 begins with it.
     locality: u8,
 }
 
@@ -127,28 +127,27 @@ impl<'a> EventLog<'a> {
         &self.events
     }
 
-    /// The measurements of one register.
-    pub fn of_register(&self, pcr: u8) -> impl Iterator<Item = &Event<'a>> {
+    /// The measurements of one PCR.
+    pub fn of_pcr(&self, pcr: u8) -> impl Iterator<Item = &Event<'a>> {
         self.events.iter().filter(move |event| event.pcr == pcr)
     }
 
-    /// The values of all registers of a bank after these measurements.
+    /// The values of all PCRs of a bank after these measurements.
     ///
     /// # Errors
     /// An event has no digest of this bank.
     pub fn replay(&self, bank: Hash) -> Result<BTreeMap<u8, Vec<u8>>, BankMissing> {
-        let mut registers: BTreeMap<u8, Vec<u8>> =
-            (0..PCR_COUNT as u8).map(|index| (index, vec![0; bank.size()])).collect();
-        if let Some(last) = registers.get_mut(&0).and_then(|value| value.last_mut()) {
+        let mut pcrs: BTreeMap<u8, Vec<u8>> = (0..PCR_COUNT as u8).map(|index| (index, vec![0; bank.size()])).collect();
+        if let Some(last) = pcrs.get_mut(&0).and_then(|value| value.last_mut()) {
             *last = self.locality;
         }
         for (at, event) in self.events.iter().enumerate() {
             let digest = event.digest(bank).ok_or(BankMissing { event: at + 1, bank: bank.name() })?;
-            if let Some(value) = registers.get_mut(&event.pcr) {
+            if let Some(value) = pcrs.get_mut(&event.pcr) {
                 *value = extended(bank, value, digest);
             }
         }
-        Ok(registers)
+        Ok(pcrs)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::hash::Hash;
 
-/// The most values that one register, or one list of events, may have.
+/// The most values that one PCR, or one list of events, may have.
 pub(crate) const VALUES_MAX: usize = 64;
 
 /// Why an entry is not a policy.

@@ -1,9 +1,9 @@
 //! Judges hosts of every variant that a policy names, by that policy. It also identifies a host: by the hash of its endorsement key, by which policies enrol and revoke it.
 //!
-//! | variant | hash of the endorsement key | registers, revocation, enrolment |
+//! | variant | hash of the endorsement key | PCRs, revocation, enrolment |
 //! |---|---|---|
 //! | `tpm2`, `tpm2-event-log` | SHA-256 of its DER SubjectPublicKeyInfo | see [`crate::verdict`] |
-//! | `simulated` | the id that the join protocol gives it | the same rules; it has no certificate, and its lock register is [`join_protocol::simulated::LOCK_REGISTER`] |
+//! | `simulated` | the id that the join protocol gives it | the same rules; it has no certificate, and its lock PCR is [`join_protocol::simulated::LOCK_PCR`] |
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use join_protocol::attestation::{Claims, Counters, Expected, HostKeys, KeyError,
 use join_protocol::refusal::{Refusal, RefusalCode};
 use join_protocol::secret::Secret;
 use join_protocol::selection::{Bank, Selection};
-use join_protocol::simulated::{LOCK_REGISTER, SimulatedVerifier};
+use join_protocol::simulated::{LOCK_PCR, SimulatedVerifier};
 use join_protocol::terms::{Kind, Role, Variant};
 
 use crate::hash::Hash;
@@ -88,13 +88,13 @@ impl HostVerifier {
 
     fn judge_simulated(&self, mut claims: Claims, expected: &Expected) -> Result<Claims, Refusal> {
         let rules = self.rules()?;
-        let found = claims.registers.iter().filter_map(|(at, value)| Some((u8::try_from(*at).ok()?, value.to_vec())));
+        let found = claims.pcrs.iter().filter_map(|(at, value)| Some((u8::try_from(*at).ok()?, value.to_vec())));
         let found: BTreeMap<u8, Vec<u8>> = found.collect();
         let (mut refused, mut warned) = (Vec::new(), Vec::new());
-        for (index, register) in &rules.registers {
+        for (index, pcr) in &rules.pcrs {
             let value = found.get(index).map_or(&[][..], Vec::as_slice);
-            if let Some(difference) = register.difference(*index, value) {
-                if register.enforced { &mut refused } else { &mut warned }.push(difference.to_string());
+            if let Some(difference) = pcr.difference(*index, value) {
+                if pcr.enforced { &mut refused } else { &mut warned }.push(difference.to_string());
             }
         }
         if !refused.is_empty() {
@@ -162,10 +162,10 @@ impl Verifier for HostVerifier {
     fn selection(&self, variant: Variant) -> Selection {
         let asked = self.policy().asked();
         match (variant, self.rules()) {
-            // Its lock register is its own, whatever the policy's is.
+            // Its lock PCR is its own, whatever the policy's is.
             (Variant::Simulated, Ok(rules)) => {
-                let registers = rules.registers.keys().copied().chain(u8::try_from(LOCK_REGISTER));
-                Selection::new(Bank::Sha256, registers).unwrap_or(asked)
+                let pcrs = rules.pcrs.keys().copied().chain(u8::try_from(LOCK_PCR));
+                Selection::new(Bank::Sha256, pcrs).unwrap_or(asked)
             }
             _ => asked,
         }
@@ -192,15 +192,10 @@ impl Verifier for HostVerifier {
         }
     }
 
-    fn read_registers(
-        &self,
-        keys: &HostKeys<'_>,
-        quote: &[u8],
-        qualifying_data: &[u8; 32],
-    ) -> Option<Vec<(u32, [u8; 32])>> {
+    fn read_pcrs(&self, keys: &HostKeys<'_>, quote: &[u8], qualifying_data: &[u8; 32]) -> Option<Vec<(u32, [u8; 32])>> {
         match keys.variant {
-            Variant::Tpm2 | Variant::Tpm2EventLog => self.tpm.read_registers(keys, quote, qualifying_data),
-            Variant::Simulated => self.simulated.read_registers(keys, quote, qualifying_data),
+            Variant::Tpm2 | Variant::Tpm2EventLog => self.tpm.read_pcrs(keys, quote, qualifying_data),
+            Variant::Simulated => self.simulated.read_pcrs(keys, quote, qualifying_data),
         }
     }
 }
@@ -260,16 +255,16 @@ mod tests {
             }
         }
 
-        fn registers(&self) -> Vec<(u32, [u8; 32])> {
+        fn pcrs(&self) -> Vec<(u32, [u8; 32])> {
             let quote = self.tpm.quote(&[1; 32]);
-            SimulatedVerifier::default().read_registers(&self.keys(), &quote, &[1; 32]).unwrap()
+            SimulatedVerifier::default().read_pcrs(&self.keys(), &quote, &[1; 32]).unwrap()
         }
     }
 
     fn verifier(host: &Host, change: impl FnOnce(&mut Value)) -> HostVerifier {
-        let register = hex::encode(host.registers()[4].1);
+        let pcr = hex::encode(host.pcrs()[4].1);
         let ek = hex::encode(host.keys().endorsement_key_id());
-        let mut entry = json!({"variants": ["tpm2", "simulated"], "bank": "sha256", "pcrs": {"4": {"expected": [register]}},
+        let mut entry = json!({"variants": ["tpm2", "simulated"], "bank": "sha256", "pcrs": {"4": {"expected": [pcr]}},
             "lock": {"pcr": 15}, "endorsement": {"require": "enrolment", "enrolled": [{"ek": ek, "controlPlane": true}]}});
         change(&mut entry);
         let entry: AttestationPolicy = serde_json::from_value(entry).unwrap();
@@ -310,15 +305,15 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_asked_for_the_registers_of_the_policy_and_for_all_where_there_is_none() {
+    fn a_host_is_asked_for_the_pcrs_of_the_policy_and_for_all_where_there_is_none() {
         let host = Host::new();
         let asked = |verifier: &HostVerifier, variant| {
             let selection = verifier.selection(variant);
-            (selection.bank().name(), selection.registers().to_vec())
+            (selection.bank().name(), selection.pcrs().to_vec())
         };
         let other_lock = verifier(&host, |entry| entry["lock"]["pcr"] = json!(12));
         assert_eq!(asked(&other_lock, Variant::Tpm2), ("sha256", vec![4, 12]));
-        assert_eq!(asked(&other_lock, Variant::Simulated), ("sha256", vec![4, 15]), "its lock register is its own");
+        assert_eq!(asked(&other_lock, Variant::Simulated), ("sha256", vec![4, 15]), "its lock PCR is its own");
         let long = json!({"bank": "sha384", "pcrs": {"11": {"expected": [hex::encode(Hash::Sha384.digest(&[b"x"]))]}},
             "lock": {"pcr": 15}, "endorsement": {"require": "enrolment", "enrolled": [{"ek": hex::encode(host.keys().endorsement_key_id())}]}});
         let long = HostVerifier::new(Policy::new(&serde_json::from_value(long).unwrap(), 1));
@@ -328,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn registers_of_a_simulated_host_are_enforced_or_warned_of_and_can_be_read_either_way() {
+    fn pcrs_of_a_simulated_host_are_enforced_or_warned_of_and_can_be_read_either_way() {
         let host = Host::new();
         let other = hex::encode(Hash::Sha256.digest(&[b"other"]));
         let quote = host.tpm.quote(&[1; 32]);
@@ -337,8 +332,8 @@ mod tests {
         let refusal = refusing.check_quote(&host.keys(), &quote, &expected).unwrap_err();
         assert_eq!(refusal.code, RefusalCode::Measurement);
         assert!(refusal.detail.starts_with("pcr-mismatch: PCR 4: wanted "), "{refusal}");
-        assert_eq!(refusing.read_registers(&host.keys(), &quote, &[1; 32]), Some(host.registers()));
-        assert_eq!(refusing.read_registers(&host.keys(), &quote, &[2; 32]), None, "about something else");
+        assert_eq!(refusing.read_pcrs(&host.keys(), &quote, &[1; 32]), Some(host.pcrs()));
+        assert_eq!(refusing.read_pcrs(&host.keys(), &quote, &[2; 32]), None, "about something else");
         let warning = verifier(&host, |entry| entry["pcrs"]["9"] = json!({"expected": [other], "warnOnly": true}));
         assert_eq!(warning.check_quote(&host.keys(), &quote, &expected).unwrap().warnings.len(), 1);
     }

@@ -13,7 +13,7 @@ const OPTIONAL_HEADER: usize = 24;
 const CHECKSUM: usize = 64;
 const CERTIFICATES: usize = 112 + 8 * IMAGE_DIRECTORY_ENTRY_SECURITY;
 
-/// The sections that systemd's stub measures into register 11, in its order.
+/// The sections that systemd's stub measures into PCR 11, in its order.
 const MEASURED: [&str; 7] = [".linux", ".osrel", ".cmdline", ".initrd", ".splash", ".dtb", ".pcrpkey"];
 /// The versions of the stub that measure these and no others.
 const STUBS: [u32; 2] = [252, 253];
@@ -40,7 +40,7 @@ pub enum ImageError {
     CommandLine,
     /// The stub measures what is not known here.
     #[error(
-        "register 11 is predicted for systemd's stub of the versions 252 and 253, and this is {0}; use systemd-measure of that version, or take the value of a host"
+        "PCR 11 is predicted for systemd's stub of the versions 252 and 253, and this is {0}; use systemd-measure of that version, or take the value of a host"
     )]
     Stub(String),
 }
@@ -152,11 +152,11 @@ impl<'a> Image<'a> {
         })
     }
 
-    /// The values that register 11 can have in operation: as the stub leaves it, and after each phase of the boot that systemd measures.
+    /// The values that PCR 11 can have in operation: as the stub leaves it, and after each phase of the boot that systemd measures.
     ///
     /// # Errors
     /// [`ImageError::Stub`], or a section cannot be read.
-    pub fn image_register(&self, bank: Hash) -> Result<Vec<Vec<u8>>, ImageError> {
+    pub fn image_pcr(&self, bank: Hash) -> Result<Vec<Vec<u8>>, ImageError> {
         let version = self.stub_version()?;
         if !STUBS.iter().any(|known| version.split(['.', '-', ' ', '~']).next() == Some(&known.to_string())) {
             return Err(ImageError::Stub(version));

@@ -7,16 +7,16 @@
 //!
 //! | module | knows |
 //! |---|---|
-//! | [`public`], [`attest`], [`pcr`] | the TPM's structures: public areas and names, quotes and signatures, registers |
+//! | [`public`], [`attest`], [`pcr`] | the TPM's structures: public areas and names, quotes and signatures, PCRs |
 //! | [`keys`] | what endorsement and attestation keys must be |
 //! | [`endorsement`] | certificates of endorsement keys |
 //! | [`device`] | initial attestation keys of makers of machines (IAK), and their certificates |
 //! | [`credential`] | MakeCredential in software |
 //! | [`quote`] | what makes a quote true |
-//! | [`event_log`] | what firmware says that it measured, and the registers that follow from it |
+//! | [`event_log`] | what firmware says that it measured, and the PCRs that follow from it |
 //! | `boot` | what a policy says about events, and the judgement of a log |
 //! | [`image`] | what firmware, stub and kernel will measure of a boot image |
-//! | `unlock` | under which values of registers a host may open its disk by its TPM |
+//! | `unlock` | under which values of PCRs a host may open its disk by its TPM |
 //! | [`policy`] | what a cluster accepts, fail closed |
 //! | [`signed`] | which keys sign a policy, and which of two follows the other |
 //! | [`verdict`] | the whole judgement |

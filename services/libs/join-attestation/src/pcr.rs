@@ -1,22 +1,22 @@
-//! Platform configuration registers: selections (`TPML_PCR_SELECTION`), values (`TPML_DIGEST`), and how a register is extended.
+//! Platform configuration registers: selections (`TPML_PCR_SELECTION`), values (`TPML_DIGEST`), and how a PCR is extended.
 
 use std::collections::BTreeSet;
 
 use crate::hash::Hash;
 use crate::wire::{Malformed, Reader};
 
-/// Registers that a bank can have here: those of a PC client, 0 to 23.
+/// PCRs that a bank can have here: those of a PC client, 0 to 23.
 pub const PCR_COUNT: usize = 24;
 
 /// The most banks that a selection may list.
 const BANKS_MAX: usize = 16;
 
-/// Registers of one bank (`TPMS_PCR_SELECTION`).
+/// PCRs of one bank (`TPMS_PCR_SELECTION`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selection {
     /// The bank.
     pub bank: Hash,
-    /// The registers.
+    /// The PCRs.
     pub indices: BTreeSet<u8>,
 }
 
@@ -37,10 +37,10 @@ fn selection(reader: &mut Reader<'_>) -> Result<Selection, Malformed> {
     Ok(Selection { bank, indices: (0..PCR_COUNT as u8).filter(selected).collect() })
 }
 
-/// The values of registers, as `TPM2_PCR_Read` gives them: one `TPML_DIGEST` after another, since a TPM gives at most eight a call.
+/// The values of PCRs, as `TPM2_PCR_Read` gives them: one `TPML_DIGEST` after another, since a TPM gives at most eight a call.
 ///
 /// # Errors
-/// A list that is cut off, digests longer than SHA-512's, and more digests than there are registers.
+/// A list that is cut off, digests longer than SHA-512's, and more digests than there are PCRs.
 pub fn parse_digests(bytes: &[u8]) -> Result<Vec<Vec<u8>>, Malformed> {
     let mut reader = Reader::new(bytes);
     let mut digests = Vec::new();
@@ -60,13 +60,13 @@ pub fn parse_digests(bytes: &[u8]) -> Result<Vec<Vec<u8>>, Malformed> {
     Ok(digests)
 }
 
-/// The value of a register after `TPM2_PCR_Extend` with `digest`.
+/// The value of a PCR after `TPM2_PCR_Extend` with `digest`.
 #[must_use]
 pub fn extended(bank: Hash, value: &[u8], digest: &[u8]) -> Vec<u8> {
     bank.digest(&[value, digest])
 }
 
-/// The value of a register after `TPM2_PCR_Event` with `event`: the TPM hashes the event itself.
+/// The value of a PCR after `TPM2_PCR_Event` with `event`: the TPM hashes the event itself.
 #[must_use]
 pub fn after_event(bank: Hash, value: &[u8], event: &[u8]) -> Vec<u8> {
     extended(bank, value, &bank.digest(&[event]))
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_selection_names_the_registers_whose_bits_are_set() {
+    fn a_selection_names_the_pcrs_whose_bits_are_set() {
         let bytes = [0, 0, 0, 1, 0, 0x0b, 3, 0b1000_0001, 0, 0b1000_0000];
         let mut reader = Reader::new(&bytes);
         let list = selections(&mut reader).unwrap();

@@ -1,7 +1,7 @@
 //! The policy in force: an [`AttestationPolicy`] entry that was checked, with its revision in ConfigDB.
 //!
-//! It fails closed: an entry that is missing, names no register, or holds a value that was never measured makes a policy that admits no host and says why. A policy that has no host
-//! enrolled yet is valid: hosts that ask are shown, with their registers, and wait for an approval.
+//! It fails closed: an entry that is missing, names no PCR, or holds a value that was never measured makes a policy that admits no host and says why. A policy that has no host
+//! enrolled yet is valid: hosts that ask are shown, with their PCRs, and wait for an approval.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,7 @@ pub type IakHash = [u8; 32];
 const MANUFACTURERS_MAX: usize = 256;
 /// The most enrolled hosts, and the most revoked keys.
 const HOSTS_MAX: usize = 10_000;
-/// The last register that may be the lock: those above can be cleared without a reset of the machine.
+/// The last PCR that may be the lock: those above can be cleared without a reset of the machine.
 const LOCK_INDEX_MAX: u8 = 15;
 
 /// A host that is known by its endorsement key, and what it may be.
@@ -46,16 +46,16 @@ pub struct Enrolment {
     pub control_plane: bool,
 }
 
-/// What one register is to hold.
+/// What one PCR is to hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Register {
+pub(crate) struct Pcr {
     /// Empty: it is only observed. That is never so where it is enforced.
     pub(crate) expected: Vec<Vec<u8>>,
     pub(crate) enforced: bool,
 }
 
-impl Register {
-    /// How a value deviates from what is expected; of a register that is only observed none does.
+impl Pcr {
+    /// How a value deviates from what is expected; of a PCR that is only observed none does.
     pub(crate) fn difference(&self, index: u8, found: &[u8]) -> Option<PcrDifference> {
         let deviates =
             !self.expected.iter().any(|expected| expected == found) && (self.enforced || !self.expected.is_empty());
@@ -92,13 +92,13 @@ pub(crate) struct Endorsement {
 pub(crate) struct Rules {
     pub(crate) variants: Vec<EvidenceVariant>,
     pub(crate) bank: Hash,
-    pub(crate) registers: BTreeMap<u8, Register>,
+    pub(crate) pcrs: BTreeMap<u8, Pcr>,
     /// None: events are not judged, and a log is not asked for.
     pub(crate) boot: Option<Boot>,
     pub(crate) lock: Lock,
-    /// Registers that the second key of a member's disk is sealed to, beside the lock register; None: there is to be no such key.
+    /// PCRs that the second key of a member's disk is sealed to, beside the lock PCR; None: there is to be no such key.
     pub(crate) local_unlock: Option<BTreeSet<u8>>,
-    /// Every index that has to be quoted: the registers, those that a log has to explain, those that a second key is sealed to, and the lock.
+    /// Every index that has to be quoted: the PCRs, those that a log has to explain, those that a second key is sealed to, and the lock.
     pub(crate) indices: BTreeSet<u8>,
     pub(crate) endorsement: Endorsement,
 }
@@ -135,13 +135,13 @@ impl Policy {
         self.rules.as_ref().err()
     }
 
-    /// Bank and registers that a host has to quote; None if no host is admitted anyway.
+    /// Bank and PCRs that a host has to quote; None if no host is admitted anyway.
     #[must_use]
     pub fn selection(&self) -> Option<(Hash, &BTreeSet<u8>)> {
         self.rules.as_ref().ok().map(|rules| (rules.bank, &rules.indices))
     }
 
-    /// The same as it travels in a challenge. Without a policy a host quotes all registers, and is sent under seal why no host is admitted.
+    /// The same as it travels in a challenge. Without a policy a host quotes all PCRs, and is sent under seal why no host is admitted.
     #[must_use]
     pub fn asked(&self) -> Selection {
         let asked = self.selection().and_then(|(hash, indices)| Selection::new(bank_of(hash), indices.iter().copied()));
@@ -200,17 +200,17 @@ fn rules(entry: &AttestationPolicy) -> Result<Rules, PolicyError> {
         PcrBank::Sha384 => Hash::Sha384,
     };
     let lock = lock(&entry.lock, bank)?;
-    let registers: BTreeMap<u8, Register> =
-        entry.pcrs.iter().map(|(index, rule)| register(index, rule, bank, lock.index)).collect::<Result<_, _>>()?;
-    let enforced = |index: u8| registers.get(&index).is_some_and(|register| register.enforced);
+    let pcrs: BTreeMap<u8, Pcr> =
+        entry.pcrs.iter().map(|(index, rule)| pcr(index, rule, bank, lock.index)).collect::<Result<_, _>>()?;
+    let enforced = |index: u8| pcrs.get(&index).is_some_and(|pcr| pcr.enforced);
     let boot = entry.boot.as_ref().map(|boot| Boot::new(boot, bank, lock.index, enforced));
     let boot = boot.transpose()?;
     let endorsement = endorsement(&entry.endorsement)?;
-    let enforces = boot.is_some() || registers.values().any(|register| register.enforced);
-    // A first policy only looks: its registers are quoted and shown, and there is no key that it could admit.
-    let observes = !registers.is_empty() && endorsement.manufacturers.is_empty() && endorsement.enrolled.is_empty();
+    let enforces = boot.is_some() || pcrs.values().any(|pcr| pcr.enforced);
+    // A first policy only looks: its PCRs are quoted and shown, and there is no key that it could admit.
+    let observes = !pcrs.is_empty() && endorsement.manufacturers.is_empty() && endorsement.enrolled.is_empty();
     if !enforces && !observes {
-        return error("pcrs", "no register is enforced: such a policy would admit any software");
+        return error("pcrs", "no PCR is enforced: such a policy would admit any software");
     }
     if entry.variants.is_empty() {
         return error("variants", "names none: no host could bring evidence");
@@ -218,22 +218,22 @@ fn rules(entry: &AttestationPolicy) -> Result<Rules, PolicyError> {
     if boot.is_some() && entry.variants.contains(&EvidenceVariant::Simulated) {
         return error("boot", "cannot be fulfilled by a simulated host, which `variants` names: it has no event log");
     }
-    let explained = boot.iter().flat_map(|_| boot::REGISTERS);
+    let explained = boot.iter().flat_map(|_| boot::PCRS);
     let judged = || {
-        let pinned = registers.iter().filter(|(_, register)| register.enforced).map(|(index, _)| *index);
+        let pinned = pcrs.iter().filter(|(_, pcr)| pcr.enforced).map(|(index, _)| *index);
         pinned.chain(boot.iter().flat_map(Boot::deciding).copied()).collect()
     };
     let local_unlock =
         entry.local_unlock.as_ref().map(|entry| local_unlock(entry, lock.index, judged())).transpose()?;
     let sealed_to = local_unlock.iter().flatten().copied();
-    let indices = registers.keys().copied().chain(explained).chain(sealed_to).chain([lock.index]).collect();
-    Ok(Rules { variants: entry.variants.clone(), bank, registers, boot, lock, local_unlock, indices, endorsement })
+    let indices = pcrs.keys().copied().chain(explained).chain(sealed_to).chain([lock.index]).collect();
+    Ok(Rules { variants: entry.variants.clone(), bank, pcrs, boot, lock, local_unlock, indices, endorsement })
 }
 
 /// `judged`: what keeps another image from being admitted keeps it from the second key, too.
 fn local_unlock(entry: &LocalUnlock, lock: u8, mut judged: BTreeSet<u8>) -> Result<BTreeSet<u8>, PolicyError> {
     if judged.is_empty() {
-        return error("localUnlock", "no register is enforced yet: any software would be given the key of the disk");
+        return error("localUnlock", "no PCR is enforced yet: any software would be given the key of the disk");
     }
     for (at, index) in entry.pcrs.iter().enumerate() {
         let field = format!("localUnlock.pcrs[{at}]");
@@ -241,7 +241,7 @@ fn local_unlock(entry: &LocalUnlock, lock: u8, mut judged: BTreeSet<u8>) -> Resu
             return error(field, format!("{index} is above {LOCK_INDEX_MAX}: it can be cleared without a reset"));
         }
         if *index == lock {
-            return error(field, "is the lock register, to which the key is sealed anyway");
+            return error(field, "is the lock PCR, to which the key is sealed anyway");
         }
         judged.insert(*index);
     }
@@ -256,7 +256,7 @@ fn lock(entry: &PcrLock, bank: Hash) -> Result<Lock, PolicyError> {
         );
     }
     let before = match &entry.before {
-        // The one register whose value may be zero: nothing has been measured into it yet.
+        // The one PCR whose value may be zero: nothing has been measured into it yet.
         Some(text) if text.bytes().all(|digit| digit == b'0') => digest("lock.before", text, bank)?,
         Some(text) => measured("lock.before", text, bank)?,
         None => vec![0; bank.size()],
@@ -268,21 +268,18 @@ fn lock(entry: &PcrLock, bank: Hash) -> Result<Lock, PolicyError> {
     Ok(Lock { index: entry.pcr, before, after })
 }
 
-fn register(index: &str, rule: &PcrRule, bank: Hash, lock: u8) -> Result<(u8, Register), PolicyError> {
+fn pcr(index: &str, rule: &PcrRule, bank: Hash, lock: u8) -> Result<(u8, Pcr), PolicyError> {
     let field = format!("pcrs.{index}");
     let number =
         index.parse().ok().filter(|number: &u8| usize::from(*number) < PCR_COUNT && number.to_string() == index);
     let Some(number) = number else {
-        return error(field, format!("is not a register: 0 to {}", PCR_COUNT - 1));
+        return error(field, format!("is not a PCR: 0 to {}", PCR_COUNT - 1));
     };
     if number == lock {
-        return error(field, "is the lock register: its values are in `lock`");
+        return error(field, "is the lock PCR: its values are in `lock`");
     }
     if rule.expected.is_empty() && !rule.warn_only {
-        return error(
-            format!("{field}.expected"),
-            "holds no value: a register without one can only be observed (warnOnly)",
-        );
+        return error(format!("{field}.expected"), "holds no value: a PCR without one can only be observed (warnOnly)");
     }
     if rule.expected.len() > VALUES_MAX {
         return error(
@@ -293,7 +290,7 @@ fn register(index: &str, rule: &PcrRule, bank: Hash, lock: u8) -> Result<(u8, Re
     let values = rule.expected.iter().enumerate();
     let expected: Result<_, _> =
         values.map(|(at, text)| measured(&format!("{field}.expected[{at}]"), text, bank)).collect();
-    Ok((number, Register { expected: expected?, enforced: !rule.warn_only }))
+    Ok((number, Pcr { expected: expected?, enforced: !rule.warn_only }))
 }
 
 fn endorsement(entry: &EndorsementRules) -> Result<Endorsement, PolicyError> {

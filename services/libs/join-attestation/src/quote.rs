@@ -1,4 +1,4 @@
-//! Verifies a quote: that a TPM made it, with this key, for this purpose, over exactly these registers, and that the values are those.
+//! Verifies a quote: that a TPM made it, with this key, for this purpose, over exactly these PCRs, and that the values are those.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ pub struct QuoteEvidence<'a> {
     pub attest: &'a [u8],
     /// `TPMT_SIGNATURE` over them.
     pub signature: &'a [u8],
-    /// The values of the quoted registers in the order of their indices: `TPML_DIGEST`, one after another.
+    /// The values of the quoted PCRs in the order of their indices: `TPML_DIGEST`, one after another.
     pub pcr_values: &'a [u8],
     /// The event log of firmware, where the host was asked for it; empty if it has none.
     pub event_log: Option<&'a [u8]>,
@@ -64,7 +64,7 @@ impl<'a> QuoteEvidence<'a> {
 /// What a verified quote says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuoteFacts {
-    /// The values of the registers.
+    /// The values of the PCRs.
     pub pcrs: BTreeMap<u8, Vec<u8>>,
     /// Counters and clock of the TPM.
     pub clock: ClockInfo,
@@ -79,7 +79,7 @@ pub struct QuoteFacts {
 pub struct Expected<'a> {
     /// The bank.
     pub bank: Hash,
-    /// The registers.
+    /// The PCRs.
     pub indices: &'a BTreeSet<u8>,
     /// `extraData`: what ties the quote to one request.
     pub extra_data: &'a [u8],
@@ -125,12 +125,12 @@ pub fn verify_quote(
         return Err(Refusal::new(RefusalCode::QuoteExtraData, text));
     }
     check_selection(&quote.selections, expected)?;
-    let values = parse_digests(evidence.pcr_values).map_err(|error| malformed("values of registers", &error))?;
+    let values = parse_digests(evidence.pcr_values).map_err(|error| malformed("values of PCRs", &error))?;
     let pcrs = assigned(values, expected)?;
     let values: Vec<&[u8]> = pcrs.values().map(Vec::as_slice).collect();
     // The signing scheme's hash is SHA-256 (checked of the key), and so is that of the digest.
     if Hash::Sha256.digest(&values) != quote.pcr_digest {
-        let text = "the values of the registers are not those that were quoted";
+        let text = "the values of the PCRs are not those that were quoted";
         return Err(Refusal::new(RefusalCode::QuoteDigest, text));
     }
     Ok(QuoteFacts {
@@ -150,10 +150,10 @@ fn check_selection(selections: &[Selection], expected: &Expected<'_>) -> Result<
         return Err(Refusal::new(RefusalCode::QuoteSha1, text));
     }
     match chosen.as_slice() {
-        [] => Err(Refusal::new(RefusalCode::QuoteSelection, "the quote is of no register")),
+        [] => Err(Refusal::new(RefusalCode::QuoteSelection, "the quote is of no PCR")),
         [one] if one.bank == expected.bank && one.indices == *expected.indices => Ok(()),
         [one] if one.bank == expected.bank => {
-            let text = format!("the quote is of registers {:?}, and {:?} are needed", one.indices, expected.indices);
+            let text = format!("the quote is of PCRs {:?}, and {:?} are needed", one.indices, expected.indices);
             Err(Refusal::new(RefusalCode::QuoteSelection, text))
         }
         _ => {
@@ -167,7 +167,7 @@ fn check_selection(selections: &[Selection], expected: &Expected<'_>) -> Result<
 fn assigned(values: Vec<Vec<u8>>, expected: &Expected<'_>) -> Result<BTreeMap<u8, Vec<u8>>, Refusal> {
     let (found, wanted) = (values.len(), expected.indices.len());
     if found != wanted {
-        let text = format!("{found} values of registers, and {wanted} were quoted");
+        let text = format!("{found} values of PCRs, and {wanted} were quoted");
         return Err(Refusal::new(RefusalCode::QuoteDigest, text));
     }
     let pcrs: BTreeMap<u8, Vec<u8>> = expected.indices.iter().copied().zip(values).collect();

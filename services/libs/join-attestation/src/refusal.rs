@@ -55,21 +55,21 @@ pub enum RefusalCode {
     QuoteSha1,
     /// The quote is not of the policy's bank.
     QuoteBank,
-    /// The quote is not of exactly the policy's registers.
+    /// The quote is not of exactly the policy's PCRs.
     QuoteSelection,
     /// The values are not those that were quoted.
     QuoteDigest,
     /// The TPM does not vouch for its clock.
     ClockUnsafe,
-    /// Every register is zero: nothing was measured.
+    /// Every PCR is zero: nothing was measured.
     PcrAllZero,
-    /// Registers differ from the policy.
+    /// PCRs differ from the policy.
     PcrMismatch,
     /// The policy judges by the event log, and the host sent none.
     EventLogMissing,
     /// The event log cannot be read, or its data is not what was measured.
     EventLogMalformed,
-    /// The event log does not lead to the registers that were quoted.
+    /// The event log does not lead to the PCRs that were quoted.
     EventLogReplay,
     /// Secure Boot was off.
     SecureBootOff,
@@ -83,7 +83,7 @@ pub enum RefusalCode {
     CommandLineNotListed,
     /// The kernel was started with an initrd that the policy does not list.
     InitrdNotListed,
-    /// The lock register is not in the state that this step needs.
+    /// The lock PCR is not in the state that this step needs.
     LockMismatch,
     /// The TPM's counters went back: it was cleared, or another machine answers with the same key.
     CountersBackwards,
@@ -198,10 +198,10 @@ impl fmt::Display for RefusalCode {
     }
 }
 
-/// A register that is not as the policy wants it.
+/// A PCR that is not as the policy wants it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PcrDifference {
-    /// Index of the register.
+    /// Index of the PCR.
     pub index: u8,
     /// The values that the policy allows.
     pub wanted: Vec<Vec<u8>>,
@@ -224,18 +224,18 @@ pub struct Refusal {
     pub code: RefusalCode,
     /// The exact reason, for people. Holds no secret.
     pub text: String,
-    /// The registers that differ, where that is the reason.
+    /// The PCRs that differ, where that is the reason.
     pub differences: Vec<PcrDifference>,
 }
 
 impl Refusal {
-    /// A refusal that is not about the values of registers.
+    /// A refusal that is not about the values of PCRs.
     #[must_use]
     pub fn new(code: RefusalCode, text: impl Into<String>) -> Self {
         Self { code, text: text.into(), differences: Vec::new() }
     }
 
-    /// A refusal because of these registers.
+    /// A refusal because of these PCRs.
     #[must_use]
     pub fn differences(code: RefusalCode, differences: Vec<PcrDifference>) -> Self {
         let texts: Vec<String> = differences.iter().map(ToString::to_string).collect();

@@ -33,7 +33,7 @@ pub struct KeyEvidence<'a> {
 /// What has to be so in the step that is judged.
 #[derive(Debug, Clone, Copy)]
 pub enum Phase<'a> {
-    /// The host wants a ticket: the lock register is as it was.
+    /// The host wants a ticket: the lock PCR is as it was.
     Joining,
     /// The host says that it has locked itself to the cluster with this id. Its events were judged before it got its ticket, and no log is sent again.
     Locked {
@@ -109,7 +109,7 @@ impl Keys {
 pub struct AdmittedHost {
     /// Its keys.
     pub keys: Keys,
-    /// The values of its registers, by index.
+    /// The values of its PCRs, by index.
     pub pcrs: BTreeMap<u8, Vec<u8>>,
     /// Counters and clock of its TPM.
     pub clock: ClockInfo,
@@ -143,7 +143,7 @@ pub struct Verdict {
     pub policy_revision: u64,
     /// What is known of the host, or why it is refused.
     pub outcome: Result<AdmittedHost, Refusal>,
-    /// Registers that differ where the policy only warns.
+    /// PCRs that differ where the policy only warns.
     pub warnings: Vec<PcrDifference>,
 }
 
@@ -184,7 +184,7 @@ pub(crate) struct QuoteKeys<'a> {
     pub(crate) attestation: &'a Public,
 }
 
-/// Judges a quote alone; registers that differ where the policy only warns go into `warnings`.
+/// Judges a quote alone; PCRs that differ where the policy only warns go into `warnings`.
 pub(crate) fn check_quote(
     rules: &Rules,
     keys: QuoteKeys<'_>,
@@ -196,7 +196,7 @@ pub(crate) fn check_quote(
     let expected = Expected { bank: rules.bank, indices: &rules.indices, extra_data };
     let quoted = verify_quote(quote, keys.attestation, &expected)?;
     check_hierarchy(keys.endorsement, keys.attestation, &quoted.qualified_signer)?;
-    check_registers(rules, &quoted, phase, warnings)?;
+    check_pcrs(rules, &quoted, phase, warnings)?;
     if let (Some(boot), Phase::Joining | Phase::Renewing { .. }) = (&rules.boot, phase) {
         boot.judge(quote.event_log, &quoted.pcrs, rules.bank)?;
     }
@@ -261,8 +261,8 @@ pub(crate) fn parse(bytes: &[u8], what: &str) -> Result<Public, Refusal> {
     Public::parse(bytes).map_err(|error| malformed(what, &error))
 }
 
-/// Refuses registers that differ where the policy enforces; puts those where it only warns into `warnings`.
-fn check_registers(
+/// Refuses PCRs that differ where the policy enforces; puts those where it only warns into `warnings`.
+fn check_pcrs(
     rules: &Rules,
     quoted: &QuoteFacts,
     phase: Phase<'_>,
@@ -271,13 +271,13 @@ fn check_registers(
     let mut measuring = rules.indices.iter().filter(|index| **index != rules.lock.index);
     let nothing_measured = measuring.all(|index| quoted.pcrs[index].iter().all(|byte| *byte == 0));
     if nothing_measured {
-        let text = format!("every quoted register of bank {} is zero: firmware measured nothing", rules.bank.name());
+        let text = format!("every quoted PCR of bank {} is zero: firmware measured nothing", rules.bank.name());
         return Err(Refusal::new(RefusalCode::PcrAllZero, text));
     }
     let mut refused = Vec::new();
-    for (index, register) in &rules.registers {
-        if let Some(difference) = register.difference(*index, &quoted.pcrs[index]) {
-            if register.enforced { refused.push(difference) } else { warnings.push(difference) }
+    for (index, pcr) in &rules.pcrs {
+        if let Some(difference) = pcr.difference(*index, &quoted.pcrs[index]) {
+            if pcr.enforced { refused.push(difference) } else { warnings.push(difference) }
         }
     }
     if !refused.is_empty() {

@@ -8,7 +8,7 @@
 //! | quote | `TPM2B_ATTEST`, `TPMT_SIGNATURE`, `TPML_DIGEST` with the values, as often as needed; the quote's `extraData` is the qualifying data |
 //! | the same in evidence of `tpm2-event-log` | before it the host's event log, and before that its size (`UINT32`); no bytes if the host has none |
 //!
-//! A host locks itself with `TPM2_PCR_Event` of the cluster's id on the policy's lock register.
+//! A host locks itself with `TPM2_PCR_Event` of the cluster's id on the policy's lock PCR.
 
 use std::time::Duration;
 
@@ -79,14 +79,14 @@ impl TpmVerifier {
         let mut warnings = Vec::new();
         let verified = check_quote(rules, keys, &quote, &expected.qualifying_data, phase, &mut warnings)?;
         // Values of a bank with longer digests have no place in the protocol's claims; the quote has been judged by them.
-        let registers = verified
+        let pcrs = verified
             .pcrs
             .iter()
             .filter_map(|(index, value)| Some((u32::from(*index), value.as_slice().try_into().ok()?)));
         let power_cut =
             (!verified.clock.safe).then(|| "power was cut, and the TPM does not vouch for its clock yet".to_owned());
         Ok(Claims {
-            registers: registers.collect(),
+            pcrs: pcrs.collect(),
             counters: Some(counters(verified.clock)),
             clock_unsafe: !verified.clock.safe,
             warnings: warnings.iter().map(PcrDifference::to_string).chain(power_cut).collect(),
@@ -151,20 +151,15 @@ impl Verifier for TpmVerifier {
         self.judge_quote(keys, quote, expected).map_err(|refusal| translated(&refusal))
     }
 
-    fn read_registers(
-        &self,
-        keys: &HostKeys<'_>,
-        quote: &[u8],
-        qualifying_data: &[u8; 32],
-    ) -> Option<Vec<(u32, [u8; 32])>> {
+    fn read_pcrs(&self, keys: &HostKeys<'_>, quote: &[u8], qualifying_data: &[u8; 32]) -> Option<Vec<(u32, [u8; 32])>> {
         let rules = valid(&self.policy).ok()?;
         let (endorsement, attestation) = both_keys(keys).ok()?;
         let quote = quote_of(keys, Step::Evidence, quote).ok()?;
         let expected = QuoteExpected { bank: rules.bank, indices: &rules.indices, extra_data: qualifying_data };
         let verified = verify_quote(&quote, &attestation, &expected).ok()?;
         check_hierarchy(&endorsement, &attestation, &verified.qualified_signer).ok()?;
-        let register = |(index, value): (&u8, &Vec<u8>)| Some((u32::from(*index), value.as_slice().try_into().ok()?));
-        Some(verified.pcrs.iter().filter_map(register).collect())
+        let pcr = |(index, value): (&u8, &Vec<u8>)| Some((u32::from(*index), value.as_slice().try_into().ok()?));
+        Some(verified.pcrs.iter().filter_map(pcr).collect())
     }
 }
 

@@ -15,7 +15,7 @@ use crate::logs::{OTHER_COMMAND_LINE, PLAIN, SECURE_BOOT, measured};
 
 const NONCE: &[u8] = b"challenge, keys and body of this request";
 const NOW: Duration = Duration::from_secs(1_800_000_000);
-/// The registers that a policy about events has quoted: those that a log explains, and the lock.
+/// The PCRs that a policy about events has quoted: those that a log explains, and the lock.
 const INDICES: [u8; 11] = [0, 1, 2, 3, 4, 5, 6, 7, 9, 11, 15];
 const PHASES: [&str; 2] = ["sysinit", "ready"];
 
@@ -63,7 +63,7 @@ impl Boot {
     }
 
     /// What the TPM holds after this boot and these phases.
-    fn registers(&self, phases: &[&str]) -> Vec<Vec<u8>> {
+    fn pcrs(&self, phases: &[&str]) -> Vec<Vec<u8>> {
         let value = |index: &u8| {
             let events = self.0.iter().filter(|event| event.pcr == *index);
             let value = events.fold(vec![0; 32], |value, event| pcr::extended(Hash::Sha256, &value, &event.digest));
@@ -78,7 +78,7 @@ impl Boot {
         events.map(|event| hex::encode(&event.digest)).collect()
     }
 
-    /// Behind the last measurement of a register.
+    /// Behind the last measurement of a PCR.
     fn append(&mut self, event: Entry) {
         self.0.push(event);
     }
@@ -136,7 +136,7 @@ fn judged_by(
     let machine = Machine::new();
     let mut statement = machine.statement(NONCE);
     statement.selections = vec![(SHA256, INDICES.to_vec())];
-    statement.values = boot.registers(phases);
+    statement.values = boot.pcrs(phases);
     let (attest, values) = (statement.bytes(), statement.value_bytes());
     let (endorsement, attestation) = (machine.endorsement().bytes(), machine.attestation().bytes());
     let keys =
@@ -177,7 +177,7 @@ fn hosts_that_were_booted_as_released_are_admitted_at_any_phase_of_the_boot() {
             let refusal = judged_by(|machine| policy(machine, &rules), &boot, Some(log), phases).unwrap_err();
             assert_eq!(refusal.0, RefusalCode::EventLogReplay, "{phases:?}");
             assert!(
-                refusal.1.starts_with("the event log does not lead to the quoted registers: PCR 11: wanted "),
+                refusal.1.starts_with("the event log does not lead to the quoted PCRs: PCR 11: wanted "),
                 "{}",
                 refusal.1
             );
@@ -252,7 +252,7 @@ fn an_image_that_is_not_listed_is_refused_whatever_the_log_calls_it() {
 }
 
 #[test]
-fn drivers_of_devices_are_listed_or_their_register_is_pinned() {
+fn drivers_of_devices_are_listed_or_their_pcr_is_pinned() {
     let driver = "97c8a19f319397c8a19f319397c8a19f319397c8a19f319397c8a19f31930001";
     let mut boot = Boot::of(PLAIN);
     boot.0.insert(4, Entry::of_digest(2, 0x8000_0004, driver));
@@ -262,7 +262,7 @@ fn drivers_of_devices_are_listed_or_their_register_is_pinned() {
     assert_eq!(judged(&listed, &boot), Ok(()));
     let pinned = |machine: &Machine| {
         let mut policy = policy(machine, &rules(PLAIN));
-        policy["pcrs"] = json!({"2": {"expected": [hex::encode(&boot.registers(&[])[2])]}});
+        policy["pcrs"] = json!({"2": {"expected": [hex::encode(&boot.pcrs(&[])[2])]}});
         policy
     };
     assert_eq!(judged_by(pinned, &boot, Some(&boot.log()), &PHASES), Ok(()));
@@ -368,8 +368,8 @@ fn a_log_that_is_missing_malformed_or_of_another_boot() {
     assert_eq!((code, &*text), (RefusalCode::EventLogMalformed, "event log: event: needs 40 bytes, 39 are left"));
     let (code, text) = by(Some(OTHER_COMMAND_LINE));
     assert_eq!(code, RefusalCode::EventLogReplay);
-    for register in ["PCR 4: wanted 4d659bcb", "PCR 9: wanted 8801d73a", "PCR 11: wanted bda33637"] {
-        assert!(text.contains(register), "{text}");
+    for pcr in ["PCR 4: wanted 4d659bcb", "PCR 9: wanted 8801d73a", "PCR 11: wanted bda33637"] {
+        assert!(text.contains(pcr), "{text}");
     }
     // Without the measurement of what it executed.
     let mut hidden = boot.clone();
@@ -385,7 +385,7 @@ fn every_byte_of_a_log_that_is_changed_admits_no_host_with_another_boot() {
     let machine = Machine::new();
     let mut statement = machine.statement(NONCE);
     statement.selections = vec![(SHA256, INDICES.to_vec())];
-    statement.values = boot.registers(&PHASES);
+    statement.values = boot.pcrs(&PHASES);
     let (attest, values) = (statement.bytes(), statement.value_bytes());
     let (endorsement, attestation) = (machine.endorsement().bytes(), machine.attestation().bytes());
     let keys =
@@ -412,8 +412,8 @@ fn the_log_travels_before_the_quote_of_evidence_and_not_in_an_acknowledgement() 
     let verifier = HostVerifier::new(in_force(&policy(&machine, &rules(PLAIN))));
     assert_eq!(verifier.variants(), [Variant::Tpm2EventLog, Variant::Tpm2]);
     assert_eq!(HostVerifier::new(in_force(&machine.policy())).variants(), [Variant::Tpm2]);
-    let registers: Vec<u8> = verifier.selection(Variant::Tpm2EventLog).registers().to_vec();
-    assert_eq!(registers, INDICES);
+    let pcrs: Vec<u8> = verifier.selection(Variant::Tpm2EventLog).pcrs().to_vec();
+    assert_eq!(pcrs, INDICES);
 
     let (endorsement_key, attestation_key) = (machine.endorsement().bytes(), machine.attestation().bytes());
     let keys = HostKeys {
@@ -425,7 +425,7 @@ fn the_log_travels_before_the_quote_of_evidence_and_not_in_an_acknowledgement() 
     let (about, cluster_id) = ([7; 32], [0xc1; 32]);
     let mut statement = machine.statement(&about);
     statement.selections = vec![(SHA256, INDICES.to_vec())];
-    statement.values = Boot::of(PLAIN).registers(&PHASES);
+    statement.values = Boot::of(PLAIN).pcrs(&PHASES);
     let quote = |statement: &crate::forge::Statement, event_log| {
         let (attest, values) = (statement.bytes(), statement.value_bytes());
         let signature = machine.sign(&attest);
@@ -435,7 +435,7 @@ fn the_log_travels_before_the_quote_of_evidence_and_not_in_an_acknowledgement() 
     let with_log = quote(&statement, Some(PLAIN));
     assert_eq!(QuoteEvidence::parse_with_event_log(&with_log).unwrap().to_bytes(), with_log);
     assert!(verifier.check_quote(&keys, &with_log, &evidence).is_ok());
-    assert_eq!(verifier.read_registers(&keys, &with_log, &about).unwrap().len(), INDICES.len());
+    assert_eq!(verifier.read_pcrs(&keys, &with_log, &about).unwrap().len(), INDICES.len());
     let code = |keys: &HostKeys<'_>, quote: &[u8], expected: &Expected| {
         let refusal = verifier.check_quote(keys, quote, expected).unwrap_err();
         (refusal.code, refusal.detail.split(':').next().unwrap().to_owned())
@@ -486,7 +486,7 @@ fn admitted(releases: &[Value], log: &[u8], lock: Lock) -> BTreeMap<u8, Vec<Vec<
     };
     let mut statement = machine.statement(&[7; 32]);
     statement.selections = vec![(SHA256, INDICES.to_vec())];
-    statement.values = Boot::of(log).registers(&PHASES);
+    statement.values = Boot::of(log).pcrs(&PHASES);
     if let Lock::Extended(id) = &lock {
         *statement.values.last_mut().unwrap() = pcr::after_event(Hash::Sha256, &[0; 32], id);
     }
@@ -495,25 +495,25 @@ fn admitted(releases: &[Value], log: &[u8], lock: Lock) -> BTreeMap<u8, Vec<Vec<
     let quote = QuoteEvidence { attest: &attest, signature: &signature, pcr_values: &pcr_values, event_log: Some(log) };
     let expected = Expected { qualifying_data: [7; 32], lock, step: Step::Evidence };
     let claims = verifier.check_quote(&keys, &quote.to_bytes(), &expected).unwrap();
-    claims.local_unlock.unwrap().registers
+    claims.local_unlock.unwrap().pcrs
 }
 
 #[test]
 fn a_host_may_be_sealed_to_what_its_machine_will_measure_with_another_release() {
     let value = |log: &[u8], index: u8| {
         let at = INDICES.iter().position(|one| *one == index).unwrap();
-        Boot::of(log).registers(&PHASES)[at].clone()
+        Boot::of(log).pcrs(&PHASES)[at].clone()
     };
     let (old, new) = (release(PLAIN), release(OTHER_COMMAND_LINE));
     assert_ne!(value(PLAIN, 4), value(OTHER_COMMAND_LINE, 4));
     for (booted, other) in [(PLAIN, OTHER_COMMAND_LINE), (OTHER_COMMAND_LINE, PLAIN)] {
-        let registers = admitted(&[old.clone(), new.clone()], booted, Lock::Open);
+        let pcrs = admitted(&[old.clone(), new.clone()], booted, Lock::Open);
         for index in [4, 9] {
-            assert_eq!(registers[&index], [value(booted, index), value(other, index)], "as the other boot measured");
+            assert_eq!(pcrs[&index], [value(booted, index), value(other, index)], "as the other boot measured");
         }
-        assert_eq!(registers[&7], [value(booted, 7)]);
-        assert_eq!(registers[&15], [vec![0; 32]]);
-        assert_eq!(registers.keys().copied().collect::<Vec<_>>(), [4, 7, 9, 15], "the image's digest covers 11");
+        assert_eq!(pcrs[&7], [value(booted, 7)]);
+        assert_eq!(pcrs[&15], [vec![0; 32]]);
+        assert_eq!(pcrs.keys().copied().collect::<Vec<_>>(), [4, 7, 9, 15], "the image's digest covers 11");
     }
     // Without the new release only this boot; behind the lock only what does not depend on the time.
     let alone = admitted(std::slice::from_ref(&old), PLAIN, Lock::Open);

@@ -1,4 +1,4 @@
-//! Event logs that real firmware (OVMF) and a unified kernel image wrote, against the registers of the TPM of the same boot; and logs that are malformed.
+//! Event logs that real firmware (OVMF) and a unified kernel image wrote, against the PCRs of the TPM of the same boot; and logs that are malformed.
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 use join_attestation::{EventLog, Hash, pcr};
@@ -14,9 +14,9 @@ fn replayed(log: &[u8]) -> Vec<String> {
     EventLog::parse(log).unwrap().replay(Hash::Sha256).unwrap().values().map(hex::encode).collect()
 }
 
-/// Register 11 as a host in operation shows it: systemd has measured two phases of the boot, which no log has.
-fn in_operation(register: &str) -> String {
-    let value = hex::decode(register).unwrap();
+/// PCR 11 as a host in operation shows it: systemd has measured two phases of the boot, which no log has.
+fn in_operation(pcr: &str) -> String {
+    let value = hex::decode(pcr).unwrap();
     let phases = ["sysinit", "ready"].iter();
     hex::encode(phases.fold(value, |value, phase| pcr::after_event(Hash::Sha256, &value, phase.as_bytes())))
 }
@@ -24,7 +24,7 @@ fn in_operation(register: &str) -> String {
 #[test]
 fn the_replay_of_a_log_is_what_the_tpm_of_that_boot_held() {
     let (plain, other, secure) = (replayed(PLAIN), replayed(OTHER_COMMAND_LINE), replayed(SECURE_BOOT));
-    // (register, plain, another command line, Secure Boot): what `tpm2_pcrread` gave.
+    // (PCR, plain, another command line, Secure Boot): what `tpm2_pcrread` gave.
     let held = [
         (0, "177e29c4", "177e29c4", "fb776953"),
         (1, "38986971", "38986971", "38986971"),
@@ -37,9 +37,9 @@ fn the_replay_of_a_log_is_what_the_tpm_of_that_boot_held() {
         (8, "00000000", "00000000", "00000000"),
         (9, "6071e80f", "8801d73a", "6071e80f"),
     ];
-    for (register, one, two, three) in held {
+    for (pcr, one, two, three) in held {
         for (log, wanted) in [(&plain, one), (&other, two), (&secure, three)] {
-            assert!(log[register].starts_with(wanted), "PCR {register}: {}", log[register]);
+            assert!(log[pcr].starts_with(wanted), "PCR {pcr}: {}", log[pcr]);
         }
     }
     for (log, wanted) in [(&plain, "310cbe17"), (&other, "f0c3072f"), (&secure, "310cbe17")] {
@@ -60,25 +60,25 @@ fn two_boots_with_another_command_line_differ_in_three_measurements() {
 }
 
 #[test]
-fn register_0_begins_with_the_locality_from_which_the_tpm_was_started() {
+fn pcr_0_begins_with_the_locality_from_which_the_tpm_was_started() {
     let note = measured(0, 3, &[0; 32], b"StartupLocality\0\x03");
     let log = [&PLAIN[..HEADER], &note, &PLAIN[HEADER..]].concat();
     let other = EventLog::parse(&log).unwrap();
     assert_eq!(other.events().len(), 36, "it is not a measurement");
-    let registers = other.replay(Hash::Sha256).unwrap();
-    let wanted = other.of_register(0).fold([vec![0; 31], vec![3]].concat(), |value, event| {
+    let pcrs = other.replay(Hash::Sha256).unwrap();
+    let wanted = other.of_pcr(0).fold([vec![0; 31], vec![3]].concat(), |value, event| {
         pcr::extended(Hash::Sha256, &value, event.digest(Hash::Sha256).unwrap())
     });
-    assert_eq!(registers[&0], wanted);
-    assert_ne!(hex::encode(&registers[&0]), replayed(PLAIN)[0]);
+    assert_eq!(pcrs[&0], wanted);
+    assert_ne!(hex::encode(&pcrs[&0]), replayed(PLAIN)[0]);
 }
 
 #[test]
 fn the_data_of_an_event_counts_where_its_digest_is_measured() {
     let log = EventLog::parse(SECURE_BOOT).unwrap();
-    let bound: Vec<bool> = log.of_register(7).map(|event| event.is_of_data(Hash::Sha256)).collect();
+    let bound: Vec<bool> = log.of_pcr(7).map(|event| event.is_of_data(Hash::Sha256)).collect();
     assert_eq!(bound, [true; 7]);
-    assert!(log.of_register(9).all(|event| !event.is_of_data(Hash::Sha256)), "a digest of what was loaded");
+    assert!(log.of_pcr(9).all(|event| !event.is_of_data(Hash::Sha256)), "a digest of what was loaded");
     assert!(!log.events()[0].is_of_data(Hash::Sha384), "the log has no such bank");
     assert_eq!(log.replay(Hash::Sha384).unwrap_err().to_string(), "event 1 has no digest of the bank sha384");
 }
@@ -127,7 +127,7 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_digest_or_register_changes_the_replay(at in 0_usize..3276, bit in 0_u8..8) {
+    fn a_changed_digest_or_pcr_changes_the_replay(at in 0_usize..3276, bit in 0_u8..8) {
         let mut bytes = PLAIN.to_vec();
         bytes[at] ^= 1 << bit;
         if let (Ok(log), Ok(whole)) = (EventLog::parse(&bytes), EventLog::parse(PLAIN)) {
@@ -135,12 +135,12 @@ proptest! {
                 log.events().iter().filter_map(|event| Some((event.pcr, event.digest(Hash::Sha256)?.to_vec()))).collect()
             };
             let same = measured(&log) == measured(&whole);
-            // Register 0 begins with the locality from which the TPM was started, which a note says that is not measured.
-            let replayed = |log: &EventLog<'_>| log.replay(Hash::Sha256).map(|mut registers| {
+            // PCR 0 begins with the locality from which the TPM was started, which a note says that is not measured.
+            let replayed = |log: &EventLog<'_>| log.replay(Hash::Sha256).map(|mut pcrs| {
                 if same {
-                    registers.remove(&0);
+                    pcrs.remove(&0);
                 }
-                registers
+                pcrs
             });
             prop_assert_eq!(same, replayed(&log) == replayed(&whole));
         }

@@ -169,7 +169,7 @@ fn keys(machine: &Machine, endorsement: &Area, attestation: &Area) -> Refusal {
 }
 
 #[test]
-fn one_register_differs() {
+fn one_pcr_differs() {
     let machine = Machine::new();
     let mut statement = machine.statement(NONCE);
     statement.values[0] = measured(99);
@@ -182,7 +182,7 @@ fn one_register_differs() {
 }
 
 #[test]
-fn many_registers_differ_and_all_are_named() {
+fn many_pcrs_differ_and_all_are_named() {
     let machine = Machine::new();
     let mut statement = machine.statement(NONCE);
     for value in &mut statement.values[..4] {
@@ -196,7 +196,7 @@ fn many_registers_differ_and_all_are_named() {
 }
 
 #[test]
-fn a_register_that_only_warns_is_reported_and_does_not_refuse() {
+fn a_pcr_that_only_warns_is_reported_and_does_not_refuse() {
     let machine = Machine::new();
     let mut statement = machine.statement(NONCE);
     statement.values[1] = measured(99);
@@ -206,7 +206,7 @@ fn a_register_that_only_warns_is_reported_and_does_not_refuse() {
 }
 
 #[test]
-fn a_register_that_is_only_observed_is_shown_and_neither_warns_nor_refuses_nor_admits() {
+fn a_pcr_that_is_only_observed_is_shown_and_neither_warns_nor_refuses_nor_admits() {
     let machine = Machine::new();
     let mut entry = machine.policy();
     entry["pcrs"]["7"] = json!({"warnOnly": true});
@@ -232,7 +232,7 @@ fn one_of_several_allowed_values_is_enough() {
 }
 
 #[test]
-fn all_registers_are_zero() {
+fn all_pcrs_are_zero() {
     assert_eq!(
         changed(|statement| statement.values.iter_mut().for_each(|value| value.fill(0))),
         RefusalCode::PcrAllZero
@@ -245,7 +245,7 @@ fn sha1_bank_only() {
 }
 
 #[test]
-fn quotes_of_other_banks_and_registers() {
+fn quotes_of_other_banks_and_pcrs() {
     assert_eq!(changed(|statement| statement.selections[0].0 = 0x000c), RefusalCode::QuoteBank);
     assert_eq!(changed(|statement| statement.selections.push((SHA1, vec![0]))), RefusalCode::QuoteBank);
     assert_eq!(changed(|statement| statement.selections.push((SHA256, vec![0]))), RefusalCode::QuoteBank);
@@ -310,7 +310,7 @@ fn a_member_asks_again_and_a_stranger_claims_to_be_locked() {
 }
 
 #[test]
-fn a_site_whose_lock_register_is_not_zero_before() {
+fn a_site_whose_lock_pcr_is_not_zero_before() {
     let machine = Machine::new();
     let mut entry = machine.policy();
     let (before, after) = (measured(1), measured(2));
@@ -534,7 +534,7 @@ fn the_join_protocol_gets_the_same() {
     };
     let open = Expected { qualifying_data: about, lock: Lock::Open, step: Step::Evidence };
     let claims = verifier.check_quote(&keys, &quote(&statement), &open).unwrap();
-    assert_eq!((claims.registers.len(), claims.counters.unwrap().resets), (5, 12));
+    assert_eq!((claims.pcrs.len(), claims.counters.unwrap().resets), (5, 12));
     assert!(claims.warnings[0].starts_with("PCR 7: wanted "), "{:?}", claims.warnings);
     assert!(claims.warnings.len() == 1 && !claims.clock_unsafe);
     let cut = Statement { safe: 0, ..machine.statement(&about) };
@@ -572,5 +572,5 @@ fn without_a_valid_policy_no_host_is_admitted() {
     entry["pcrs"] = json!({});
     let refusal = verdict_of(&in_force(&entry), &machine);
     assert_eq!(refusal.code, RefusalCode::PolicyInvalid);
-    assert!(refusal.text.contains("no register is enforced"), "{refusal}");
+    assert!(refusal.text.contains("no PCR is enforced"), "{refusal}");
 }

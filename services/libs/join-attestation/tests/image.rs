@@ -92,15 +92,15 @@ fn the_digests_are_those_of_other_programs() {
     );
     assert_eq!(values.added_to_initrd, [""; 0]);
     // `systemd-measure calculate` (252) of the sections' content.
-    let register = hex_of(&image.image_register(Hash::Sha256).unwrap());
-    assert_eq!(register.len(), 7);
-    assert_eq!(register[0], "fd295229dc4fa258dcc7a65f84a9445c1af79a9bcf4c8ea415b69b5b419b511f");
+    let pcr = hex_of(&image.image_pcr(Hash::Sha256).unwrap());
+    assert_eq!(pcr.len(), 7);
+    assert_eq!(pcr[0], "fd295229dc4fa258dcc7a65f84a9445c1af79a9bcf4c8ea415b69b5b419b511f");
     assert_eq!(
-        register[4], "a8a4444d016d7caf5f2aec9508ff3841a5e747b7f9dd8c6be0970583df59432c",
+        pcr[4], "a8a4444d016d7caf5f2aec9508ff3841a5e747b7f9dd8c6be0970583df59432c",
         "enter-initrd:leave-initrd:sysinit:ready"
     );
-    assert_eq!(register[6], "e61b9c7043eecf7d758ff1eabe33377f9c54202d5ce0e246bc2f07cc51caf8b9", "sysinit:ready");
-    let long = hex_of(&image.image_register(Hash::Sha384).unwrap());
+    assert_eq!(pcr[6], "e61b9c7043eecf7d758ff1eabe33377f9c54202d5ce0e246bc2f07cc51caf8b9", "sysinit:ready");
+    let long = hex_of(&image.image_pcr(Hash::Sha384).unwrap());
     assert!(long[0].starts_with("48b83c148cf75d182b800cb44505ec0a"), "{}", long[0]);
 }
 
@@ -157,7 +157,7 @@ fn what_the_stub_adds_to_the_initrd_and_stubs_that_are_not_known() {
 
     let error = |stub: &[u8]| {
         let bytes = unified(b"quiet", stub);
-        Image::parse(&bytes).unwrap().image_register(Hash::Sha256).unwrap_err().to_string()
+        Image::parse(&bytes).unwrap().image_pcr(Hash::Sha256).unwrap_err().to_string()
     };
     let newer = error(b"#### LoaderInfo: systemd-stub 257.9-1 ####\0");
     assert!(newer.contains("and this is 257.9-1; use systemd-measure"), "{newer}");
@@ -184,7 +184,7 @@ proptest! {
         for bytes in [&bytes[..end.min(bytes.len())], &bytes[..]] {
             if let Ok(image) = Image::parse(bytes) {
                 let _ = image.reference_values(Hash::Sha256);
-                let _ = image.image_register(Hash::Sha256);
+                let _ = image.image_pcr(Hash::Sha256);
             }
         }
     }

@@ -67,14 +67,14 @@ fn what_a_second_key_is_sealed_to_beside_what_is_judged_is_quoted() {
     entry["localUnlock"] = json!({"pcrs": [12]});
     assert_eq!(unlocking(entry), [0, 1, 2, 3, 4, 5, 6, 7, 9, 11, 12, 14, 15]);
     let of = |pcr: u8| error("/localUnlock", json!({"pcrs": [pcr]}));
-    assert_eq!(of(15), "localUnlock.pcrs[0]: is the lock register, to which the key is sealed anyway");
+    assert_eq!(of(15), "localUnlock.pcrs[0]: is the lock PCR, to which the key is sealed anyway");
     assert_eq!(of(16), "localUnlock.pcrs[0]: 16 is above 15: it can be cleared without a reset");
     let mut first = good();
     first["pcrs"] = json!({"4": {"warnOnly": true}});
     first["endorsement"] = json!({"require": "enrolment"});
     first["localUnlock"] = json!({});
     let policy = Policy::new(&serde_json::from_value(first).unwrap(), 1);
-    assert!(policy.error().unwrap().to_string().starts_with("localUnlock: no register is enforced yet"));
+    assert!(policy.error().unwrap().to_string().starts_with("localUnlock: no PCR is enforced yet"));
 }
 
 #[test]
@@ -113,17 +113,17 @@ fn a_policy_that_judges_by_events_names_what_may_be_loaded() {
     let unnamed = "boot.releases[0].images: names none: a release is known by its image";
     assert_eq!(error(release("images", json!([]))), unnamed);
     assert_eq!(error(boot(json!({"signers": [digest("x")], "images": [digest("image")]}))), unchecked);
-    let initrds = "boot.initrds: needs commandLines: both are measured into register 9";
+    let initrds = "boot.initrds: needs commandLines: both are measured into PCR 9";
     assert_eq!(error(boot(json!({"initrds": [digest("x")], "images": [digest("image")]}))), initrds);
     let placeholder = "boot.images[1]: repeats the same bytes: a placeholder, not a measurement";
     assert_eq!(error(boot(json!({"images": [digest("image"), "00".repeat(32)]}))), placeholder);
-    let any = "boot.commandLines: names none, and `pcrs` does not enforce register 9: any command line and any initrd would do; \
+    let any = "boot.commandLines: names none, and `pcrs` does not enforce PCR 9: any command line and any initrd would do; \
         list what `sparkfleet policy from-image` prints";
     let signed = json!({"secureBoot": true, "signers": [digest("certificate")]});
     for rules in [json!({"images": [digest("image")]}), signed.clone()] {
         let mut pinned = boot(rules);
         assert_eq!(error(pinned.clone()), any);
-        // Neither what is only observed nor another register is enough.
+        // Neither what is only observed nor another PCR is enough.
         pinned["pcrs"] = json!({"9": {"expected": [digest("x")], "warnOnly": true}, "11": {"expected": [digest("x")]}});
         assert_eq!(error(pinned.clone()), any);
         pinned["pcrs"] = json!({"9": {"expected": [digest("x")]}});
@@ -146,18 +146,18 @@ fn a_policy_that_judges_by_events_names_what_may_be_loaded() {
 }
 
 #[test]
-fn registers() {
-    let nothing = "pcrs: no register is enforced: such a policy would admit any software";
+fn pcrs() {
+    let nothing = "pcrs: no PCR is enforced: such a policy would admit any software";
     assert_eq!(error("/pcrs", json!({})), nothing);
     assert_eq!(error("/pcrs/4/warnOnly", json!(true)), nothing);
-    let without = "pcrs.4.expected: holds no value: a register without one can only be observed (warnOnly)";
+    let without = "pcrs.4.expected: holds no value: a PCR without one can only be observed (warnOnly)";
     assert_eq!(error("/pcrs/4/expected", json!([])), without);
     assert_eq!(error("/pcrs/4", json!({})), without);
     let many = vec![digest("x"); 65];
     assert_eq!(error("/pcrs/4/expected", json!(many)), "pcrs.4.expected: holds 65, more than 64 values");
-    assert_eq!(error("/pcrs/24", json!({"expected": [digest("x")]})), "pcrs.24: is not a register: 0 to 23");
-    assert_eq!(error("/pcrs/04", json!({"expected": [digest("x")]})), "pcrs.04: is not a register: 0 to 23");
-    let lock = "pcrs.15: is the lock register: its values are in `lock`";
+    assert_eq!(error("/pcrs/24", json!({"expected": [digest("x")]})), "pcrs.24: is not a PCR: 0 to 23");
+    assert_eq!(error("/pcrs/04", json!({"expected": [digest("x")]})), "pcrs.04: is not a PCR: 0 to 23");
+    let lock = "pcrs.15: is the lock PCR: its values are in `lock`";
     assert_eq!(error("/pcrs/15", json!({"expected": [digest("x")]})), lock);
     assert_eq!(error("/pcrs/4/expected/0", json!("no")), "pcrs.4.expected[0]: is not hexadecimal");
     let short = "pcrs.4.expected[0]: has 2 bytes, and a digest of sha256 has 32";
@@ -166,7 +166,7 @@ fn registers() {
 }
 
 #[test]
-fn a_register_that_is_only_observed_is_quoted_and_enforces_nothing() {
+fn a_pcr_that_is_only_observed_is_quoted_and_enforces_nothing() {
     let mut entry = good();
     entry["pcrs"]["9"] = json!({"warnOnly": true});
     let policy = Policy::new(&serde_json::from_value(entry.clone()).unwrap(), 1);
@@ -175,7 +175,7 @@ fn a_register_that_is_only_observed_is_quoted_and_enforces_nothing() {
     // Alone it is not a policy, however many there are, as soon as any key could be admitted.
     entry["pcrs"] = json!({"4": {"warnOnly": true}, "9": {"warnOnly": true}});
     let policy = Policy::new(&serde_json::from_value(entry).unwrap(), 1);
-    let nothing = "pcrs: no register is enforced: such a policy would admit any software";
+    let nothing = "pcrs: no PCR is enforced: such a policy would admit any software";
     assert_eq!(policy.error().unwrap().to_string(), nothing);
     assert_eq!((policy.selection(), policy.variants()), (None, &[][..]));
 }
@@ -240,16 +240,16 @@ fn no_host_needs_to_be_enrolled_and_a_first_policy_may_only_observe() {
         assert_eq!(first.error(), None, "{endorsement}");
         assert_eq!(first.selection(), Some((Hash::Sha256, &BTreeSet::from([4, 15]))));
         assert_eq!(of(good()["pcrs"].clone(), endorsement.clone()).error(), None);
-        assert!(of(json!({}), endorsement).error().unwrap().to_string().starts_with("pcrs: no register is enforced"));
+        assert!(of(json!({}), endorsement).error().unwrap().to_string().starts_with("pcrs: no PCR is enforced"));
     }
-    // From the first key on a register has to be enforced.
+    // From the first key on a PCR has to be enforced.
     for endorsement in [
         json!({"require": "enrolment", "enrolled": [{"ek": digest("a")}]}),
         json!({"require": "either", "manufacturers": [ROOT]}),
         json!({"require": "both", "manufacturers": [ROOT]}),
     ] {
         let error = of(observed.clone(), endorsement).error().unwrap().to_string();
-        assert_eq!(error, "pcrs: no register is enforced: such a policy would admit any software");
+        assert_eq!(error, "pcrs: no PCR is enforced: such a policy would admit any software");
     }
 }
 

@@ -14,7 +14,7 @@ use join_attestation::{
 use serde_json::{Value, json};
 use swtpm::{EK_P384, EK_RSA, Swtpm};
 
-/// Registers that the tests quote: those of the policy and the lock.
+/// PCRs that the tests quote: those of the policy and the lock.
 const INDICES: [u8; 9] = [0, 2, 4, 7, 8, 9, 11, 14, 15];
 const SELECTION: &str = "sha256:0,2,4,7,8,9,11,14,15";
 const CLUSTER: &[u8] = b"a cluster's id of thirty-two byte";
@@ -91,7 +91,7 @@ struct Quoted {
 
 fn quote(tpm: &Swtpm, extra_data: &[u8]) -> Quoted {
     let (attest, signature) = tpm.quote("ak.ctx", SELECTION, extra_data);
-    Quoted { attest, signature, values: tpm.registers("sha256", &INDICES) }
+    Quoted { attest, signature, values: tpm.pcrs("sha256", &INDICES) }
 }
 
 fn der(pem: &Path) -> Vec<u8> {
@@ -99,14 +99,14 @@ fn der(pem: &Path) -> Vec<u8> {
     rustls_pki_types::CertificateDer::from_pem_slice(&std::fs::read(pem).unwrap()).unwrap().as_ref().to_vec()
 }
 
-/// A policy that wants what this TPM's registers hold and trusts its manufacturer.
+/// A policy that wants what this TPM's PCRs hold and trusts its manufacturer.
 fn policy(tpm: &Swtpm) -> Value {
-    let values = pcr::parse_digests(&tpm.registers("sha256", &INDICES)).unwrap();
-    let registers = INDICES.iter().zip(values).filter(|(index, _)| **index < 15);
-    let registers: serde_json::Map<String, Value> =
-        registers.map(|(index, value)| (index.to_string(), json!({"expected": [hex::encode(value)]}))).collect();
+    let values = pcr::parse_digests(&tpm.pcrs("sha256", &INDICES)).unwrap();
+    let pcrs = INDICES.iter().zip(values).filter(|(index, _)| **index < 15);
+    let pcrs: serde_json::Map<String, Value> =
+        pcrs.map(|(index, value)| (index.to_string(), json!({"expected": [hex::encode(value)]}))).collect();
     let root = String::from_utf8(tpm.file("ca/swtpm-localca-rootca-cert.pem")).unwrap();
-    json!({"bank": "sha256", "pcrs": registers, "lock": {"pcr": 15},
+    json!({"bank": "sha256", "pcrs": pcrs, "lock": {"pcr": 15},
         "endorsement": {"require": "certificate", "manufacturers": [root]}})
 }
 
@@ -291,7 +291,7 @@ impl Host {
 }
 
 #[test]
-fn quotes_of_a_sha1_bank_of_zero_registers_and_of_other_registers_are_refused() {
+fn quotes_of_a_sha1_bank_of_zero_pcrs_and_of_other_pcrs_are_refused() {
     let tpm = Swtpm::manufacture("sha1,sha256");
     let host = Host::new(&tpm, ECDSA);
     let unmeasured = quote(&tpm, b"x");
@@ -302,14 +302,14 @@ fn quotes_of_a_sha1_bank_of_zero_registers_and_of_other_registers_are_refused() 
 
     let of = |selection: &str| {
         let (attest, signature) = tpm.quote("ak.ctx", selection, b"x");
-        Quoted { attest, signature, values: tpm.registers("sha256", &INDICES) }
+        Quoted { attest, signature, values: tpm.pcrs("sha256", &INDICES) }
     };
     assert_eq!(refused(&of(&SELECTION.replace("sha256", "sha1"))), RefusalCode::QuoteSha1);
     assert_eq!(refused(&of("sha256:0,2,4,7,8,9,11,15")), RefusalCode::QuoteSelection);
     assert_eq!(refused(&of(&format!("{SELECTION},16"))), RefusalCode::QuoteSelection);
     assert_eq!(refused(&of(&format!("{SELECTION}+sha1:1"))), RefusalCode::QuoteBank);
 
-    // Another kernel: two registers differ, and both are named.
+    // Another kernel: two PCRs differ, and both are named.
     tpm.write("event.bin", b"something else");
     for index in ["4", "11"] {
         tpm.tool("tpm2_pcrevent", &[index, "event.bin"]);

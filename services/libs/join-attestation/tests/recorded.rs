@@ -33,10 +33,10 @@ const INDICES: [u8; 9] = [0, 2, 4, 7, 8, 9, 11, 14, 15];
 
 fn policy() -> Policy {
     let values = pcr::parse_digests(VALUES).unwrap();
-    let registers = INDICES.iter().zip(values).filter(|(index, _)| **index < 15);
-    let registers: serde_json::Map<String, serde_json::Value> =
-        registers.map(|(index, value)| (index.to_string(), json!({"expected": [hex::encode(value)]}))).collect();
-    let entry = json!({"bank": "sha256", "pcrs": registers, "lock": {"pcr": 15},
+    let pcrs = INDICES.iter().zip(values).filter(|(index, _)| **index < 15);
+    let pcrs: serde_json::Map<String, serde_json::Value> =
+        pcrs.map(|(index, value)| (index.to_string(), json!({"expected": [hex::encode(value)]}))).collect();
+    let entry = json!({"bank": "sha256", "pcrs": pcrs, "lock": {"pcr": 15},
         "endorsement": {"require": "certificate", "manufacturers": [ROOT]}});
     let entry: AttestationPolicy = serde_json::from_value(entry).unwrap();
     Policy::new(&entry, 3)

@@ -98,14 +98,14 @@ impl MasterSecret {
         }
     }
 
-    /// Seed of the P-256 key that signs values of registers for one second key of a disk ([`crate::unlock`] says how).
+    /// Seed of the P-256 key that signs values of PCRs for one second key of a disk ([`crate::unlock`] says how).
     #[must_use]
     pub fn local_unlock_seed(&self, disk: Uuid, generation: Option<&[u8; 16]>, id: &[u8; 16]) -> Secret {
         let generation = generation.map(hex::encode).unwrap_or_default();
         self.derive(&format!("key-local-unlock/{}/{generation}/{}", disk.hyphenated(), hex::encode(id)))
     }
 
-    /// With the salt it makes the cluster's id, which a host extends its lock register with.
+    /// With the salt it makes the cluster's id, which a host extends its lock PCR with.
     #[must_use]
     pub fn measurement_secret(&self) -> Secret {
         self.derive("key-measurementSecret")
@@ -150,7 +150,7 @@ impl MasterSecret {
     }
 }
 
-/// The id of a cluster: what a host extends its lock register with.
+/// The id of a cluster: what a host extends its lock PCR with.
 #[must_use]
 pub fn cluster_id(measurement_secret: &Secret, measurement_salt: &[u8]) -> [u8; 32] {
     *derive(measurement_secret.expose(), measurement_salt, "key-clusterID").expose()

@@ -1,7 +1,7 @@
 //! What is signed so that a TPM gives out the second key of a disk: `TPM2_PolicyAuthorize` (TPM 2.0 Library, part 3, 23.16).
 //!
-//! The policy of the second key is a chain with a link for each register, by rising index. A link is `TPM2_PolicyPCR` of one register, and then `TPM2_PolicyAuthorize` with the signing
-//! key, whose reference is the index of the register and all registers of the chain. So each register has values of its own, a value costs one signature, and a value can be signed after
+//! The policy of the second key is a chain with a link for each PCR, by rising index. A link is `TPM2_PolicyPCR` of one PCR, and then `TPM2_PolicyAuthorize` with the signing
+//! key, whose reference is the index of the PCR and all PCRs of the chain. So each PCR has values of its own, a value costs one signature, and a value can be signed after
 //! the key was sealed. A link begins with the one before, and names the chain, so none can be left out. The hash of the policy is SHA-256, whatever the bank.
 //!
 //! Each second key of a disk has its own signing key. What was signed for one opens no other.
@@ -15,7 +15,7 @@ pub type PublicKey = [u8; 64];
 /// A signature: r and s.
 pub type Signature = [u8; 64];
 
-/// Registers, a bit each.
+/// PCRs, a bit each.
 pub type Selected = [u8; SELECTION_BYTES];
 
 /// What every policy begins with.
@@ -30,46 +30,46 @@ const TPM_CC_POLICY_AUTHORIZE: u32 = 0x0000_016A;
 const TPM_CC_POLICY_PCR: u32 = 0x0000_017F;
 /// userWithAuth, sign: a key that lies outside of a TPM.
 const ATTRIBUTES: u32 = 0x0004_0040;
-/// Bytes of a selection of registers: 24, a bit each.
+/// Bytes of a selection of PCRs: 24, a bit each.
 const SELECTION_BYTES: usize = 3;
 
 /// What is signed: the approved policy and the reference. A TPM verifies the signature over their SHA-256.
 #[must_use]
-pub fn to_sign(approved: &Hash, register: u8, chain: Selected) -> Vec<u8> {
-    [&approved[..], &reference(register, chain)].concat()
+pub fn to_sign(approved: &Hash, pcr: u8, chain: Selected) -> Vec<u8> {
+    [&approved[..], &reference(pcr, chain)].concat()
 }
 
-/// `policyRef`: the index of the register, and all registers of the chain.
+/// `policyRef`: the index of the PCR, and all PCRs of the chain.
 #[must_use]
-pub const fn reference(register: u8, [low, middle, high]: Selected) -> [u8; 4] {
-    [register, low, middle, high]
+pub const fn reference(pcr: u8, [low, middle, high]: Selected) -> [u8; 4] {
+    [pcr, low, middle, high]
 }
 
-/// Registers as a selection has them.
+/// PCRs as a selection has them.
 #[must_use]
-pub fn selected(registers: impl IntoIterator<Item = u8>) -> Selected {
+pub fn selected(pcrs: impl IntoIterator<Item = u8>) -> Selected {
     let mut bits = Selected::default();
-    for register in registers {
-        if let Some(octet) = bits.get_mut(usize::from(register / 8)) {
-            *octet |= 1 << (register % 8);
+    for pcr in pcrs {
+        if let Some(octet) = bits.get_mut(usize::from(pcr / 8)) {
+            *octet |= 1 << (pcr % 8);
         }
     }
     bits
 }
 
-/// A policy after `TPM2_PolicyPCR` of one register with that value. `previous`: what [`authorized`] gives for the register before, of the first one [`NOTHING`]. `bank`: `TPM_ALG_ID`.
+/// A policy after `TPM2_PolicyPCR` of one PCR with that value. `previous`: what [`authorized`] gives for the PCR before, of the first one [`NOTHING`]. `bank`: `TPM_ALG_ID`.
 #[must_use]
-pub fn approved(previous: &Hash, bank: u16, register: u8, value: &[u8]) -> Hash {
+pub fn approved(previous: &Hash, bank: u16, pcr: u8, value: &[u8]) -> Hash {
     let size = [SELECTION_BYTES as u8];
-    let selection = [&1_u32.to_be_bytes()[..], &bank.to_be_bytes(), &size, &selected([register])].concat();
+    let selection = [&1_u32.to_be_bytes()[..], &bank.to_be_bytes(), &size, &selected([pcr])].concat();
     hash(&[previous, &TPM_CC_POLICY_PCR.to_be_bytes(), &selection, &hash(&[value])])
 }
 
-/// A policy after `TPM2_PolicyAuthorize` with this key for that register of the chain. After the last register, it is the policy of the second key.
+/// A policy after `TPM2_PolicyAuthorize` with this key for that PCR of the chain. After the last PCR, it is the policy of the second key.
 #[must_use]
-pub fn authorized(key: &PublicKey, register: u8, chain: Selected) -> Hash {
+pub fn authorized(key: &PublicKey, pcr: u8, chain: Selected) -> Hash {
     let first = hash(&[&NOTHING, &TPM_CC_POLICY_AUTHORIZE.to_be_bytes(), &name(key)]);
-    hash(&[&first, &reference(register, chain)])
+    hash(&[&first, &reference(pcr, chain)])
 }
 
 /// The name by which a TPM knows the key.
@@ -101,11 +101,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_signed_is_of_one_value_register_place_and_chain() {
+    fn what_is_signed_is_of_one_value_pcr_place_and_chain() {
         let (key, chain) = ([7; 64], selected([4, 9, 15]));
         assert_eq!(chain, [0b0001_0000, 0b1000_0010, 0]);
-        let signed = |previous: &Hash, bank, register, value: u8, chain| {
-            to_sign(&approved(previous, bank, register, &[value; 32]), register, chain)
+        let signed = |previous: &Hash, bank, pcr, value: u8, chain| {
+            to_sign(&approved(previous, bank, pcr, &[value; 32]), pcr, chain)
         };
         let previous = authorized(&key, 4, chain);
         let wanted = signed(&previous, TPM_ALG_SHA256, 9, 7, chain);

@@ -19,7 +19,7 @@ use crate::unlock_key::{UnlockError, UnlockKey};
 pub trait KeyProvider: fmt::Debug + Send + Sync {
     /// Opens the state disk with that UUID and generation.
     fn state_disk_key(&self, disk: Uuid, generation: Option<&[u8; 16]>) -> Secret;
-    /// Signs values of registers for the second key of that disk with that id.
+    /// Signs values of PCRs for the second key of that disk with that id.
     ///
     /// # Errors
     /// It cannot be made.

@@ -32,15 +32,15 @@ pub fn signed(key: &UnlockKey, admitted: &Admitted) -> Result<LocalUnlock, Unloc
         Bank::Sha256 => Hash::Sha256,
         Bank::Sha384 => Hash::Sha384,
     };
-    let chain = selected(admitted.registers.keys().copied());
-    let (mut registers, mut previous) = (BTreeMap::new(), NOTHING);
-    for (register, values) in &admitted.registers {
+    let chain = selected(admitted.pcrs.keys().copied());
+    let (mut pcrs, mut previous) = (BTreeMap::new(), NOTHING);
+    for (pcr, values) in &admitted.pcrs {
         let sign = |value: &Vec<u8>| {
-            let signature = key.sign(&approved(&previous, bank.id(), *register, value), *register, chain)?;
+            let signature = key.sign(&approved(&previous, bank.id(), *pcr, value), *pcr, chain)?;
             Ok(UnlockValue { value: value.clone(), signature })
         };
-        registers.insert(*register, values.iter().map(sign).collect::<Result<_, _>>()?);
-        previous = authorized(key.public(), *register, chain);
+        pcrs.insert(*pcr, values.iter().map(sign).collect::<Result<_, _>>()?);
+        previous = authorized(key.public(), *pcr, chain);
     }
-    Ok(LocalUnlock { bank: admitted.bank, key: *key.public(), registers })
+    Ok(LocalUnlock { bank: admitted.bank, key: *key.public(), pcrs })
 }

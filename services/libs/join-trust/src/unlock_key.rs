@@ -1,4 +1,4 @@
-//! The key that signs values of registers for one second key of a disk ([`join_tickets::unlock`]).
+//! The key that signs values of PCRs for one second key of a disk ([`join_tickets::unlock`]).
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ const UNCOMPRESSED: u8 = 4;
 #[error("the key that signs for second keys of disks cannot be made or used")]
 pub struct UnlockError;
 
-/// Signs values of registers for one second key of a disk.
+/// Signs values of PCRs for one second key of a disk.
 pub struct UnlockKey {
     pair: EcdsaKeyPair,
     public: PublicKey,
@@ -54,12 +54,12 @@ impl UnlockKey {
         &self.public
     }
 
-    /// Signs a value of a register: of a policy that is `approved` after it, in a chain of the registers `chain`.
+    /// Signs a value of a PCR: of a policy that is `approved` after it, in a chain of the PCRs `chain`.
     ///
     /// # Errors
     /// [`UnlockError`]
-    pub fn sign(&self, approved: &Hash, register: u8, chain: Selected) -> Result<Signature, UnlockError> {
-        let signature = self.pair.sign(&SystemRandom::new(), &to_sign(approved, register, chain));
+    pub fn sign(&self, approved: &Hash, pcr: u8, chain: Selected) -> Result<Signature, UnlockError> {
+        let signature = self.pair.sign(&SystemRandom::new(), &to_sign(approved, pcr, chain));
         signature.ok().and_then(|signature| signature.as_ref().try_into().ok()).ok_or(UnlockError)
     }
 }

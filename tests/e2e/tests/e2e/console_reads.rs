@@ -329,11 +329,11 @@ async fn the_hosts_of_the_console_are_those_of_the_broker() {
     };
     let of_console = |row: &Value| {
         let quoted = row["pcrs"].as_array().unwrap().iter().filter(|pcr| !pcr["quoted"].is_null());
-        let registers: serde_json::Map<String, Value> =
+        let pcrs: serde_json::Map<String, Value> =
             quoted.map(|pcr| (pcr["register"].to_string(), pcr["quoted"].clone())).collect();
         let state = if row["joined"] == true { "member" } else { "other" };
         json!({ "cluster": row["cluster"], "name": row["name"], "role": row["role"], "ek": row["ek"], "disk": row["disk"],
-            "variant": row["variant"], "policy": row["policy_revision"], "state": state, "registers": registers })
+            "variant": row["variant"], "policy": row["policy_revision"], "state": state, "registers": pcrs })
     };
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -423,7 +423,7 @@ async fn is_read_alike(messages: &[Arc<Message>]) {
     assert_eq!(theirs.len(), ours.len());
     let mut unread = 0;
     for (theirs, ours) in theirs.iter().zip(&ours) {
-        // It has no DataSets, and reads no message with one: of a factory without problems a dozen, with the registers of its hosts.
+        // It has no DataSets, and reads no message with one: of a factory without problems a dozen, with the PCRs of its hosts.
         let has_table = |metric: &Metric| matches!(metric.value, Some(sparkplug::Value::DataSet(_)));
         if let Some(reason) = theirs["unread"].as_str() {
             assert!(reason.contains("DATASET") && ours.metrics.iter().any(has_table), "{theirs:#}");

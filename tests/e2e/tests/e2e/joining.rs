@@ -133,7 +133,7 @@ async fn a_factory_comes_up_with_hosts_that_joined_and_a_further_one_is_approved
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn other_software_is_refused_with_its_register_until_that_is_captured() {
+async fn other_software_is_refused_with_its_pcr_until_that_is_captured() {
     let up = Up::embedded().await;
     in_state(&up, "body-shop-2", "member").await;
     let mut machine =
@@ -154,7 +154,7 @@ async fn other_software_is_refused_with_its_register_until_that_is_captured() {
     judged_by(&up, captured["revision"].as_u64().unwrap()).await;
     in_state(&up, "body-shop-4", "member").await;
 
-    // A further register: refused with what to do, then asked for; the member quotes it at its next boot.
+    // A further PCR: refused with what to do, then asked for; the member quotes it at its next boot.
     let unasked = up.cli.run(&["policy", "capture", "body-shop-4", "--pcr", "9"]).await.refused(5, "--ask");
     assert!(unasked.contains("the policy does not have it"), "{unasked}");
     let asking = up.cli.json(&["policy", "capture", "body-shop-4", "--pcr", "9", "--ask", "--timeout", "2m"]);
@@ -192,16 +192,16 @@ async fn a_member_renews_its_certificates_while_it_runs() {
     assert!(secrets.iter().all(|secret| !machine.process.output().contains(&hex::encode(secret))));
 }
 
-/// Waits until the join service judges by a policy that only observes this register.
-async fn observed(up: &Up, register: &str) {
+/// Waits until the join service judges by a policy that only observes this PCR.
+async fn observed(up: &Up, pcr: &str) {
     let deadline = std::time::Instant::now() + wait::PATIENCE;
     loop {
         let shown = up.cli.json(&["policy", "show", CLUSTER]).await;
-        let rule = &shown["policy"]["pcrs"][register];
+        let rule = &shown["policy"]["pcrs"][pcr];
         if rule["warnOnly"] == true && rule["expected"].is_null() {
             return judged_by(up, shown["revision"].as_u64().unwrap()).await;
         }
-        assert!(std::time::Instant::now() < deadline, "the register is not asked for: {shown:#}");
+        assert!(std::time::Instant::now() < deadline, "the PCR is not asked for: {shown:#}");
     }
 }
 
@@ -272,10 +272,10 @@ async fn an_administrator_makes_the_first_member_and_recovers_it_where_no_join_s
         rest.split([',', ';']).next().unwrap().trim().to_owned()
     };
     let (disk, key) = (after("state disk "), after("endorsement key "));
-    let policy = |register: &str| {
+    let policy = |pcr: &str| {
         let policy = serde_json::json!({
             "variants": ["simulated"], "bank": "sha256", "lock": { "pcr": 15 },
-            "pcrs": { "4": { "expected": [register] } },
+            "pcrs": { "4": { "expected": [pcr] } },
             "endorsement": { "require": "enrolment", "enrolled": [{ "ek": key, "host": NAME, "controlPlane": true }] },
         });
         policy.to_string()
@@ -285,7 +285,7 @@ async fn an_administrator_makes_the_first_member_and_recovers_it_where_no_join_s
 
     let administrator = ["--cluster", CLUSTER, "--trust", &own, "--timeout", "2m"];
     let init = [&["host", "init", NAME, "--name", NAME, "--kubeconfig", &kubeconfig], &administrator[..]].concat();
-    // The registers that the host showed stand before the refusal.
+    // The PCRs that the host showed stand before the refusal.
     let refused = cli.run(&init).await;
     let found = refused.stderr.lines().find_map(|line| line.strip_prefix("  4: ")).unwrap().to_owned();
     let refusal = refused.stderr.lines().last().unwrap();

@@ -27,13 +27,13 @@ use uuid::Uuid;
 use crate::joining::assert_nothing_secret;
 
 /// What firmware, boot loader and kernel measure into.
-const REGISTERS: [u8; 4] = [4, 7, 9, 11];
+const PCRS: [u8; 4] = [4, 7, 9, 11];
 const LOCK: u8 = 15;
 
 /// Expects the measurements of this machine, from TPMs by these machines' manufacturers, and the approval of each host by an operator.
 async fn set_policy(site: &Site, model: &Machine, machines: &[&Machine]) {
-    let of = |register: &u8| hex::encode(model.register(*register));
-    let registers: Value = REGISTERS.iter().map(|at| (at.to_string(), json!({"expected": [of(at)]}))).collect();
+    let of = |pcr: &u8| hex::encode(model.pcr(*pcr));
+    let pcrs: Value = PCRS.iter().map(|at| (at.to_string(), json!({"expected": [of(at)]}))).collect();
     let authorities = ["ca/issuercert.pem", "ca/swtpm-localca-rootca-cert.pem"];
     let manufacturers: Vec<String> = machines
         .iter()
@@ -41,7 +41,7 @@ async fn set_policy(site: &Site, model: &Machine, machines: &[&Machine]) {
         .collect();
     // The list of enrolled hosts must not be empty, or no host could satisfy the policy.
     let enrolled = [json!({ "ek": hex::encode(hash(b"a machine elsewhere")), "host": "elsewhere" })];
-    let policy = json!({ "bank": "sha256", "pcrs": registers, "lock": { "pcr": LOCK },
+    let policy = json!({ "bank": "sha256", "pcrs": pcrs, "lock": { "pcr": LOCK },
         "endorsement": { "require": "both", "manufacturers": manufacturers, "enrolled": enrolled } });
     site.set_policy(&policy).await;
 }
@@ -90,21 +90,20 @@ impl Machine {
     /// What every boot measures, and the id that it has.
     fn measure(&self) {
         fs::write(self.at("proc/sys/kernel/random/boot_id"), Uuid::new_v4().to_string()).unwrap();
-        for register in REGISTERS {
-            let what =
-                if register == 11 { self.kernel.to_owned() } else { format!("what is measured into {register}") };
+        for pcr in PCRS {
+            let what = if pcr == 11 { self.kernel.to_owned() } else { format!("what is measured into {pcr}") };
             self.tpm.write("event.bin", what.as_bytes());
-            self.tpm.tool("tpm2_pcrevent", &[&register.to_string(), "event.bin"]);
+            self.tpm.tool("tpm2_pcrevent", &[&pcr.to_string(), "event.bin"]);
         }
     }
 
-    fn register(&self, register: u8) -> Vec<u8> {
+    fn pcr(&self, pcr: u8) -> Vec<u8> {
         // Behind the number of digests and the size of the only one.
-        self.tpm.registers("sha256", &[register])[6..].to_vec()
+        self.tpm.pcrs("sha256", &[pcr])[6..].to_vec()
     }
 
     fn is_locked(&self) -> bool {
-        self.register(LOCK) != [0; 32]
+        self.pcr(LOCK) != [0; 32]
     }
 
     /// Writes what an operator has prepared for it, as cloud-init would.
@@ -156,7 +155,7 @@ impl Machine {
         assert!(status.success(), "{}: {status}\n{}", self.name, process.tail());
     }
 
-    /// Off and on: the registers begin again, the TPM and the disk keep what is theirs.
+    /// Off and on: the PCRs begin again, the TPM and the disk keep what is theirs.
     async fn reboot(&mut self) {
         self.stop().await;
         self.tpm.reboot();
@@ -254,7 +253,7 @@ async fn machines_with_real_tpms_are_approved_join_come_back_and_one_with_anothe
         let generation: Uuid = machine.token()["generation"].as_str().unwrap().parse().unwrap();
         let key = keys.state_disk_key(disk, Some(generation.as_bytes()));
         assert!(machine.opens(&key), "the disk has the key that follows from its UUID and generation");
-        assert_eq!((machine.mark().as_str(), machine.register(LOCK)), ("initialised", locked.clone()));
+        assert_eq!((machine.mark().as_str(), machine.pcr(LOCK)), ("initialised", locked.clone()));
         machine.check_membership(&authority, address);
         secret_bytes.push(key.expose().to_vec());
     }
@@ -278,7 +277,7 @@ async fn machines_with_real_tpms_are_approved_join_come_back_and_one_with_anothe
         let started = || machine.commands().into_iter().find(|line| line == "systemctl start kubelet.service");
         wait::until("the kubelet to be started", started, || machine.log()).await;
         assert!(machine.at("run/state/sparkfleet/node_state.json").is_file(), "its disk is open");
-        assert_eq!(machine.register(LOCK), locked);
+        assert_eq!(machine.pcr(LOCK), locked);
         assert!(
             machine.at("content/directories/var/lib/kubelet/config.yaml").is_file(),
             "Kubernetes' state lies on it"

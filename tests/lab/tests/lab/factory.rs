@@ -10,7 +10,7 @@ use lab::machine::{Firmware, Hardware, Machine};
 use lab::tpm::Manufacturer;
 use serde_json::{Map, Value, json};
 
-/// What firmware and boot loader measure, as a policy judges it, but for the register that is predicted.
+/// What firmware and boot loader measure, as a policy judges it, but for the PCR that is predicted.
 const SEEN: [u8; 3] = [4, 7, 9];
 /// What the image is measured into.
 const IMAGE: u8 = 11;
@@ -64,7 +64,7 @@ impl Factory {
         let site = Site::start(distribution.name()).await;
         let configuration = format!(
             "{first}[cluster]\nname = \"{CLUSTER}\"\nuuid = \"{}\"\n[trust]\nroot = \"{}\"\n\
-             [attestation]\nlock_register = {LOCK}\n\
+             [attestation]\nlock_pcr = {LOCK}\n\
              [disk]\ndevice = \"/dev/disk/by-id/virtio-state\"\nformat = true\n{disk}\
              [kubernetes]\ndistribution = \"{}\"\n[mqtt]\nservers = [\"mqtt://10.0.2.2:{}\"]\n\
              [log]\nfilter = \"info,bootstrapper=debug\"\n",
@@ -104,7 +104,7 @@ impl Factory {
         self.image.uki("other", &format!("{} another.word=1", self.hardware.words), false)
     }
 
-    /// The predicted image is wanted; other registers are quoted and judge nothing yet.
+    /// The predicted image is wanted; other PCRs are quoted and judge nothing yet.
     pub async fn set_policy(&self, enrolled: &[&Machine]) {
         self.site.set_policy(&self.policy(enrolled)).await;
     }
@@ -118,15 +118,15 @@ impl Factory {
 
     /// The policy that admits these machines, and whether they may be control planes, with any of these images.
     pub fn policy_of(&self, enrolled: &[(&Machine, bool)], images: &[&Uki]) -> Value {
-        let mut registers: Map<String, Value> =
-            SEEN.iter().map(|register| (register.to_string(), json!({"warnOnly": true}))).collect();
-        let expected: Vec<&str> = images.iter().map(|image| image.register_11.as_str()).collect();
-        registers.insert(IMAGE.to_string(), json!({ "expected": expected }));
+        let mut pcrs: Map<String, Value> =
+            SEEN.iter().map(|pcr| (pcr.to_string(), json!({"warnOnly": true}))).collect();
+        let expected: Vec<&str> = images.iter().map(|image| image.pcr_11.as_str()).collect();
+        pcrs.insert(IMAGE.to_string(), json!({ "expected": expected }));
         let of = |(machine, is_control_plane): &(&Machine, bool)| json!({ "ek": machine.tpm().endorsement, "host": machine.name(), "controlPlane": is_control_plane });
         // A host that is elsewhere changes nothing for those that are here.
         let mut list = vec![json!({ "ek": "5e".repeat(31) + "01", "host": "elsewhere" })];
         list.extend(enrolled.iter().map(of));
-        let mut policy = json!({ "bank": "sha256", "pcrs": registers, "lock": { "pcr": LOCK },
+        let mut policy = json!({ "bank": "sha256", "pcrs": pcrs, "lock": { "pcr": LOCK },
             "endorsement": { "require": "both", "manufacturers": self.manufacturer.certificates(), "enrolled": list } });
         if self.has_local_unlock {
             policy["localUnlock"] = json!({});
@@ -155,10 +155,10 @@ impl Factory {
         self.say(&format!("the first member, {seconds:.1} s after power-on, QEMU has {} MiB", machine.memory()));
     }
 
-    /// From here on what this host has shown is wanted in all registers.
+    /// From here on what this host has shown is wanted in all PCRs.
     pub async fn capture(&self, name: &str) {
-        let registers = SEEN.map(|register| register.to_string()).join(",");
-        let written = self.site.cli.json(&["policy", "capture", name, "--pcr", &registers]).await;
+        let pcrs = SEEN.map(|pcr| pcr.to_string()).join(",");
+        let written = self.site.cli.json(&["policy", "capture", name, "--pcr", &pcrs]).await;
         self.site.agree(&written).await;
     }
 
@@ -172,7 +172,7 @@ impl Factory {
         row
     }
 
-    /// A machine that is enrolled and has joined; all registers are wanted as it showed them.
+    /// A machine that is enrolled and has joined; all PCRs are wanted as it showed them.
     pub async fn member(&self, name: &str) -> Machine {
         let mut machine = self.machine(name);
         self.set_policy(&[&machine]).await;
@@ -190,7 +190,7 @@ impl Factory {
 
     /// The same of one whose k3s is an `agent` or a `server`.
     pub async fn back_as(&self, machine: &Machine, k3s: &str) {
-        // A member's row may say so before it is true again; the lock register is extended when the disk is opened.
+        // A member's row may say so before it is true again; the lock PCR is extended when the disk is opened.
         until_locked(machine);
         self.host(machine, "a member again", |row| row["state"] == "member" && row["kind"] == "rejoin").await;
         assert_runs_on_its_disk_as(machine, k3s);
@@ -218,7 +218,7 @@ pub fn assert_runs_on_its_disk_as(machine: &Machine, k3s: &str) {
     assert!(crypt.contains("integrity"), "{crypt}");
     assert!(table.lines().any(|line| line.contains(" integrity ")), "no dm-integrity: {table}");
     assert_state_lies_on_its_disk(machine);
-    assert_ne!(machine.register(LOCK), ZERO, "the machine is locked to its cluster");
+    assert_ne!(machine.pcr(LOCK), ZERO, "the machine is locked to its cluster");
     let calls = machine.ssh("cat /var/lib/rancher/k3s/calls");
     assert!(calls.lines().all(|line| line == format!("k3s {k3s}")), "{calls}");
 }
@@ -268,7 +268,7 @@ pub fn assert_outside(machine: &Machine) {
     let directories = STATE_DIRECTORIES.join(" ");
     let left = machine.ssh(&format!("find {directories} -type f"));
     assert_eq!(left, "", "files of a member lie in clear");
-    assert_eq!(machine.register(LOCK), ZERO, "the machine is not locked to a cluster");
+    assert_eq!(machine.pcr(LOCK), ZERO, "the machine is not locked to a cluster");
 }
 
 /// The same of a machine whose disk is a member's: it stays closed.

@@ -16,8 +16,8 @@ async fn a_machine_is_approved_joins_on_an_encrypted_disk_and_rejoins_after_a_po
     // It booted what was predicted, but its endorsement key is not enrolled.
     let row = factory.host(&machine, "pending", |row| row["state"] == "pending").await;
     assert_eq!((&row["variant"], &row["verdict"]), (&json!("tpm2"), &json!("approval-pending")), "{row:#}");
-    assert_eq!(row["registers"]["11"], factory.uki.register_11.as_str(), "{row:#}");
-    assert_eq!(machine.register(11), factory.uki.register_11);
+    assert_eq!(row["registers"]["11"], factory.uki.pcr_11.as_str(), "{row:#}");
+    assert_eq!(machine.pcr(11), factory.uki.pcr_11);
     assert_outside(&machine);
     factory.capture("cell-2").await;
     let approved = factory.site.cli.json(&["host", "approve", "cell-2"]).await;

@@ -138,7 +138,7 @@ pub fn assert_is_a_control_plane(factory: &Factory, machine: &Machine, kubectl: 
         let source = machine.ssh(&format!("findmnt --noheadings --output SOURCE --target {directory}/{file}"));
         assert!(source.starts_with("/dev/mapper/state["), "{directory}/{file} lies on {source}");
     }
-    assert_ne!(machine.register(LOCK), ZERO, "the machine is locked to its cluster");
+    assert_ne!(machine.pcr(LOCK), ZERO, "the machine is locked to its cluster");
 }
 
 /// The bootstrapper has made systemd start the runtime and the kubelet, after the lock.

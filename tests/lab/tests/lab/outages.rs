@@ -74,11 +74,11 @@ async fn a_member_without_a_join_service_comes_back_by_its_tpm_and_with_another_
     machine.shut_down();
     factory.site.broker.kill();
     machine.power_on(&other, None);
-    machine.until_journal("be given nothing", |text| text.contains("the second key is not given out: register"));
+    machine.until_journal("be given nothing", |text| text.contains("the second key is not given out: PCR"));
     assert_locked(&machine);
     factory.say("with another image the TPM gives nothing out");
 
-    // What is executed is judged from now on, so the second key is sealed to other registers.
+    // What is executed is judged from now on, so the second key is sealed to other PCRs.
     machine.power_cut();
     factory.site.broker.restart();
     list_image(&factory, &factory.uki).await;
@@ -114,6 +114,6 @@ fn values_of_images(machine: &Machine, count: usize) {
     machine.until("know the values of its images", dump, |text| {
         let header: Value = serde_json::from_str(text).unwrap_or_default();
         let values = &header["tokens"]["1"]["registers"];
-        [4, 9].iter().all(|register: &u8| values[register.to_string()].as_array().is_some_and(|all| all.len() == count))
+        [4, 9].iter().all(|pcr: &u8| values[pcr.to_string()].as_array().is_some_and(|all| all.len() == count))
     });
 }

@@ -24,11 +24,11 @@ async fn a_member_that_boots_another_image_stays_locked_out_until_an_operator_ca
 
     let (row, detail) = refused(&factory, &machine, "measurement").await;
     // The image, what the loader hands to the kernel, and what systemd-stub measures; not the firmware's keys.
-    for (register, differs) in [(4, true), (7, false), (9, true), (11, true)] {
-        assert_eq!(detail.contains(&format!("PCR {register}: wanted")), differs, "{detail}");
+    for (pcr, differs) in [(4, true), (7, false), (9, true), (11, true)] {
+        assert_eq!(detail.contains(&format!("PCR {pcr}: wanted")), differs, "{detail}");
     }
     assert_locked(&machine);
-    assert_eq!(machine.register(11), other.register_11);
+    assert_eq!(machine.pcr(11), other.pcr_11);
 
     let captured = factory.site.cli.json(&["policy", "capture", "cell-2", "--pcr", "4,9,11"]).await;
     factory.site.agree(&captured).await;

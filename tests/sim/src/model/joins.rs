@@ -96,7 +96,7 @@ pub(crate) fn machine(part: Part, number: u64, cluster: Uuid, name: &str) -> Hos
     HostMachine(Arc::new(Mutex::new(host)))
 }
 
-/// A machine starts: its registers are those of a fresh boot, and it remembers nothing but that it has been in.
+/// A machine starts: its PCRs are those of a fresh boot, and it remembers nothing but that it has been in.
 pub fn power_on(part: Part, host: &mut SimHost) {
     host.reboot(if host.disk_keys.is_empty() { Kind::Join } else { Kind::Rejoin });
     if part == Part::Changed {

@@ -1,6 +1,6 @@
-//! A second key of the disk: an object of the TPM's storage hierarchy. It is given out only in a session whose policy is that of the key which signs values of registers ([`join_tickets::unlock`]).
+//! A second key of the disk: an object of the TPM's storage hierarchy. It is given out only in a session whose policy is that of the key which signs values of PCRs ([`join_tickets::unlock`]).
 //!
-//! The lock register is one of them, with its value before a lock. So the TPM gives the key out once in a boot, before anything of the disk runs, and no longer once the host is locked. The
+//! The lock PCR is one of them, with its value before a lock. So the TPM gives the key out once in a boot, before anything of the disk runs, and no longer once the host is locked. The
 //! storage key is made of the TPM's own seed; clearing the TPM makes another, and the sealed key is of no use any more.
 
 use aws_lc_rs::digest;
@@ -27,7 +27,7 @@ use tss_esapi::traits::{Marshall as _, UnMarshall as _};
 use super::{Open, TpmAttester, attestation_key, failed, session};
 use crate::platform::{Outcome, PlatformError, SealedKey};
 
-/// A register whose present value is signed.
+/// A PCR whose present value is signed.
 struct Link {
     reference: [u8; 4],
     selection: PcrSelectionList,
@@ -37,8 +37,8 @@ struct Link {
 impl TpmAttester {
     pub(super) fn sealed(&mut self, secret: &Secret, id: [u8; ID_BYTES], wanted: &LocalUnlock) -> Outcome<SealedKey> {
         self.check_lock(wanted)?;
-        let last = wanted.registers.keys().next_back().copied().unwrap_or_default();
-        let chain = unlock::selected(wanted.registers.keys().copied());
+        let last = wanted.pcrs.keys().next_back().copied().unwrap_or_default();
+        let chain = unlock::selected(wanted.pcrs.keys().copied());
         let policy = Digest::try_from(unlock::authorized(&wanted.key, last, chain).as_slice());
         let policy = policy.map_err(failed("second key"))?;
         let content = SensitiveData::try_from(secret.expose().to_vec()).map_err(failed("second key"))?;
@@ -55,20 +55,18 @@ impl TpmAttester {
         })
     }
 
-    /// A key that is not tied to the lock register would be given out to whatever runs on a host that is locked.
+    /// A key that is not tied to the lock PCR would be given out to whatever runs on a host that is locked.
     fn check_lock(&self, wanted: &LocalUnlock) -> Outcome<()> {
         if hash_of(wanted.bank) != self.bank {
-            let text = "TPM: the policy's bank is not attestation.bank, so the lock register cannot be sealed to";
+            let text = "TPM: the policy's bank is not attestation.bank, so the lock PCR cannot be sealed to";
             return Err(PlatformError(text.to_owned()));
         }
-        let values = wanted.registers.get(&self.lock_register).map_or(&[][..], Vec::as_slice);
+        let values = wanted.pcrs.get(&self.lock_pcr).map_or(&[][..], Vec::as_slice);
         if values.len() == 1 && values.iter().all(|one| one.value == self.lock_before) {
             return Ok(());
         }
-        let register = self.lock_register;
-        Err(PlatformError(format!(
-            "TPM: register {register} is not sealed to with its value before a lock, and nothing else"
-        )))
+        let pcr = self.lock_pcr;
+        Err(PlatformError(format!("TPM: PCR {pcr} is not sealed to with its value before a lock, and nothing else")))
     }
 
     pub(super) fn unsealed(&mut self, sealed: &SealedKey) -> Outcome<Secret> {
@@ -96,22 +94,24 @@ impl TpmAttester {
         Secret::from_slice(content.value()).ok_or_else(|| PlatformError("TPM: the second key is malformed".to_owned()))
     }
 
-    /// The signatures of the values that the registers have now.
+    /// The signatures of the values that the PCRs have now.
     fn links(&mut self, unlock: &LocalUnlock) -> Outcome<Vec<Link>> {
         let bank = hash_of(unlock.bank);
-        let registers: Vec<u8> = unlock.registers.keys().copied().collect();
-        let values = self.values(bank, &registers)?;
-        let chain = unlock::selected(registers);
-        let link = |((register, signed), value): ((&u8, &Vec<UnlockValue>), Vec<u8>)| {
+        let pcrs: Vec<u8> = unlock.pcrs.keys().copied().collect();
+        let values = self.values(bank, &pcrs)?;
+        let chain = unlock::selected(pcrs);
+        let link = |((pcr, signed), value): ((&u8, &Vec<UnlockValue>), Vec<u8>)| {
             let one = signed.iter().find(|one| one.value == value);
             let one = one.ok_or_else(|| {
                 let (value, count) = (hex::encode(&value), signed.len());
-                PlatformError(format!("TPM: the second key is not given out: register {register} holds {value}, and {count} other values are signed"))
+                PlatformError(format!(
+                    "TPM: the second key is not given out: PCR {pcr} holds {value}, and {count} other values are signed"
+                ))
             })?;
-            let (reference, selection) = (unlock::reference(*register, chain), Self::selection(bank, &[*register])?);
+            let (reference, selection) = (unlock::reference(*pcr, chain), Self::selection(bank, &[*pcr])?);
             Ok(Link { reference, selection, signature: one.signature })
         };
-        unlock.registers.iter().zip(values).map(link).collect()
+        unlock.pcrs.iter().zip(values).map(link).collect()
     }
 
     /// Does something with the storage key. A TPM has room for three keys, so the attestation key makes way meanwhile; it is the same when it is made again.
@@ -156,7 +156,7 @@ const fn hash_of(bank: Bank) -> HashingAlgorithm {
     }
 }
 
-/// Takes the session through the chain: each register has a value that is signed.
+/// Takes the session through the chain: each PCR has a value that is signed.
 fn authorize(context: &mut Context, policy: PolicySession, signer: Public, links: &[Link]) -> tss_esapi::Result<()> {
     // A ticket of the null hierarchy is none.
     let signer = context.execute_without_session(|context| context.load_external_public(signer, Hierarchy::Owner))?;

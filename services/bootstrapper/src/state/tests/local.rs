@@ -13,7 +13,7 @@ use crate::record::NodeRecord;
 const BACK: [&str; 5] = ["unlock sealed", "lock again", "inspect", "mount-directories", "resume"];
 
 fn admitted() -> Option<Admitted> {
-    Some(Admitted { bank: Bank::Sha256, registers: [(4, vec![vec![4; 32]]), (15, vec![vec![0; 32]])].into() })
+    Some(Admitted { bank: Bank::Sha256, pcrs: [(4, vec![vec![4; 32]]), (15, vec![vec![0; 32]])].into() })
 }
 
 /// A member with a second key, switched off.

@@ -58,9 +58,9 @@ pub(super) struct Host {
     /// The directories of Kubernetes lie on the disk.
     mounted: bool,
     pub record: Option<NodeRecord>,
-    /// What the lock register is extended with by the second key, if the disk has one.
+    /// What the lock PCR is extended with by the second key, if the disk has one.
     pub sealed: Option<join_protocol::transcript::Hash>,
-    /// Registers are not as they were when it was sealed.
+    /// PCRs are not as they were when it was sealed.
     pub has_other_image: bool,
     pub certificates: Vec<ValidityPeriod>,
     pub renewed: Vec<Renewal>,
@@ -503,7 +503,7 @@ impl Host {
             attestation: self.tpm.attestation_key(),
             endorsement: self.tpm.endorsement_key(),
             certificates: Vec::new(),
-            lock_register: 15,
+            lock_pcr: 15,
             seals: true,
         };
         let disk = match self.mark {

@@ -91,11 +91,11 @@ fn a_policy_reaches_join_once_and_its_state_is_in_the_device() {
     assert!(first.policy_agreed && first.policy_error.is_none());
     assert!(world.expected.contains("ACME-Paint_Shop/Join"));
     assert_eq!(join(&mut world).received.len(), 2, "one command each");
-    join(&mut world).invalid = Some("pcrs: no register is enforced");
+    join(&mut world).invalid = Some("pcrs: no PCR is enforced");
     world.put(CLUSTER, "AttestationPolicy", policy("bb"));
     world.settle();
     let refused = reported(&world);
-    assert_eq!(refused.policy_error.as_deref(), Some("pcrs: no register is enforced"));
+    assert_eq!(refused.policy_error.as_deref(), Some("pcrs: no PCR is enforced"));
     assert_eq!((refused.policy_state.as_deref(), refused.policy_agreed), (Some("invalid"), true));
     assert_eq!(join(&mut world).received.len(), 3, "a refusal ends the repeating");
     world.delete(CLUSTER, "AttestationPolicy");

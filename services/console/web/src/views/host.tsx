@@ -34,7 +34,7 @@ function Digits({ row }: { row: PcrRow }) {
 function Registers({ rows }: { rows: readonly PcrRow[] }) {
   return (
     <div class="table-scroll" tabIndex={0}>
-      <table aria-label="Registers of the TPM">
+      <table aria-label="PCRs of the TPM">
         <thead><tr><th class="num" scope="col">PCR</th><th scope="col">Meaning</th><th scope="col">Verdict</th><th scope="col">Expected and quoted</th></tr></thead>
         <tbody>
           {rows.map((row) => (
@@ -63,7 +63,7 @@ function Decide({ row, all }: { row: HostRow; all: readonly HostRow[] }) {
       <p>A change of the policy is signed with a key that only your machine has. Run the command there.</p>
       <p><a href={link(["policy", row.cluster])}>Try another policy first</a></p>
       <Command why="Approve this host, after you have compared its endorsement key with the machine:" line={commands.approveHost(host, row.ek, /control/.test(row.role))} />
-      {differing.length > 0 && <Command why={`Allow what it has quoted in register ${differing.join(", ")}:`} line={commands.capture(host, differing)} />}
+      {differing.length > 0 && <Command why={`Allow what it has quoted in PCR ${differing.join(", ")}:`} line={commands.capture(host, differing)} />}
       <Command why="Revoke it: it cannot join or open its disk again." line={commands.revokeHost(host)} />
     </Card>
   );

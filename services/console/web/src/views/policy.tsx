@@ -52,25 +52,25 @@ function Check({ label, checked, changed, onChange }: { label: preact.ComponentC
 }
 
 function Registers({ row, policy, hosts, trial, change }: { row: PolicyRow; policy: PolicyDocument; hosts: readonly HostRow[]; trial: Trial; change: (trial: Trial) => void }) {
-  const registers = Object.entries(policy.pcrs).sort(([a], [b]) => Number(a) - Number(b));
+  const indices = Object.entries(policy.pcrs).sort(([a], [b]) => Number(a) - Number(b));
   return (
     <div class="table-scroll" tabIndex={0}>
       <table aria-label="Registers of the policy">
         <thead><tr><th class="num" scope="col">PCR</th><th scope="col">Meaning</th><th scope="col">Allowed values</th></tr></thead>
         <tbody>
-          {registers.map(([register, rule]) => {
+          {indices.map(([pcr, rule]) => {
             const expected = rule.expected ?? [];
             return (
-              <tr key={register}>
-                <td class="num">{register}</td>
-                <td><Text of={row.meanings[register] ?? ""} />{rule.warnOnly && <span class="note"> only reported</span>}</td>
+              <tr key={pcr}>
+                <td class="num">{pcr}</td>
+                <td><Text of={row.meanings[pcr] ?? ""} />{rule.warnOnly && <span class="note"> only reported</span>}</td>
                 <td class="mono">
                   {expected.map((value) => {
-                    const id = `${register}=${value}`;
+                    const id = `${pcr}=${value}`;
                     return <Check key={value} label={<code><Text of={value} longest={130} /></code>} checked={!trial.taken.has(id)} changed={trial.taken.has(id)} onChange={() => change(toggled(trial, "taken", id))} />;
                   })}
-                  {quotedOf(hosts, row.cluster, register, expected).map(([value, names]) => {
-                    const id = `${register}=${value}`;
+                  {quotedOf(hosts, row.cluster, pcr, expected).map(([value, names]) => {
+                    const id = `${pcr}=${value}`;
                     return <Check key={value} label={<><code><Text of={value} longest={130} /></code> <span class="note">quoted by <Text of={names.join(", ")} longest={120} /></span></>} checked={trial.allowed.has(id)} changed={trial.allowed.has(id)} onChange={() => change(toggled(trial, "allowed", id))} />;
                   })}
                   {expected.length === 0 && <span class="note">observed only</span>}
@@ -106,7 +106,7 @@ function Signing({ row, policy, hosts, trial }: { row: PolicyRow; policy: Policy
   return (
     <Card title="Make it so">
       <p>A policy is signed with a key that only your machine has. Run there:</p>
-      {only && found.map(([host, registers]) => <Command key={host.key} line={commands.capture(hostArgument(host, hosts), registers)} why="Allow what this host has quoted:" />)}
+      {only && found.map(([host, indices]) => <Command key={host.key} line={commands.capture(hostArgument(host, hosts), indices)} why="Allow what this host has quoted:" />)}
       {only && own.filter((host) => host.ek !== null && trial.enrolled.has(host.ek)).map((host) => <Command key={host.key} line={commands.approveHost(hostArgument(host, hosts), host.ek, /control/.test(host.role))} why="Enrol this host:" />)}
       {!only && (
         <>

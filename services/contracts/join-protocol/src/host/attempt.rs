@@ -240,7 +240,7 @@ impl HelloSent {
         if !is_public_key(body.suite, &body.issuer_key) {
             return Err(Fields("challenge body").error("issuer_key", "is not a public key of the suite").into());
         }
-        body.selection.check_for(self.settings.lock_register)?;
+        body.selection.check_for(self.settings.lock_pcr)?;
         Ok((body, issuer))
     }
 
@@ -296,7 +296,7 @@ impl Quoting {
         transcript::qualifying_data(th2, &self.key.public, &self.evidence_body, issuer, settings.role, settings.kind)
     }
 
-    /// Which registers it has to quote.
+    /// Which PCRs it has to quote.
     #[must_use]
     pub const fn selection(&self) -> &Selection {
         &self.challenged.body.selection

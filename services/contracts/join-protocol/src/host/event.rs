@@ -27,7 +27,7 @@ pub enum Event<'a> {
     Quoted(RequestId, Vec<u8>),
     /// The TPM refused to activate or to quote.
     TpmFailed(RequestId, String),
-    /// The lock register is extended; the second quote, and of an init the result.
+    /// The lock PCR is extended; the second quote, and of an init the result.
     Locked {
         /// Id of the attempt.
         request: RequestId,
@@ -62,18 +62,18 @@ pub enum Effect {
         variant: Variant,
         /// What it is to be about.
         qualifying_data: Hash,
-        /// Which registers it is to show.
+        /// Which PCRs it is to show.
         selection: Selection,
     },
-    /// There is a ticket: extend the lock register with the cluster id, then quote over the qualifying data. There is no way back.
+    /// There is a ticket: extend the lock PCR with the cluster id, then quote over the qualifying data. There is no way back.
     Lock {
         /// Id of the attempt.
         request: RequestId,
-        /// What the register is extended with.
+        /// What the PCR is extended with.
         cluster_id: Hash,
         /// What the second quote is to be about.
         qualifying_data: Hash,
-        /// Which registers it is to show.
+        /// Which PCRs it is to show.
         selection: Selection,
     },
     /// There are certificates: put them in place, and report the stage `member`.

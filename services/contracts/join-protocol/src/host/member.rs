@@ -56,7 +56,7 @@ impl Opened {
         &self.grant
     }
 
-    /// What the lock register is to be extended with.
+    /// What the lock PCR is to be extended with.
     #[must_use]
     pub fn cluster_id(&self) -> Hash {
         cluster_id(&self.grant.measurement_secret, &self.grant.measurement_salt)
@@ -68,7 +68,7 @@ impl Opened {
         transcript::second_qualifying_data(&self.member.th4)
     }
 
-    /// Which registers it has to quote: those of the first quote.
+    /// Which PCRs it has to quote: those of the first quote.
     #[must_use]
     pub const fn selection(&self) -> &Selection {
         &self.selection

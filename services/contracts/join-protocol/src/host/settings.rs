@@ -27,8 +27,8 @@ pub struct HostSettings {
     pub endorsement_key: Vec<u8>,
     /// Certificates of the endorsement key, DER, leaf first.
     pub endorsement_certificates: Vec<Vec<u8>>,
-    /// Register that it locks itself with; a quote has to show it.
-    pub lock_register: u8,
+    /// PCR that it locks itself with; a quote has to show it.
+    pub lock_pcr: u8,
     /// What it asks for.
     pub body: EvidenceBody,
     /// Whom it believes.

@@ -71,7 +71,7 @@ impl Issuer {
         Ok(progress)
     }
 
-    /// Reads an acknowledgement of the request of `record`; its second quote must show the lock register extended with `cluster_id`.
+    /// Reads an acknowledgement of the request of `record`; its second quote must show the lock PCR extended with `cluster_id`.
     ///
     /// # Errors
     /// The [`MemberError`] says why it is not believed; ignore it then.

@@ -51,7 +51,7 @@ fn settings(tpm: &SimulatedTpm, anchor: TrustAnchor) -> HostSettings {
         attestation_key: tpm.attestation_key(),
         endorsement_key: tpm.endorsement_key(),
         endorsement_certificates: Vec::new(),
-        lock_register: 15,
+        lock_pcr: 15,
         body: EvidenceBody::default(),
         anchor,
     }

@@ -84,7 +84,7 @@ pub struct Rejected {
     /// What the host asks for, if that could be read.
     pub body: Option<EvidenceBody>,
     /// What its quote shows, if that is signed and about this request; the values were not judged.
-    pub registers: Option<Vec<(u32, Hash)>>,
+    pub pcrs: Option<Vec<(u32, Hash)>>,
 }
 
 impl Recipient {
@@ -189,8 +189,8 @@ impl Issuer {
                 Err(refusal) => {
                     let body = EvidenceBody::decode(&content.body).ok();
                     let about = &recipient.qualifying_data;
-                    let registers = verifier.read_registers(&recipient.keys(), &content.quote, about);
-                    EvidenceAnswer::Rejected(Box::new(Rejected { recipient, refusal, body, registers }))
+                    let pcrs = verifier.read_pcrs(&recipient.keys(), &content.quote, about);
+                    EvidenceAnswer::Rejected(Box::new(Rejected { recipient, refusal, body, pcrs }))
                 }
             },
             Err(Unopened::Ignored(ignored)) => EvidenceAnswer::Ignored(ignored),

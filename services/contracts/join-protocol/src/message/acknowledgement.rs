@@ -14,7 +14,7 @@ numbered! {
     Stage {
         /// The ticket is opened.
         Opened = 1, "opened";
-        /// The lock register is extended: there is no way back but a reboot.
+        /// The lock PCR is extended: there is no way back but a reboot.
         Locked = 2, "locked";
         /// The disk has its key.
         DiskReady = 3, "disk-ready";

@@ -62,7 +62,7 @@ impl ChallengeBody {
             credential: self.credential.clone(),
             issuer_certificates: self.issuer_certificates.clone(),
             bank: self.selection.bank().name().to_owned(),
-            registers: self.selection.registers().iter().copied().map(u32::from).collect(),
+            pcrs: self.selection.pcrs().iter().copied().map(u32::from).collect(),
         };
         body.encode_to_vec()
     }
@@ -92,7 +92,7 @@ impl ChallengeBody {
             issuer_key: body.issuer_key,
             credential: body.credential,
             issuer_certificates: body.issuer_certificates,
-            selection: Selection::from_wire(&fields, &body.bank, &body.registers)?,
+            selection: Selection::from_wire(&fields, &body.bank, &body.pcrs)?,
         })
     }
 }

@@ -28,7 +28,7 @@ pub struct Grant {
     pub membership: Option<Membership>,
     /// Of an init: what to set up.
     pub setup: Option<Setup>,
-    /// The host may give its disk a second key, which its TPM gives out under these values of registers. None: it may not.
+    /// The host may give its disk a second key, which its TPM gives out under these values of PCRs. None: it may not.
     pub local_unlock: Option<LocalUnlock>,
 }
 

@@ -20,7 +20,7 @@ pub struct Renewal {
     pub ssh_authority: String,
     /// SSH host certificate, one line.
     pub ssh_host_certificate: String,
-    /// Values of registers for the second key that the evidence names. None: the host may not open its disk by its TPM any more.
+    /// Values of PCRs for the second key that the evidence names. None: the host may not open its disk by its TPM any more.
     pub local_unlock: Option<LocalUnlock>,
 }
 

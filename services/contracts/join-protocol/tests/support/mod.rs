@@ -32,7 +32,7 @@ pub fn secret(byte: u8) -> Secret {
 /// What a second key of a disk is sealed to. No TPM verifies the signatures here.
 pub fn local_unlock() -> LocalUnlock {
     let values = vec![UnlockValue { value: vec![4; 32], signature: [1; 64] }];
-    LocalUnlock { bank: Bank::Sha256, key: [2; 64], registers: [(4, values)].into() }
+    LocalUnlock { bank: Bank::Sha256, key: [2; 64], pcrs: [(4, values)].into() }
 }
 
 pub fn entropy(number: u64) -> Entropy {
@@ -110,7 +110,7 @@ pub fn host(number: u8) -> Host {
         attestation_key: tpm.attestation_key(),
         endorsement_key: tpm.endorsement_key(),
         endorsement_certificates: Vec::new(),
-        lock_register: 15,
+        lock_pcr: 15,
         body: EvidenceBody {
             boot: [number; 16],
             node_name: format!("edge-{number}"),

@@ -121,9 +121,8 @@ pub fn joining_host_row(row: &Value) -> Option<JoiningHostRow> {
         fields.insert(name.to_owned(), row.get(of)?.clone());
     }
     let quoted = row.get("pcrs")?.as_array()?.iter().filter(|pcr| pcr["quoted"].is_string());
-    let registers: Map<String, Value> =
-        quoted.map(|pcr| (pcr["register"].to_string(), pcr["quoted"].clone())).collect();
-    fields.insert("registers".to_owned(), Value::Object(registers));
+    let pcrs: Map<String, Value> = quoted.map(|pcr| (pcr["register"].to_string(), pcr["quoted"].clone())).collect();
+    fields.insert("registers".to_owned(), Value::Object(pcrs));
     serde_json::from_value(Value::Object(fields)).ok()
 }
 
@@ -203,9 +202,9 @@ pub(super) fn advice(code: &str) -> Option<&'static str> {
     ADVICE.get(code).copied()
 }
 
-/// What the registers of a PC client measure.
-pub(crate) const fn meaning(register: u8) -> &'static str {
-    match register {
+/// What the PCRs of a PC client measure.
+pub(crate) const fn meaning(pcr: u8) -> &'static str {
+    match pcr {
         0 => "firmware",
         1 => "firmware configuration",
         2 => "option ROMs",
@@ -226,11 +225,11 @@ pub(crate) const fn meaning(register: u8) -> &'static str {
 }
 
 fn pcrs(row: &JoiningHostRow, policy: Option<&AttestationPolicy>) -> Vec<Value> {
-    let ruled = policy.iter().flat_map(|policy| policy.pcrs.keys()).filter_map(|register| register.parse::<u8>().ok());
-    let registers: BTreeSet<u8> = row.registers.keys().copied().chain(ruled).collect();
-    let of = |register: u8| {
-        let rule = policy.and_then(|policy| policy.pcrs.get(&register.to_string()));
-        let quoted = row.registers.get(&register);
+    let ruled = policy.iter().flat_map(|policy| policy.pcrs.keys()).filter_map(|pcr| pcr.parse::<u8>().ok());
+    let pcrs: BTreeSet<u8> = row.pcrs.keys().copied().chain(ruled).collect();
+    let of = |pcr: u8| {
+        let rule = policy.and_then(|policy| policy.pcrs.get(&pcr.to_string()));
+        let quoted = row.pcrs.get(&pcr);
         let expected = rule.map(|rule| rule.expected.clone()).unwrap_or_default();
         let verdict = match quoted {
             None => "missing",
@@ -238,8 +237,8 @@ fn pcrs(row: &JoiningHostRow, policy: Option<&AttestationPolicy>) -> Vec<Value> 
             Some(quoted) if expected.iter().any(|value| value.eq_ignore_ascii_case(quoted)) => "match",
             Some(_) => "differs",
         };
-        json!({ "register": register, "meaning": meaning(register), "expected": expected, "quoted": quoted,
+        json!({ "register": pcr, "meaning": meaning(pcr), "expected": expected, "quoted": quoted,
             "verdict": verdict, "warn_only": rule.is_some_and(|rule| rule.warn_only) })
     };
-    registers.into_iter().map(of).collect()
+    pcrs.into_iter().map(of).collect()
 }

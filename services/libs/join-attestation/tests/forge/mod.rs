@@ -129,20 +129,20 @@ impl Statement {
     }
 }
 
-/// A machine: keys and what its registers hold.
+/// A machine: keys and what its PCRs hold.
 pub struct Machine {
     pub endorsement_key: EcdsaKeyPair,
     pub attestation_key: EcdsaKeyPair,
 }
 
-/// The registers of the policy, and the lock behind them.
+/// The PCRs of the policy, and the lock behind them.
 pub const INDICES: [u8; 5] = [4, 7, 9, 11, 15];
 
 pub fn key() -> EcdsaKeyPair {
     EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap()
 }
 
-/// What a register holds on a good machine.
+/// What a PCR holds on a good machine.
 pub fn measured(index: u8) -> Vec<u8> {
     Hash::Sha256.digest(&[b"what is measured into", &[index]])
 }
@@ -194,7 +194,7 @@ impl Machine {
         [&[0, 0x18, 0, 0x0b], sized(r).as_slice(), &sized(s)].concat()
     }
 
-    /// An entry that admits this machine by its enrolment. Register 7 only warns.
+    /// An entry that admits this machine by its enrolment. PCR 7 only warns.
     pub fn policy(&self) -> Value {
         let value = |index| hex::encode(measured(index));
         json!({"bank": "sha256", "lock": {"pcr": 15}, "endorsement": {"require": "enrolment",

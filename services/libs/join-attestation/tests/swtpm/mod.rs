@@ -101,7 +101,7 @@ impl Swtpm {
         command
     }
 
-    /// Switches the machine off and on again: registers are zero, what was transient is gone.
+    /// Switches the machine off and on again: PCRs are zero, what was transient is gone.
     pub fn reboot(&mut self) {
         self.tool("tpm2_shutdown", &["--clear"]);
         self.power_cut();
@@ -129,13 +129,13 @@ impl Swtpm {
         result
     }
 
-    /// The values of registers of a bank as `TPML_DIGEST`s, at most eight in each, as a TPM gives them.
-    pub fn registers(&self, bank: &str, indices: &[u8]) -> Vec<u8> {
+    /// The values of PCRs of a bank as `TPML_DIGEST`s, at most eight in each, as a TPM gives them.
+    pub fn pcrs(&self, bank: &str, indices: &[u8]) -> Vec<u8> {
         let mut lists = Vec::new();
         for some in indices.chunks(8) {
             let names: Vec<String> = some.iter().map(u8::to_string).collect();
-            self.tool("tpm2_pcrread", &[&format!("{bank}:{}", names.join(",")), "-o", "registers.bin"]);
-            let values = self.file("registers.bin");
+            self.tool("tpm2_pcrread", &[&format!("{bank}:{}", names.join(",")), "-o", "PCRs.bin"]);
+            let values = self.file("PCRs.bin");
             let size = values.len() / some.len();
             lists.extend((some.len() as u32).to_be_bytes());
             for value in values.chunks(size) {
