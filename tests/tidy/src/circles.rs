@@ -1,7 +1,7 @@
 //! Circles between the files of a package: who reads one of them has to read all.
 //!
-//! A file uses another if its code names a path of `crate::`, `super::` or a module of its own that leads there. A module that only declares another, or passes on what is in it (`pub use`), does
-//! not use it. Tests do not count.
+//! A file uses another if its code names a path of `crate::`, `super::` or a module of its own that leads there. A module that only declares another below it,
+//! or passes on what is in it (`pub use`), does not use it. Tests do not count.
 //! How many files of a package lie on circles only falls ([`crate::ratchet`]), and so does the number of top-level modules, where a folder and its file are one.
 
 use crate::rust_text::{split, without_tests};
@@ -58,11 +58,12 @@ fn inner<'a>(module: &str, names: &BTreeSet<&'a str>) -> Vec<&'a str> {
 /// Every path that begins with `crate`, `super` or one of `inner`, groups opened: `crate::{a, b::C}` is `crate::a` and `crate::b::C`.
 fn paths(code: &str, inner: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
-    for start in ["crate", "super"].iter().chain(inner).map(|name| format!("{name}::")) {
-        for (at, _) in code.match_indices(&start) {
+    let starts = ["crate", "super"].map(|name| (name, false)).into_iter().chain(inner.iter().map(|name| (*name, true)));
+    for (name, is_inner) in starts {
+        for (at, _) in code.match_indices(&format!("{name}::")) {
             let before = code[..at].chars().next_back();
             let is_start = before.is_none_or(|c| !(c.is_alphanumeric() || c == '_' || c == ':'));
-            if is_start && !is_passed_on(&code[..at]) {
+            if is_start && !(is_inner && is_passed_on(&code[..at])) {
                 open(&code[at..], "", &mut found);
             }
         }
@@ -188,5 +189,7 @@ mod tests {
         assert_eq!(uses["a"], ["a::y"].map(str::to_owned).into());
         assert_eq!(on_circles(&uses), ["a", "a::y"].into());
         assert_eq!(uses["b"], [].into(), "another package");
+        let uses = sample(&[("a.rs", "pub use crate::b::B;"), ("b.rs", "pub use super::a::A;")]);
+        assert_eq!(on_circles(&uses), ["a", "b"].into(), "neither is below the other");
     }
 }
