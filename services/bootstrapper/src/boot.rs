@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn register_disk_and_record_decide() {
+    fn pcr_disk_and_record_decide() {
         let (joining, member) = (record(Progress::Joining), record(Progress::Member));
         let (others, lost) = (Decision::Blocked(PCR_OF_OTHERS), Decision::Blocked(RECORD_LOST));
         let table = [

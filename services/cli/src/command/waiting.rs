@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use bootstrapper_contract::{HostContract, HostNode};
+use bootstrapper_contract::HostNode;
 use join_protocol::terms::Kind;
 use service_runtime::exit;
 use sparkplug::host::{HostConfig, HostEvent};
-use sparkplug::replication::Replica;
+use sparkplug::replication::{NodeOnly, Replica};
 use sparkplug::session::QoS;
 use sparkplug_mqtt::Clock;
 use uuid::Uuid;
@@ -50,7 +50,7 @@ pub(super) async fn find(wanted: Option<&str>, group: &str, kinds: &[Kind], opti
 }
 
 /// Hosts by their state disk.
-type Hosts = BTreeMap<Uuid, Replica<HostContract>>;
+type Hosts = BTreeMap<Uuid, Replica<NodeOnly<HostNode>>>;
 
 fn note(hosts: &mut Hosts, event: &HostEvent) {
     let Some(node) = event.node() else { return };

@@ -5,7 +5,6 @@
 //! |---|---|
 //! | [`names`] | every metric name |
 //! | [`node`] | the readable metrics of a host ([`HostNode`]) |
-//! | [`replica`] | what a typed copy of a host is made of ([`HostContract`]) |
 //! | [`parameters`] | what an administrator gives to the first member ([`InitParameters`]) |
 //!
 //! The messages (`Join/...`) are in the package `join-protocol`. A host is the Edge Node `<disk uuid>` of the quarantine group of its cluster.
@@ -14,8 +13,6 @@
 pub mod names;
 pub mod node;
 pub mod parameters;
-pub mod replica;
 
 pub use node::HostNode;
 pub use parameters::{InitComponent, InitParameters, Manifests, ParametersError};
-pub use replica::HostContract;

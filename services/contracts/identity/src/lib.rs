@@ -17,4 +17,4 @@ pub mod node;
 pub mod replica;
 
 pub use node::IdentityNode;
-pub use replica::{IdentityContract, IdentityReplica};
+pub use replica::IdentityReplica;

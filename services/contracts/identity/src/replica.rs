@@ -2,36 +2,15 @@
 //!
 //! It keeps what was last known while Identity is away ([`IdentityReplica::is_alive`] is then false).
 
-use std::collections::BTreeMap;
-
+use sparkplug::EdgeNodeDescriptor;
 use sparkplug::host::HostEvent;
-use sparkplug::replication::{Contract, Replica};
-use sparkplug::{DeviceId, EdgeNodeDescriptor};
+use sparkplug::replication::{NodeOnly, Replica};
 
 use crate::node::IdentityNode;
 
-/// What Identity publishes.
-#[derive(Debug)]
-pub enum IdentityContract {}
-
-impl Contract for IdentityContract {
-    type Node = IdentityNode;
-    type Key = DeviceId;
-    // It has no Devices; any that are born in its name are not kept.
-    type Devices = BTreeMap<DeviceId, IdentityNode>;
-
-    fn key(_: &DeviceId) -> Option<DeviceId> {
-        None
-    }
-
-    fn devices_total(_: &IdentityNode) -> Option<u64> {
-        Some(0)
-    }
-}
-
 /// The copy; see [`Replica`].
 #[derive(Debug, Clone)]
-pub struct IdentityReplica(Replica<IdentityContract>);
+pub struct IdentityReplica(Replica<NodeOnly<IdentityNode>>);
 
 impl IdentityReplica {
     /// An empty copy of that node.

@@ -6,5 +6,5 @@ pub mod replica;
 pub mod sender;
 
 pub use desired::{DesiredReceiver, Hold, Origin, OriginError, Outcome, Point, Stamp, Timelines};
-pub use replica::{Contract, Devices, Presence, Replica, ReplicaChange};
+pub use replica::{Contract, Devices, NodeOnly, Presence, Replica, ReplicaChange};
 pub use sender::{Comparison, Desired, DesiredSender, Pace, Repetition, Report};

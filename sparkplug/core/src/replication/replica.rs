@@ -1,7 +1,9 @@
 //! A typed copy of one Edge Node, fed with the events of a Host Application. It knows whether it is complete: who derives anything from what is absent must ask.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::fmt;
+use std::marker::PhantomData;
 
 use crate::host::HostEvent;
 use crate::metric::Metric;
@@ -33,6 +35,24 @@ pub trait Contract {
     fn has_all(node: &Self::Node, devices: &Self::Devices) -> bool {
         let known = u64::try_from(devices.count()).ok();
         Self::devices_total(node).is_some_and(|total| known == Some(total))
+    }
+}
+
+/// The contract of an Edge Node without Devices, of which `N` is all that is published. Devices that are born in its name are not kept.
+#[derive(Debug)]
+pub struct NodeOnly<N>(PhantomData<N>);
+
+impl<N: TypedMetrics + Default> Contract for NodeOnly<N> {
+    type Node = N;
+    type Key = Infallible;
+    type Devices = BTreeMap<Infallible, N>;
+
+    fn key(_: &DeviceId) -> Option<Infallible> {
+        None
+    }
+
+    fn devices_total(_: &N) -> Option<u64> {
+        Some(0)
     }
 }
 

@@ -305,3 +305,13 @@ fn what_cannot_be_read_or_is_too_much_is_a_problem_and_other_nodes_are_not_looke
     assert_eq!((replica.devices().len(), replica.is_complete()), (Dropping::DEVICES_MAX, false));
     assert!(replica.problems().contains_key(""), "one is not kept");
 }
+
+#[test]
+fn an_edge_node_without_devices_is_complete_with_its_birth_and_no_device_is_kept() {
+    let mut source = Source { parts: [(1, Part::default())].into(), ..Source::default() };
+    let mut replica: Replica<NodeOnly<Node>> = Replica::new(address());
+    assert_eq!(replica.on_event(&source.birth()), Some(ReplicaChange::Born));
+    assert_eq!((replica.node(), replica.is_complete()), (Some(&source.node()), true));
+    assert_eq!(replica.on_event(&source.part_birth(1)), Some(ReplicaChange::Other(id(1))));
+    assert!(replica.devices().is_empty() && replica.is_complete());
+}
