@@ -31,6 +31,8 @@ pub enum Event {
 pub enum Effect {
     /// For the edge node.
     Node(NodeUpdate),
+    /// The turn's transactions are added to the record of writes, before what follows.
+    Record,
     /// For the store; the answer is [`Event::History`].
     ReadHistory(ReplayRequest),
 }

@@ -15,7 +15,7 @@ use service_runtime::record::{self, RecordFile};
 use sparkplug::replication::{Point, Timelines};
 
 use crate::builtin;
-use crate::store::{Store, WriteRow};
+use crate::store::{Store, Transaction, WriteRow};
 
 /// File that says how far the record is, for the time after `audit.jsonl` was moved away.
 const MARK_FILE: &str = "audit.position";
@@ -189,6 +189,22 @@ impl Recorder {
         Ok(())
     }
 
+    /// Records the writes of the transactions that were stored last. They are not read again, if they are all that is not recorded yet. `wall`: UTC ms.
+    pub(crate) async fn add<S: Store>(
+        &mut self,
+        store: &mut S,
+        stored: Stored<'_>,
+        transactions: &[Transaction],
+        wall: u64,
+    ) {
+        let Some(first) = transactions.first() else { return };
+        if self.seen != Some((first.revision.saturating_sub(1), END)) {
+            return self.follow(store, stored, wall).await;
+        }
+        let rows: Vec<WriteRow> = transactions.iter().flat_map(Transaction::writes).collect();
+        self.write(&rows, (stored.revision, END), stored).await;
+    }
+
     /// Records what is stored and not recorded yet. `wall`: UTC ms.
     pub(crate) async fn follow<S: Store>(&mut self, store: &mut S, stored: Stored<'_>, wall: u64) {
         if self.seen.is_none() {
@@ -203,21 +219,29 @@ impl Recorder {
                 }
             };
             let is_last = (rows.len() as u64) < LINES;
-            let marked = |row: &WriteRow| Some(Mark { state: stored.timelines.at(row.at.0)?, place: row.at.1 });
-            let lines: Vec<Line> = rows.iter().filter_map(|row| Some(line(row, marked(row)?))).collect();
-            self.is_failing = !lines.is_empty() && !self.file.write_all(&lines).await;
+            let reached = rows.last().filter(|_| !is_last).map_or((stored.revision, END), |row| row.at);
+            self.write(&rows, reached, stored).await;
             if self.is_failing {
-                // A part of them may be on the disk.
-                let last = self.file.last().await.ok().flatten().and_then(Mark::read);
-                let is_stored = |mark: &Mark| stored.timelines.contain(mark.state, stored.revision);
-                let kept = last.filter(is_stored).map(|last| (last.state.revision, last.place));
-                self.seen = kept.max(Some(seen));
                 return;
             }
-            self.mark = rows.last().and_then(marked).or(self.mark);
-            let reached = rows.last().filter(|_| !is_last).map_or((stored.revision, END), |row| row.at);
-            self.seen = Some(reached);
         }
+    }
+
+    /// Writes the lines behind `seen` up to `reached`.
+    async fn write(&mut self, rows: &[WriteRow], reached: (u64, u64), stored: Stored<'_>) {
+        let marked = |row: &WriteRow| Some(Mark { state: stored.timelines.at(row.at.0)?, place: row.at.1 });
+        let lines: Vec<Line> = rows.iter().filter_map(|row| Some(line(row, marked(row)?))).collect();
+        self.is_failing = !lines.is_empty() && !self.file.write_all(&lines).await;
+        if self.is_failing {
+            // A part of them may be on the disk.
+            let last = self.file.last().await.ok().flatten().and_then(Mark::read);
+            let is_stored = |mark: &Mark| stored.timelines.contain(mark.state, stored.revision);
+            let kept = last.filter(is_stored).map(|last| (last.state.revision, last.place));
+            self.seen = kept.max(self.seen);
+            return;
+        }
+        self.mark = rows.last().and_then(marked).or(self.mark);
+        self.seen = Some(reached);
     }
 
     /// Keeps beside the record how far it is, once the record is on the disk so far: the mark alone would hide what a power cut has taken.

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use configdb_contract::{RequestResult, configdb_node};
-use service_runtime::exit;
 use service_runtime::health::Health;
 use service_runtime::service::{self, ServiceIo};
 use service_runtime::sessions;
 use service_runtime::shutdown::Shutdown;
-use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent, UpdateError};
+use service_runtime::{Effects, Unsaved, exit};
+use sparkplug::edge_node::{EdgeNodeConfig, NodeEvent};
 use sparkplug::replication::Timelines;
 use sparkplug_mqtt::{BdSeqStore, Clock, EdgeNodeHandle};
 use uuid::Uuid;
@@ -20,8 +20,7 @@ use crate::event::{Effect, Event};
 use crate::model::{Inconsistent, Limits};
 use crate::record::{Recorder, Stored};
 use crate::state::{State, Turn};
-use crate::store::Retention;
-use crate::store::{STORE_FILE, Snapshot, SqliteStore, Store, StoreError};
+use crate::store::{Commit, Retention, STORE_FILE, Snapshot, SqliteStore, Store, StoreError, Transaction};
 use crate::turns::{Input, NotStored, Output, Turns};
 
 /// Commands taken into one turn: few enough that an answer is not held up by many others, many enough that a burst of writes shares one sync of the disk.
@@ -76,10 +75,10 @@ pub async fn run_on<S: Store>(
     recorder.begin(stored(&state), clock.now().wall).await;
     let timeline = new_timeline();
     state.on_event(Event::Start { timeline }, clock.now());
-    let first = state.take_turn();
-    let first = match committed(&mut store, first, &health).await? {
+    let Turn { commit, effects } = state.take_turn();
+    let first = match committed(&mut store, &commit, effects, &health).await? {
         Committed::Effects(effects) => effects,
-        Committed::Full { error, .. } => {
+        Committed::Full(error) => {
             let stored = store.load().await?;
             if stored.objects.is_empty() {
                 return Err(error).context("a new database cannot be made");
@@ -132,10 +131,28 @@ struct Follower {
 }
 
 impl Follower {
-    /// Records what was written, before it is answered.
+    /// Records what was written and is not recorded yet.
     async fn record<S: Store>(&mut self, store: &mut S, wall: u64) {
         let stored = Stored { timelines: &self.timelines, revision: self.revision };
         self.recorder.follow(store, stored, wall).await;
+    }
+
+    /// The store has taken a commit.
+    fn on_stored(&mut self, commit: &Commit) {
+        if let Some(timelines) = &commit.timelines {
+            self.timelines = timelines.clone();
+        }
+        if let Some(last) = commit.transactions.last() {
+            self.revision = last.revision;
+        }
+    }
+
+    /// Records the transactions of a commit that the store has taken, unless something before them could not be recorded.
+    async fn add<S: Store>(&mut self, transactions: &[Transaction], store: &mut S, wall: u64) {
+        if !self.recorder.is_failing() {
+            let stored = Stored { timelines: &self.timelines, revision: self.revision };
+            self.recorder.add(store, stored, transactions, wall).await;
+        }
     }
 }
 
@@ -160,38 +177,29 @@ impl<S: Store> Io<S> {
         self.publish(&turns);
         self.follower.record(&mut self.store, self.clock.now().wall).await;
         self.follower.recorder.keep_mark().await;
-        self.execute_all(first).await;
+        // What it stored is recorded.
+        self.execute_all(first, &Commit::default()).await;
         let shutdown = self.shutdown.clone();
         service::serve(&mut turns, self, self.clock, &shutdown).await
     }
 
     /// Stores a turn, and does what follows from it.
     async fn turn(&mut self, turn: Turn) -> anyhow::Result<()> {
-        let timelines = turn.commit.timelines.clone();
-        let revision = turn.commit.transactions.last().map(|last| last.revision);
-        match committed(&mut self.store, turn, &self.health).await? {
+        let Turn { commit, effects } = turn;
+        match committed(&mut self.store, &commit, effects, &self.health).await? {
             Committed::Effects(effects) => {
-                if let Some(timelines) = timelines {
-                    self.follower.timelines = timelines;
-                }
-                self.follower.revision = revision.unwrap_or(self.follower.revision);
-                if !self.follower.recorder.is_failing() {
-                    self.follower.record(&mut self.store, self.clock.now().wall).await;
-                }
-                self.execute_all(effects).await;
+                self.follower.on_stored(&commit);
+                self.execute_all(effects, &commit).await;
             }
-            Committed::Full { error, answers, before } => self.refuse(&error, answers, before).await?,
+            Committed::Full(error) => self.refuse(&error, commit).await?,
         }
         Ok(())
     }
 
     /// Goes back to what is stored, refuses what was not, and writes nothing until there is room.
-    async fn refuse(
-        &mut self,
-        error: &StoreError,
-        answers: Vec<RequestResult>,
-        before: Option<u64>,
-    ) -> anyhow::Result<()> {
+    async fn refuse(&mut self, error: &StoreError, commit: Commit) -> anyhow::Result<()> {
+        let before = commit.transactions.first().map(|first| first.revision.saturating_sub(1));
+        let answers: Vec<RequestResult> = commit.requests.into_iter().map(|request| request.result).collect();
         let cause = std::error::Error::source(error).map(ToString::to_string);
         tracing::error!(error = %error, cause, requests = answers.len(), "nothing can be stored; writes are refused until there is room");
         let stored = self.store.load().await?;
@@ -226,23 +234,21 @@ impl<S: Store> Io<S> {
         true
     }
 
-    /// Carries effects out; what they lead to waits.
-    async fn execute_all(&mut self, effects: Vec<Effect>) {
+    /// Carries effects of a turn out; what they lead to waits.
+    async fn execute_all(&mut self, effects: Vec<Effect>, commit: &Commit) {
         let mut events = Vec::new();
         for effect in effects {
             match effect {
                 Effect::Node(update) => {
-                    let taken = tokio::select! {
-                        taken = self.node.update(update) => taken,
+                    tokio::select! {
+                        // That the node has stopped is its next event.
+                        _ = self.node.submit(update) => {}
                         // Everything is stored; who asks for a stop does not wait for a slow connection.
                         () = self.shutdown.wait() => return,
-                    };
-                    // That the session has ended is the next event.
-                    if let Err(error) = taken
-                        && error != UpdateError::Stopped
-                    {
-                        tracing::error!(error = %error, "the edge node refused what the model allowed");
                     }
+                }
+                Effect::Record => {
+                    self.follower.add(&commit.transactions, &mut self.store, self.clock.now().wall).await;
                 }
                 Effect::ReadHistory(request) => {
                     let history = self.store.history(&request).await.map_err(|error| error.to_string());
@@ -352,35 +358,28 @@ fn new_timeline() -> u64 {
 enum Committed {
     /// It is stored, and this follows.
     Effects(Vec<Effect>),
-    /// Nothing of it is stored.
-    Full {
-        /// That the disk is full.
-        error: StoreError,
-        /// What its requests would have been answered.
-        answers: Vec<RequestResult>,
-        /// Revision that the store had before, if there were transactions.
-        before: Option<u64>,
-    },
+    /// Nothing of it is stored: the disk is full.
+    Full(StoreError),
 }
 
 /// Stores what the turn has to store.
-async fn committed<S: Store>(store: &mut S, turn: Turn, health: &Health) -> anyhow::Result<Committed> {
-    let Turn { commit, mut effects } = turn;
+async fn committed<S: Store>(
+    store: &mut S,
+    commit: &Commit,
+    mut effects: Effects<Unsaved, Effect>,
+    health: &Health,
+) -> anyhow::Result<Committed> {
     if commit.is_empty() {
         return Ok(Committed::Effects(effects.nothing_to_save().into_iter().collect()));
     }
     let mut attempt = 1;
     loop {
-        match effects.commit_async(store.commit(&commit)).await {
+        match effects.commit_async(store.commit(commit)).await {
             Ok(((), saved)) => {
                 health.component("store", true, "committed");
                 return Ok(Committed::Effects(saved.into_iter().collect()));
             }
-            Err((error @ StoreError::Full { .. }, _)) => {
-                let before = commit.transactions.first().map(|first| first.revision.saturating_sub(1));
-                let answers = commit.requests.into_iter().map(|request| request.result).collect();
-                return Ok(Committed::Full { error, answers, before });
-            }
+            Err((error @ StoreError::Full { .. }, _)) => return Ok(Committed::Full(error)),
             Err((error, unsaved)) => {
                 health.component("store", false, error.to_string());
                 if attempt == COMMIT_ATTEMPTS {

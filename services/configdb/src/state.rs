@@ -1,7 +1,7 @@
 //! The service's decisions: a command becomes a transaction and a publication to readers, or a refusal.
 //!
 //! All that comes in between two calls of [`State::take_turn`] is one turn: its transactions are committed together, then its effects are executed. In them, data of objects comes
-//! first, then the revision it adds up to, then the answers. A request whose id was answered before gets the same answer and changes nothing.
+//! first, then the revision it adds up to, then the answers. Before the last two, the turn is recorded: readers have the data meanwhile. A request whose id was answered before gets the same answer and changes nothing.
 
 mod requests;
 mod transactions;
@@ -60,7 +60,7 @@ pub struct State {
     counters: Counters,
     commit: Commit,
     data: Vec<Effect>,
-    answers: Vec<Effect>,
+    answers: Vec<Metric>,
     /// Revision and number of objects that were published last.
     published: Option<(u64, usize)>,
     /// Objects born in this turn, those that died in it again included.
@@ -239,11 +239,16 @@ impl State {
             effects.push(of_node(vec![births::timelines_metric(&self.model)]));
         }
         effects.extend(std::mem::take(&mut self.data));
+        if !self.commit.transactions.is_empty() {
+            effects.push(Effect::Record);
+        }
+        let mut answers = std::mem::take(&mut self.answers).into_iter();
         let present = (self.model.revision(), self.model.object_count());
         if self.published.replace(present) != Some(present) {
-            effects.push(of_node(births::revision_metrics(&self.model)));
+            // One message less for every write that comes alone.
+            effects.push(of_node(births::revision_metrics(&self.model).into_iter().chain(answers.next()).collect()));
         }
-        effects.extend(std::mem::take(&mut self.answers));
+        effects.extend(answers.map(|answer| of_node(vec![answer])));
         let mut commit = std::mem::take(&mut self.commit);
         commit.forget_below = self.requests.forget_below();
         Turn { commit, effects }
@@ -545,7 +550,7 @@ impl State {
     }
 
     fn answer(&mut self, result: &RequestResult) {
-        self.answers.push(Effect::Node(NodeUpdate::Set { device: None, metrics: vec![result.to_metric()] }));
+        self.answers.push(result.to_metric());
     }
 }
 

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use configdb_contract::{HistoryEntry, ReplayRequest, RequestResult};
-use configdb_schema::application;
+use configdb_schema::document::ApiToken;
+use configdb_schema::{Document as _, application};
 use sparkplug::replication::Timelines;
 use uuid::Uuid;
 
@@ -91,6 +92,23 @@ pub struct RecordedRequest {
     /// Digest of the request's content.
     pub digest: Uuid,
     pub result: RequestResult,
+}
+
+impl Transaction {
+    /// The lines of its history that [`Store::writes`] gives of it.
+    pub(crate) fn writes(&self) -> impl Iterator<Item = WriteRow> {
+        let recorded = (0..).zip(&self.history).filter(|(_, row)| !NOT_RECORDED.contains(&&*row.slug));
+        recorded.map(|(place, row)| WriteRow {
+            at: (self.revision, place),
+            time: self.time,
+            object: row.object,
+            slug: row.slug.clone(),
+            is_deletion: row.new.is_none(),
+            writer: self.writer.clone(),
+            request: self.request.clone(),
+            token: row.new.as_ref().or(row.old.as_ref()).filter(|_| *row.slug == *ApiToken::slug()).cloned(),
+        })
+    }
 }
 
 /// All that one turn has to store.

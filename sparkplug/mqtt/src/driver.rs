@@ -8,7 +8,7 @@
 //! out in their order. No branch waits for the application: events it does not take wait in the [`Backlog`].
 //!
 //! What costs more than a message does is done once a turn, not once a message. A turn takes all messages that are there and reads the clock once. It hands over the events of all
-//! of them as one batch.
+//! of them as one batch. In the same way it takes all submissions that are there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,8 +48,11 @@ pub(crate) struct DriverHandles<M: Machine> {
     pub(crate) stop: Arc<Notify>,
 }
 
-/// Orders that wait for a turn. They are taken one by one, so a few are enough to keep the driver busy; who gives more waits.
+/// Submissions that wait for a turn. A few are enough to keep the driver busy; who gives more waits.
 const INBOX_MAX: usize = 64;
+
+/// Submissions taken in one turn.
+const SUBMISSIONS_AT_ONCE: usize = 32;
 
 /// Messages taken in one turn. Their events fit into the processor's cache.
 const MESSAGES_AT_ONCE: usize = 32;
@@ -127,7 +130,7 @@ impl<M: Machine> Driver<M> {
         while !self.ended {
             let mut may_have_more = false;
             match self.next_turn().await {
-                Turn::Submission(submission) => self.on_submission(submission),
+                Turn::Submission(submission) => self.on_submissions(submission).await,
                 Turn::Stop => self.on_stop(),
                 Turn::Session(event) => may_have_more = self.on_session_events(event).await,
                 Turn::Room => {}
@@ -199,6 +202,19 @@ impl<M: Machine> Driver<M> {
         let is_behind = M::CONCLUDES_FROM_SILENCE && matches!(self.backlog.reading(mono), ReadState::PausedUntil(_));
         let must_wait = |session: &Session| session.is_congested() || is_behind && session.is_connected();
         if self.session.as_ref().is_some_and(must_wait) { None } else { self.machine.next_deadline() }
+    }
+
+    /// Takes a submission, and with it those that are there already, as far as the connection takes what follows from them.
+    async fn on_submissions(&mut self, submission: Option<Submission<M>>) {
+        self.on_submission(submission);
+        for _ in 1..SUBMISSIONS_AT_ONCE {
+            self.carry_out(0).await;
+            if self.ended || self.session.as_ref().is_some_and(Session::is_congested) {
+                return;
+            }
+            let Ok(next) = self.inbox.try_recv() else { return };
+            self.on_submission(Some(next));
+        }
     }
 
     fn on_submission(&mut self, submission: Option<Submission<M>>) {

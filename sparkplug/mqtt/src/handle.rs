@@ -69,6 +69,14 @@ impl NodeUpdates {
         PendingUpdate(taken).taken().await
     }
 
+    /// Gives the machine an update that it is known to take, and waits only for room: several in a row are taken in one turn. If the machine refuses it all the same, that is logged.
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn submit(&self, update: NodeUpdate) -> Result<(), Stopped> {
+        self.0.send(Submission { input: update, answer: None }).await.map_err(|_| Stopped)
+    }
+
     /// Gives the machine an update without waiting.
     ///
     /// # Errors
@@ -130,6 +138,14 @@ impl EdgeNodeHandle {
         value: impl Into<Value>,
     ) -> Result<(), UpdateError> {
         self.update(NodeUpdate::Set { device: Some(device.clone()), metrics: vec![Metric::new(name, value)] }).await
+    }
+
+    /// See [`NodeUpdates::submit`].
+    ///
+    /// # Errors
+    /// [`Stopped`]
+    pub async fn submit(&self, update: NodeUpdate) -> Result<(), Stopped> {
+        self.updates().submit(update).await
     }
 
     /// See [`NodeUpdates::try_update`].

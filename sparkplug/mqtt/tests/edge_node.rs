@@ -119,6 +119,27 @@ async fn stop_publishes_ndeath_before_it_disconnects_and_the_will_stays_silent()
 }
 
 #[tokio::test]
+async fn what_is_submitted_is_published_in_its_order_and_before_the_end_and_what_is_refused_holds_nothing_up() {
+    const UPDATES: i32 = 300;
+    let server = Mosquitto::start();
+    let mut tap = Tap::start(server.address().port()).await;
+    let mut node = started(&mqtt(&server.url()), BdSeqStore::Memory);
+    born(&mut node).await;
+    tap.expect("NBIRTH").await;
+    for value in 0..UPDATES {
+        node.submit(temperature(value)).await.unwrap();
+        let other_type = Metric::new("Temperature", "warm");
+        node.submit(NodeUpdate::Set { device: None, metrics: vec![other_type] }).await.unwrap();
+    }
+    soon("the stop", node.stop()).await;
+    for value in 0..UPDATES {
+        let data = tap.expect("NDATA").await.sparkplug();
+        assert_eq!(data.metrics[0].value, Some(sparkplug::Value::Int32(value)));
+    }
+    tap.expect("NDEATH").await;
+}
+
+#[tokio::test]
 async fn the_bd_seq_continues_to_count_after_restarts_of_the_process() {
     let server = Mosquitto::start();
     let mut tap = Tap::start(server.address().port()).await;

@@ -80,7 +80,7 @@ with_shell() { # PROGRAM...
     rm -rf "$work/root"
     mkdir -p "$work/root/bin" "$work/root/usr/local/bin"
     install -m 755 "$(command -v busybox)" "$work/root/bin/busybox"
-    for applet in cat echo mv sh sleep; do ln -s busybox "$work/root/bin/$applet"; done
+    for applet in cat echo ip mv ping sh sleep; do ln -s busybox "$work/root/bin/$applet"; done
     for program; do install -m 755 "$programs/$program" "$work/root/usr/local/bin/"; done
 }
 

@@ -7,7 +7,7 @@ use sparkplug::replication::Timelines;
 use uuid::Uuid;
 
 use super::*;
-use crate::store::{Commit, HistoryRow, MemoryStore, Transaction};
+use crate::store::{Commit, HistoryRow, MemoryStore, SqliteStore};
 
 const OBJECT: Uuid = Uuid::from_u128(0xab);
 
@@ -45,8 +45,16 @@ impl Bench {
         self.recorder.follow(&mut self.store, Stored { timelines: &timelines, revision }, 9).await;
     }
 
+    /// Commits one write of the session `timeline`, and records it as the running service does.
+    async fn write_and_add(&mut self, timeline: u64, slug: &str, json: Option<&str>) {
+        let transaction = self.write(timeline, "ada", slug, json);
+        let (timelines, revision) = self.stored();
+        let stored = Stored { timelines: &timelines, revision };
+        self.recorder.add(&mut self.store, stored, &[transaction], 9).await;
+    }
+
     /// Commits one write of the session `timeline`.
-    fn write(&self, timeline: u64, writer: &str, slug: &str, json: Option<&str>) {
+    fn write(&self, timeline: u64, writer: &str, slug: &str, json: Option<&str>) -> Transaction {
         let (mut timelines, before) = self.stored();
         if timelines.last_of(timeline, before).is_none() {
             timelines.begin(timeline, before);
@@ -63,10 +71,11 @@ impl Bench {
             history: vec![row],
         };
         self.store.commit_now(&Commit {
-            transactions: vec![transaction],
+            transactions: vec![transaction.clone()],
             timelines: Some(timelines),
             ..Commit::default()
         });
+        transaction
     }
 
     /// Operation, writer and target of each line; the chain holds.
@@ -104,6 +113,62 @@ async fn what_was_stored_while_no_record_was_kept_is_recorded_at_the_next_start_
         "create-token claimed:bob ci",
     ];
     assert_eq!(bench.lines(), expected);
+}
+
+#[tokio::test]
+async fn what_was_not_recorded_before_a_write_is_recorded_before_it() {
+    let mut bench = Bench::new().await;
+    bench.write_and_add(1, "Info", Some("1")).await;
+    bench.write(1, "ada", "Info", Some("2"));
+    bench.write_and_add(1, "EdgeClusterStatus", Some("{}")).await;
+    bench.write_and_add(1, "Info", None).await;
+    bench.write_and_add(1, "Info", Some("5")).await;
+    let expected = [("put", 1), ("put", 2), ("delete", 4), ("put", 5)]
+        .map(|(what, at)| format!("{what}-entry claimed:ada {OBJECT}/Info revision {at}"));
+    assert_eq!(bench.lines(), expected);
+    let recorded = bench.lines();
+    bench.start().await;
+    assert_eq!(bench.lines(), recorded, "nothing is recorded again");
+}
+
+#[tokio::test]
+async fn a_transaction_gives_the_lines_that_the_database_gives_of_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = SqliteStore::open(&directory.path().join("store")).await.unwrap();
+    let row = |slug: &str, old: Option<&str>, new: Option<&str>| HistoryRow {
+        object: OBJECT,
+        slug: slug.into(),
+        old: old.map(Arc::from),
+        new: new.map(Arc::from),
+        etag: None,
+    };
+    let of = |revision, history| Transaction {
+        revision,
+        time: 7 + revision,
+        writer: "ada".into(),
+        request: format!("r{revision}").into(),
+        object: None,
+        entries: Vec::new(),
+        application: None,
+        history,
+    };
+    let transactions = vec![
+        of(
+            1,
+            vec![
+                row("Registration", None, Some("{}")),
+                row("EdgeClusterSetup", None, Some("{}")),
+                row("Info", None, Some("1")),
+            ],
+        ),
+        of(2, vec![row("ApiToken", None, Some("{\"name\":\"ci\"}")), row("Info", Some("1"), None)]),
+        of(3, vec![row("EdgeClusterStatus", None, Some("{}"))]),
+        of(4, vec![row("ApiToken", Some("{\"name\":\"ci\"}"), None)]),
+    ];
+    store.commit(&Commit { transactions: transactions.clone(), ..Commit::default() }).await.unwrap();
+    let of_transactions: Vec<WriteRow> = transactions.iter().flat_map(Transaction::writes).collect();
+    assert_eq!(of_transactions.len(), 5);
+    assert_eq!(store.writes((0, END), 100).await.unwrap(), of_transactions);
 }
 
 #[tokio::test]

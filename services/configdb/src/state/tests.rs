@@ -87,7 +87,7 @@ impl Bench {
     }
 
     fn lines(&mut self) -> Vec<String> {
-        self.turn().iter().map(line).collect()
+        lines_of(&self.turn())
     }
 }
 
@@ -100,9 +100,22 @@ fn cluster(id: &str, object: Uuid) -> WriteRequest {
     WriteRequest::put(id, object).create_object(class::EDGE_CLUSTER, None).entry("EdgeCluster", document)
 }
 
+/// What is published, and in which order. An answer may come with the revision in one message.
+fn lines_of<'a>(effects: impl IntoIterator<Item = &'a Effect>) -> Vec<String> {
+    let lines = effects.into_iter().flat_map(|effect| {
+        let Effect::Node(NodeUpdate::Set { device: None, metrics }) = effect else { return vec![line(effect)] };
+        let (answers, others) = metrics.iter().cloned().partition(|metric| &*metric.name == names::REQUEST_RESULT);
+        let parts: [Vec<Metric>; 2] = [others, answers];
+        let parts = parts.into_iter().filter(|metrics| !metrics.is_empty());
+        parts.map(|metrics| line(&Effect::Node(NodeUpdate::Set { device: None, metrics }))).collect()
+    });
+    lines.collect()
+}
+
 fn line(effect: &Effect) -> String {
     let number = |metrics: &[Metric], name: &str| metrics.iter().find(|m| &*m.name == name).and_then(Metric::as_u64);
     match effect {
+        Effect::Record => "recorded".to_owned(),
         Effect::ReadHistory(request) => format!("read {} from {}", request.id, request.from_revision),
         Effect::Node(NodeUpdate::Set { device: None, metrics }) => {
             match RequestResult::from_metric(&metrics[0]).unwrap() {
@@ -140,6 +153,7 @@ fn objects_are_announced_before_they_are_born_and_the_revision_and_answers_follo
         format!("revision None objects Some({})", objects + 1),
         format!("birth {CLUSTER}"),
         format!("data {CLUSTER} Object/Name,Info"),
+        "recorded".to_owned(),
         format!("revision Some({}) objects Some({})", revision + 2, objects + 1),
         "a Applied ".to_owned(),
         "b Applied ".to_owned(),
@@ -151,11 +165,38 @@ fn objects_are_announced_before_they_are_born_and_the_revision_and_answers_follo
         format!("revision None objects Some({})", objects + 2),
         format!("death {CLUSTER}"),
         format!("birth {OTHER}"),
+        "recorded".to_owned(),
         format!("revision Some({}) objects Some({})", revision + 4, objects + 1),
         "c Applied ".to_owned(),
         "d Applied ".to_owned(),
     ];
     assert_eq!(bench.lines(), expected);
+}
+
+#[test]
+fn a_write_that_comes_alone_is_answered_in_the_message_with_its_revision() {
+    let mut bench = Bench::new();
+    bench.create("a", CLUSTER);
+    bench.turn();
+    for id in ["b", "c"] {
+        bench.request(&WriteRequest::put(id, CLUSTER).entry("Info", json!({"name": id})));
+    }
+    let effects = bench.turn();
+    let nodes: Vec<Vec<&str>> = effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Node(NodeUpdate::Set { device: None, metrics }) => Some(metrics.iter().map(|m| &*m.name).collect()),
+            _ => None,
+        })
+        .collect();
+    let with_revision = [
+        names::CONFIG_APPLICATIONS,
+        names::CONFIG_EPOCH,
+        names::CONFIG_REVISION,
+        names::CONFIG_OBJECTS,
+        names::REQUEST_RESULT,
+    ];
+    assert_eq!(nodes, [&with_revision[..], &[names::REQUEST_RESULT]], "the revision stands before the answer");
 }
 
 #[test]
@@ -177,10 +218,10 @@ fn a_repeated_request_gets_its_recorded_answer_again_and_changes_nothing() {
     bench.turn();
     bench.create("a", CLUSTER);
     let again = bench.turn();
-    assert_eq!(again.iter().map(line).collect::<Vec<_>>(), ["a Applied "]);
+    assert_eq!(lines_of(&again), ["a Applied "]);
     let answer = |effects: &[Effect]| match effects.last() {
         Some(Effect::Node(NodeUpdate::Set { metrics, .. })) => {
-            RequestResult::from_metric(&metrics[0]).unwrap().unwrap()
+            RequestResult::from_metric(metrics.last().unwrap()).unwrap().unwrap()
         }
         other => panic!("{other:?}"),
     };
@@ -209,7 +250,7 @@ fn a_request_for_another_store_is_refused_and_names_both() {
         let effects: Vec<Effect> = bench.state.take_turn().effects.nothing_to_save().into_iter().collect();
         match effects.last() {
             Some(Effect::Node(NodeUpdate::Set { metrics, .. })) => {
-                RequestResult::from_metric(&metrics[0]).unwrap().unwrap()
+                RequestResult::from_metric(metrics.last().unwrap()).unwrap().unwrap()
             }
             other => panic!("{other:?}"),
         }
@@ -258,7 +299,7 @@ fn restarted(disk: &MemoryStore) -> Bench {
     state.on_event(Event::Start { timeline: 2 }, now(40));
     let turn = state.take_turn();
     assert!(turn.commit.is_empty(), "nothing to add");
-    let births: Vec<_> = turn.effects.nothing_to_save().into_iter().map(|effect| line(&effect)).collect();
+    let births: Vec<_> = lines_of(&turn.effects.nothing_to_save().into_iter().collect::<Vec<_>>());
     let live = state.model().live_objects().map(|(uuid, _)| format!("birth {uuid}"));
     let births: Vec<_> = births.into_iter().filter(|line| line.starts_with("birth")).collect();
     assert_eq!(births, live.collect::<Vec<_>>());
@@ -358,7 +399,7 @@ fn a_new_application_is_one_more_object_and_changes_no_birth() {
     let lines = bench.lines();
     assert_eq!(lines[0], format!("revision None objects Some({})", objects + 1));
     assert!(lines[1].starts_with("birth "), "{lines:?}");
-    assert_eq!(lines.len(), 4, "{lines:?}");
+    assert_eq!((lines.len(), &*lines[2]), (5, "recorded"), "{lines:?}");
 }
 
 #[test]
@@ -481,8 +522,11 @@ impl Line {
         self.clock += Duration::from_millis(30);
         let time = Now::new(self.clock, 10);
         for effect in turn {
-            let Effect::Node(update) = effect else { panic!("no reads") };
-            self.node.update(update, time).unwrap();
+            match effect {
+                Effect::Node(update) => self.node.update(update, time).unwrap(),
+                Effect::Record => {}
+                Effect::ReadHistory(request) => panic!("no reads: {request:?}"),
+            }
         }
         self.node.handle_timeout(time);
         while let Some(output) = self.node.poll_output() {
@@ -554,13 +598,14 @@ fn a_committed_transaction_is_one_commit_and_its_repetition_gets_the_recorded_an
     let turn = bench.state.take_turn();
     assert_eq!((turn.commit.transactions.len(), turn.commit.requests.len()), (2, 1));
     bench.disk.commit_now(&turn.commit);
-    let lines: Vec<String> = turn.effects.nothing_to_save().into_iter().map(|effect| line(&effect)).collect();
+    let lines: Vec<String> = lines_of(&turn.effects.nothing_to_save().into_iter().collect::<Vec<_>>());
     assert_eq!(
         lines,
         [
             format!("revision None objects Some({})", objects + 1),
             format!("birth {CLUSTER}"),
             format!("data {CLUSTER} Object/Name,Info"),
+            "recorded".to_owned(),
             format!("revision Some({}) objects Some({})", revision + 2, objects + 1),
             "commit t Applied ".to_owned(),
         ]
@@ -583,7 +628,7 @@ fn a_transaction_with_one_bad_part_changes_nothing() {
     assert_eq!((turn.commit.transactions.len(), &turn.commit.timelines), (0, &None));
     assert!(bench.state.model().to_snapshot() == before);
     bench.disk.commit_now(&turn.commit);
-    let lines: Vec<String> = turn.effects.nothing_to_save().into_iter().map(|effect| line(&effect)).collect();
+    let lines: Vec<String> = lines_of(&turn.effects.nothing_to_save().into_iter().collect::<Vec<_>>());
     assert_eq!(lines, ["commit t Refused EdgeCluster/name"]);
     // What comes after it is as if it had never been.
     bench.create("d", CLUSTER);
@@ -716,7 +761,7 @@ fn a_turn_that_cannot_be_stored_is_taken_back_and_refused_and_nothing_more_is_wr
     bench.part(&PartRequest { transaction: "t".to_owned(), position: 0, write: cluster("b", OTHER) });
     let turn = bench.state.take_turn();
     assert!(turn.commit.is_empty(), "no refusal is recorded");
-    assert_eq!(turn.effects.nothing_to_save().into_iter().map(|e| line(&e)).collect::<Vec<_>>(), refused);
+    assert_eq!(lines_of(&turn.effects.nothing_to_save().into_iter().collect::<Vec<_>>()), refused);
     assert!(bench.state.model().to_snapshot() == before);
 
     bench.state.set_writable(now(70));
@@ -724,7 +769,7 @@ fn a_turn_that_cannot_be_stored_is_taken_back_and_refused_and_nothing_more_is_wr
     let turn = bench.state.take_turn();
     assert!(turn.commit.timelines.is_some());
     bench.disk.commit_now(&turn.commit);
-    let lines: Vec<String> = turn.effects.nothing_to_save().into_iter().map(|effect| line(&effect)).collect();
+    let lines: Vec<String> = lines_of(&turn.effects.nothing_to_save().into_iter().collect::<Vec<_>>());
     assert_eq!(lines.last().map(String::as_str), Some("a Applied "), "{lines:?}");
     assert!(lines.contains(&format!("birth {CLUSTER}")));
 }
@@ -747,6 +792,6 @@ fn what_comes_with_the_program_is_written_and_published_when_there_is_room_again
     state.set_writable(now(90));
     let turn = state.take_turn();
     assert_eq!(turn.commit.transactions.len(), 1);
-    let lines: Vec<String> = turn.effects.nothing_to_save().into_iter().map(|effect| line(&effect)).collect();
+    let lines: Vec<String> = lines_of(&turn.effects.nothing_to_save().into_iter().collect::<Vec<_>>());
     assert!(lines.contains(&format!("data {object} ConfigSchema")), "{lines:?}");
 }

@@ -72,11 +72,18 @@ const ROOM_MIN: u64 = 1024 * 1024;
 const SET_META: &str =
     "INSERT INTO meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
 
+/// A new revision, and so many bytes of history more. One statement, because each is a way to the database's thread and back before a write is answered.
+const SET_REVISION: &str = "INSERT INTO meta (key, value) VALUES ('revision', $1), ('history_bytes', $2) \
+                            ON CONFLICT (key) DO UPDATE SET value = CASE meta.key WHEN 'revision' THEN excluded.value \
+                            ELSE CAST(CAST(meta.value AS BIGINT) + CAST(excluded.value AS BIGINT) AS TEXT) END";
+
 #[derive(Debug)]
 pub struct SqliteStore {
     path: PathBuf,
     /// None: the last one failed in the middle of something; the next use opens another.
     connection: Option<AnyConnection>,
+    /// Requests with a smaller sequence are not in it, as far as this process knows.
+    forgotten: u64,
     /// Given back after the connection.
     _lock: StoreLock,
 }
@@ -115,7 +122,7 @@ impl SqliteStore {
 
     async fn connected(path: &Path, lock: StoreLock) -> Result<Self, StoreError> {
         let connection = Some(connect(path).await?);
-        Ok(Self { path: PathBuf::from(path), connection, _lock: lock })
+        Ok(Self { path: PathBuf::from(path), connection, forgotten: 0, _lock: lock })
     }
 
     /// The connection; another one if the last one failed.
@@ -209,11 +216,14 @@ impl Store for SqliteStore {
     }
 
     async fn commit(&mut self, commit: &Commit) -> Result<(), StoreError> {
+        let forget_below = Some(commit.forget_below).filter(|below| *below > self.forgotten);
         let stored = match self.connection().await {
-            Ok(connection) => write_commit(connection, commit).await.map_err(io("store a transaction")),
+            Ok(connection) => write_commit(connection, commit, forget_below).await.map_err(io("store a transaction")),
             Err(error) => Err(error),
         };
-        self.settle(stored).await
+        self.settle(stored).await?;
+        self.forgotten = forget_below.unwrap_or(self.forgotten);
+        Ok(())
     }
 
     async fn probe(&mut self) -> Result<(), StoreError> {
@@ -307,13 +317,9 @@ async fn forget_history(connection: &mut AnyConnection, below: u64, freed: u64) 
     let mut database = connection.begin_with("BEGIN IMMEDIATE").await?;
     let forget = sqlx::query("DELETE FROM history WHERE revision < $1").bind(number(below));
     forget.execute(&mut *database).await?;
-    count_history(&mut database, -number(freed)).await?;
+    let statement = "UPDATE meta SET value = CAST(CAST(value AS BIGINT) - $1 AS TEXT) WHERE key = 'history_bytes'";
+    sqlx::query(statement).bind(number(freed)).execute(&mut *database).await?;
     database.commit().await
-}
-
-async fn count_history(database: &mut AnyConnection, bytes: i64) -> Result<(), sqlx::Error> {
-    let statement = "UPDATE meta SET value = CAST(CAST(value AS BIGINT) + $1 AS TEXT) WHERE key = 'history_bytes'";
-    sqlx::query(statement).bind(bytes).execute(database).await.map(|_| ())
 }
 
 /// Bytes of the history of a transaction.
@@ -323,15 +329,22 @@ fn history_bytes(transaction: &Transaction) -> usize {
     transaction.history.iter().map(|row| text(&row.old) + text(&row.new) + of_all).sum()
 }
 
-async fn write_commit(connection: &mut AnyConnection, commit: &Commit) -> Result<(), sqlx::Error> {
+async fn write_commit(
+    connection: &mut AnyConnection,
+    commit: &Commit,
+    forget_below: Option<u64>,
+) -> Result<(), sqlx::Error> {
     let mut database = connection.begin_with("BEGIN IMMEDIATE").await?;
     for transaction in &commit.transactions {
         write_transaction(&mut database, transaction).await?;
     }
     if let Some(last) = commit.transactions.last() {
-        set_meta(&mut database, "revision", last.revision.to_string()).await?;
         let bytes: usize = commit.transactions.iter().map(history_bytes).sum();
-        count_history(&mut database, i64::try_from(bytes).unwrap_or(i64::MAX)).await?;
+        sqlx::query(SET_REVISION)
+            .bind(last.revision.to_string())
+            .bind(bytes.to_string())
+            .execute(&mut *database)
+            .await?;
     }
     if let Some(timelines) = &commit.timelines {
         set_meta(&mut database, "timelines", timelines.to_string()).await?;
@@ -345,8 +358,10 @@ async fn write_commit(connection: &mut AnyConnection, commit: &Commit) -> Result
             .execute(&mut *database)
             .await?;
     }
-    let forget = sqlx::query("DELETE FROM request WHERE sequence < $1").bind(number(commit.forget_below));
-    forget.execute(&mut *database).await?;
+    if let Some(below) = forget_below {
+        let forget = sqlx::query("DELETE FROM request WHERE sequence < $1").bind(number(below));
+        forget.execute(&mut *database).await?;
+    }
     database.commit().await
 }
 

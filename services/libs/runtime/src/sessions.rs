@@ -132,9 +132,6 @@ impl WatchedDisk {
 
 /// Brings an Edge Node up to date. An update that the node refuses is logged: a report is made to fit before.
 pub async fn update(node: &EdgeNodeHandle, update: NodeUpdate) {
-    match node.update(update).await {
-        // That the session has ended is its next event.
-        Ok(()) | Err(UpdateError::Stopped) => {}
-        Err(error) => tracing::warn!(error = %error, "the own metrics could not be brought up to date"),
-    }
+    // That the node has stopped is its next event.
+    let _ = node.submit(update).await;
 }

@@ -14,7 +14,7 @@ const ADDRESS: &str = "10.0.2.15";
 /// dm-integrity would write the whole disk first, which takes minutes. Without hardware virtualisation kubeadm takes longer than the bootstrapper waits by default.
 pub const SLOW: &str = "integrity = false\n[timeouts]\nmember_ms = 3600000\nreboot_ms = 3600000\n";
 /// Where a pod is placed as the chart places the join service: on a control plane, whatever the label's value is.
-const ON_A_CONTROL_PLANE: &str = r#"{
+pub const ON_A_CONTROL_PLANE: &str = r#"{
     "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
         {"matchExpressions": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}]}]}}},
     "tolerations": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}]}"#;
@@ -91,6 +91,14 @@ impl Kubectl {
     pub fn until_answers(&self, machine: &Machine, pod: &str) {
         let echo = ["exec", pod, "--", "echo", "said in the pod"];
         self.until(machine, "say something in the pod", &echo, |text| text == "said in the pod");
+    }
+
+    /// Waits until a pod of this machine reaches a pod of another one.
+    pub fn until_reaches(&self, machine: &Machine, from: &str, to: &str) {
+        let address = ["get", "pod", to, "--output", "jsonpath={.status.podIP}"];
+        let address = self.until(machine, "know an address", &address, |text| text.starts_with("10.42."));
+        let ping = ["exec", from, "--", "ping", "-c", "1", "-W", "10", &address];
+        self.until(machine, "reach another machine's pod", &ping, |text| text.contains(" 0% packet loss"));
     }
 
     /// Waits until a pod runs that was started before this boot.

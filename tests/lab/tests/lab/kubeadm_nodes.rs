@@ -10,7 +10,9 @@ use lab::machine::{Firmware, Hardware, Lan, Machine};
 use serde_json::json;
 
 use crate::factory::{Factory, assert_locked, assert_state_lies_on_its_disk, until_locked};
-use crate::kubeadm::{Kubectl, SLOW, assert_is_a_control_plane, assert_was_started_after_the_lock, init};
+use crate::kubeadm::{
+    Kubectl, ON_A_CONTROL_PLANE, SLOW, assert_is_a_control_plane, assert_was_started_after_the_lock, init,
+};
 
 /// Where the services of an edge are.
 const NAMESPACE: &str = "fplus-edge";
@@ -134,9 +136,12 @@ async fn a_worker_of_kubeadm_joins_by_the_join_service_comes_back_after_a_power_
     cluster.join().await;
     let place = json!({"nodeName": "cell-2"}).to_string();
     cluster.kubectl.run_pod(&cluster.factory, &cluster.further, "press", &place);
+    cluster.kubectl.run_pod(&cluster.factory, &cluster.first, "hall", ON_A_CONTROL_PLANE);
+    cluster.kubectl.until_reaches(&cluster.further, "press", "hall");
     cluster.cut_power().await;
     cluster.kubectl.until_runs_again(&cluster.factory, &cluster.further, "press");
     cluster.kubectl.until_answers(&cluster.further, "press");
+    cluster.kubectl.until_reaches(&cluster.further, "press", "hall");
 
     let revoked = cluster.factory.site.cli.json(&["host", "revoke", "cell-2"]).await;
     cluster.factory.site.agree(&revoked).await;

@@ -105,6 +105,8 @@ impl ConfigDb {
         for effect in saved {
             match effect {
                 Effect::Node(update) => actions.push(Action::Node(update)),
+                // A simulated disk has no record of writes beside its history.
+                Effect::Record => {}
                 Effect::ReadHistory(request) => {
                     let history = self.disk.store().map(|store| store.history_now(&request)).unwrap_or_default();
                     histories.push((request, history));
