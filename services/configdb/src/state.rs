@@ -242,13 +242,11 @@ impl State {
         if !self.commit.transactions.is_empty() {
             effects.push(Effect::Record);
         }
-        let mut answers = std::mem::take(&mut self.answers).into_iter();
         let present = (self.model.revision(), self.model.object_count());
         if self.published.replace(present) != Some(present) {
-            // One message less for every write that comes alone.
-            effects.push(of_node(births::revision_metrics(&self.model).into_iter().chain(answers.next()).collect()));
+            effects.push(of_node(births::revision_metrics(&self.model)));
         }
-        effects.extend(answers.map(|answer| of_node(vec![answer])));
+        effects.extend(std::mem::take(&mut self.answers).into_iter().map(|answer| of_node(vec![answer])));
         let mut commit = std::mem::take(&mut self.commit);
         commit.forget_below = self.requests.forget_below();
         Turn { commit, effects }

@@ -100,16 +100,9 @@ fn cluster(id: &str, object: Uuid) -> WriteRequest {
     WriteRequest::put(id, object).create_object(class::EDGE_CLUSTER, None).entry("EdgeCluster", document)
 }
 
-/// What is published, and in which order. An answer may come with the revision in one message.
+/// What is published, and in which order.
 fn lines_of<'a>(effects: impl IntoIterator<Item = &'a Effect>) -> Vec<String> {
-    let lines = effects.into_iter().flat_map(|effect| {
-        let Effect::Node(NodeUpdate::Set { device: None, metrics }) = effect else { return vec![line(effect)] };
-        let (answers, others) = metrics.iter().cloned().partition(|metric| &*metric.name == names::REQUEST_RESULT);
-        let parts: [Vec<Metric>; 2] = [others, answers];
-        let parts = parts.into_iter().filter(|metrics| !metrics.is_empty());
-        parts.map(|metrics| line(&Effect::Node(NodeUpdate::Set { device: None, metrics }))).collect()
-    });
-    lines.collect()
+    effects.into_iter().map(line).collect()
 }
 
 fn line(effect: &Effect) -> String {
@@ -171,32 +164,6 @@ fn objects_are_announced_before_they_are_born_and_the_revision_and_answers_follo
         "d Applied ".to_owned(),
     ];
     assert_eq!(bench.lines(), expected);
-}
-
-#[test]
-fn a_write_that_comes_alone_is_answered_in_the_message_with_its_revision() {
-    let mut bench = Bench::new();
-    bench.create("a", CLUSTER);
-    bench.turn();
-    for id in ["b", "c"] {
-        bench.request(&WriteRequest::put(id, CLUSTER).entry("Info", json!({"name": id})));
-    }
-    let effects = bench.turn();
-    let nodes: Vec<Vec<&str>> = effects
-        .iter()
-        .filter_map(|effect| match effect {
-            Effect::Node(NodeUpdate::Set { device: None, metrics }) => Some(metrics.iter().map(|m| &*m.name).collect()),
-            _ => None,
-        })
-        .collect();
-    let with_revision = [
-        names::CONFIG_APPLICATIONS,
-        names::CONFIG_EPOCH,
-        names::CONFIG_REVISION,
-        names::CONFIG_OBJECTS,
-        names::REQUEST_RESULT,
-    ];
-    assert_eq!(nodes, [&with_revision[..], &[names::REQUEST_RESULT]], "the revision stands before the answer");
 }
 
 #[test]
