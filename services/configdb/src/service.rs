@@ -118,7 +118,7 @@ pub async fn run_on<S: Store>(
     };
     let ended = io.run(state, first).await;
     io.node.stop().await;
-    io.follower.recorder.keep_mark().await;
+    io.follower.record(&mut io.store, io.clock.now().wall).await;
     io.store.close().await;
     ended
 }
@@ -131,10 +131,11 @@ struct Follower {
 }
 
 impl Follower {
-    /// Records what was written and is not recorded yet.
+    /// Records what was written and is not recorded yet, and keeps how far the record is.
     async fn record<S: Store>(&mut self, store: &mut S, wall: u64) {
         let stored = Stored { timelines: &self.timelines, revision: self.revision };
         self.recorder.follow(store, stored, wall).await;
+        self.recorder.keep_mark().await;
     }
 
     /// The store has taken a commit.
@@ -176,7 +177,6 @@ impl<S: Store> Io<S> {
         let mut turns = Turns::new(state, self.clock.now());
         self.publish(&turns);
         self.follower.record(&mut self.store, self.clock.now().wall).await;
-        self.follower.recorder.keep_mark().await;
         // What it stored is recorded.
         self.execute_all(first, &Commit::default()).await;
         let shutdown = self.shutdown.clone();
@@ -213,7 +213,6 @@ impl<S: Store> Io<S> {
     async fn look_after_store(&mut self, is_read_only: bool) {
         // Before anything is forgotten.
         self.follower.record(&mut self.store, self.clock.now().wall).await;
-        self.follower.recorder.keep_mark().await;
         let has_more = self.prune().await;
         let has_room = is_read_only && self.store.probe().await.is_ok();
         self.waiting.push_back(Input::Upkept { has_room, has_more });

@@ -60,7 +60,7 @@ pub struct State {
     counters: Counters,
     commit: Commit,
     data: Vec<Effect>,
-    answers: Vec<Metric>,
+    answers: Vec<Effect>,
     /// Revision and number of objects that were published last.
     published: Option<(u64, usize)>,
     /// Objects born in this turn, those that died in it again included.
@@ -246,7 +246,7 @@ impl State {
         if self.published.replace(present) != Some(present) {
             effects.push(of_node(births::revision_metrics(&self.model)));
         }
-        effects.extend(std::mem::take(&mut self.answers).into_iter().map(|answer| of_node(vec![answer])));
+        effects.extend(std::mem::take(&mut self.answers));
         let mut commit = std::mem::take(&mut self.commit);
         commit.forget_below = self.requests.forget_below();
         Turn { commit, effects }
@@ -548,7 +548,7 @@ impl State {
     }
 
     fn answer(&mut self, result: &RequestResult) {
-        self.answers.push(result.to_metric());
+        self.answers.push(Effect::Node(NodeUpdate::Set { device: None, metrics: vec![result.to_metric()] }));
     }
 }
 

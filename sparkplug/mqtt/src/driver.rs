@@ -233,8 +233,10 @@ impl<M: Machine> Driver<M> {
             // The caller may have gone away meanwhile.
             Some(answer) => drop(answer.send(taken)),
             None => {
-                if let Err(error) = taken {
-                    tracing::warn!(error = %error, "the machine refused a submission whose answer no caller waits for");
+                if let Err(error) = taken
+                    && !M::is_over(&error)
+                {
+                    tracing::error!(error = %error, "the machine refused a submission whose answer no caller waits for");
                 }
             }
         }

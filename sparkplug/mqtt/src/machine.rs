@@ -43,6 +43,11 @@ pub(crate) trait Machine: Send + 'static {
         None
     }
 
+    /// The refusal says no more than that it has stopped, which its last event says.
+    fn is_over(_refusal: &Self::Refusal) -> bool {
+        false
+    }
+
     /// The input that ends it.
     fn stop() -> Self::Input;
     fn is_stop(input: &Self::Input) -> bool;
@@ -58,6 +63,10 @@ impl Machine for EdgeNode {
 
     fn input(&mut self, input: NodeUpdate, now: Now) -> Result<(), UpdateError> {
         self.update(input, now)
+    }
+
+    fn is_over(refusal: &UpdateError) -> bool {
+        *refusal == UpdateError::Stopped
     }
 
     fn on_transport(&mut self, event: TransportEvent, now: Now) {

@@ -45,9 +45,9 @@ impl Bench {
         self.recorder.follow(&mut self.store, Stored { timelines: &timelines, revision }, 9).await;
     }
 
-    /// Commits one write of the session `timeline`, and records it as the running service does.
-    async fn write_and_add(&mut self, timeline: u64, slug: &str, json: Option<&str>) {
-        let transaction = self.write(timeline, "ada", slug, json);
+    /// Commits one write, and records it as the running service does.
+    async fn write_and_add(&mut self, slug: &str, json: Option<&str>) {
+        let transaction = self.write(1, "ada", slug, json);
         let (timelines, revision) = self.stored();
         let stored = Stored { timelines: &timelines, revision };
         self.recorder.add(&mut self.store, stored, &[transaction], 9).await;
@@ -118,11 +118,11 @@ async fn what_was_stored_while_no_record_was_kept_is_recorded_at_the_next_start_
 #[tokio::test]
 async fn what_was_not_recorded_before_a_write_is_recorded_before_it() {
     let mut bench = Bench::new().await;
-    bench.write_and_add(1, "Info", Some("1")).await;
+    bench.write_and_add("Info", Some("1")).await;
     bench.write(1, "ada", "Info", Some("2"));
-    bench.write_and_add(1, "EdgeClusterStatus", Some("{}")).await;
-    bench.write_and_add(1, "Info", None).await;
-    bench.write_and_add(1, "Info", Some("5")).await;
+    bench.write_and_add("EdgeClusterStatus", Some("{}")).await;
+    bench.write_and_add("Info", None).await;
+    bench.write_and_add("Info", Some("5")).await;
     let expected = [("put", 1), ("put", 2), ("delete", 4), ("put", 5)]
         .map(|(what, at)| format!("{what}-entry claimed:ada {OBJECT}/Info revision {at}"));
     assert_eq!(bench.lines(), expected);

@@ -87,7 +87,7 @@ impl Bench {
     }
 
     fn lines(&mut self) -> Vec<String> {
-        lines_of(&self.turn())
+        self.turn().iter().map(line).collect()
     }
 }
 
@@ -98,11 +98,6 @@ fn configdb() -> sparkplug::EdgeNodeDescriptor {
 fn cluster(id: &str, object: Uuid) -> WriteRequest {
     let document = json!({"name": "Paint_Shop", "namespace": "edge"});
     WriteRequest::put(id, object).create_object(class::EDGE_CLUSTER, None).entry("EdgeCluster", document)
-}
-
-/// What is published, and in which order.
-fn lines_of<'a>(effects: impl IntoIterator<Item = &'a Effect>) -> Vec<String> {
-    effects.into_iter().map(line).collect()
 }
 
 fn line(effect: &Effect) -> String {
@@ -185,10 +180,10 @@ fn a_repeated_request_gets_its_recorded_answer_again_and_changes_nothing() {
     bench.turn();
     bench.create("a", CLUSTER);
     let again = bench.turn();
-    assert_eq!(lines_of(&again), ["a Applied "]);
+    assert_eq!(again.iter().map(line).collect::<Vec<_>>(), ["a Applied "]);
     let answer = |effects: &[Effect]| match effects.last() {
         Some(Effect::Node(NodeUpdate::Set { metrics, .. })) => {
-            RequestResult::from_metric(metrics.last().unwrap()).unwrap().unwrap()
+            RequestResult::from_metric(&metrics[0]).unwrap().unwrap()
         }
         other => panic!("{other:?}"),
     };
@@ -217,7 +212,7 @@ fn a_request_for_another_store_is_refused_and_names_both() {
         let effects: Vec<Effect> = bench.state.take_turn().effects.nothing_to_save().into_iter().collect();
         match effects.last() {
             Some(Effect::Node(NodeUpdate::Set { metrics, .. })) => {
-                RequestResult::from_metric(metrics.last().unwrap()).unwrap().unwrap()
+                RequestResult::from_metric(&metrics[0]).unwrap().unwrap()
             }
             other => panic!("{other:?}"),
         }
@@ -266,7 +261,7 @@ fn restarted(disk: &MemoryStore) -> Bench {
     state.on_event(Event::Start { timeline: 2 }, now(40));
     let turn = state.take_turn();
     assert!(turn.commit.is_empty(), "nothing to add");
-    let births: Vec<_> = lines_of(&turn.effects.nothing_to_save().into_iter().collect::<Vec<_>>());
+    let births: Vec<_> = turn.effects.nothing_to_save().into_iter().map(|effect| line(&effect)).collect();
     let live = state.model().live_objects().map(|(uuid, _)| format!("birth {uuid}"));
     let births: Vec<_> = births.into_iter().filter(|line| line.starts_with("birth")).collect();
     assert_eq!(births, live.collect::<Vec<_>>());
@@ -565,7 +560,7 @@ fn a_committed_transaction_is_one_commit_and_its_repetition_gets_the_recorded_an
     let turn = bench.state.take_turn();
     assert_eq!((turn.commit.transactions.len(), turn.commit.requests.len()), (2, 1));
     bench.disk.commit_now(&turn.commit);
-    let lines: Vec<String> = lines_of(&turn.effects.nothing_to_save().into_iter().collect::<Vec<_>>());
+    let lines: Vec<String> = turn.effects.nothing_to_save().into_iter().map(|effect| line(&effect)).collect();
     assert_eq!(
         lines,
         [
@@ -595,7 +590,7 @@ fn a_transaction_with_one_bad_part_changes_nothing() {
     assert_eq!((turn.commit.transactions.len(), &turn.commit.timelines), (0, &None));
     assert!(bench.state.model().to_snapshot() == before);
     bench.disk.commit_now(&turn.commit);
-    let lines: Vec<String> = lines_of(&turn.effects.nothing_to_save().into_iter().collect::<Vec<_>>());
+    let lines: Vec<String> = turn.effects.nothing_to_save().into_iter().map(|effect| line(&effect)).collect();
     assert_eq!(lines, ["commit t Refused EdgeCluster/name"]);
     // What comes after it is as if it had never been.
     bench.create("d", CLUSTER);
@@ -728,7 +723,7 @@ fn a_turn_that_cannot_be_stored_is_taken_back_and_refused_and_nothing_more_is_wr
     bench.part(&PartRequest { transaction: "t".to_owned(), position: 0, write: cluster("b", OTHER) });
     let turn = bench.state.take_turn();
     assert!(turn.commit.is_empty(), "no refusal is recorded");
-    assert_eq!(lines_of(&turn.effects.nothing_to_save().into_iter().collect::<Vec<_>>()), refused);
+    assert_eq!(turn.effects.nothing_to_save().into_iter().map(|e| line(&e)).collect::<Vec<_>>(), refused);
     assert!(bench.state.model().to_snapshot() == before);
 
     bench.state.set_writable(now(70));
@@ -736,7 +731,7 @@ fn a_turn_that_cannot_be_stored_is_taken_back_and_refused_and_nothing_more_is_wr
     let turn = bench.state.take_turn();
     assert!(turn.commit.timelines.is_some());
     bench.disk.commit_now(&turn.commit);
-    let lines: Vec<String> = lines_of(&turn.effects.nothing_to_save().into_iter().collect::<Vec<_>>());
+    let lines: Vec<String> = turn.effects.nothing_to_save().into_iter().map(|effect| line(&effect)).collect();
     assert_eq!(lines.last().map(String::as_str), Some("a Applied "), "{lines:?}");
     assert!(lines.contains(&format!("birth {CLUSTER}")));
 }
@@ -759,6 +754,6 @@ fn what_comes_with_the_program_is_written_and_published_when_there_is_room_again
     state.set_writable(now(90));
     let turn = state.take_turn();
     assert_eq!(turn.commit.transactions.len(), 1);
-    let lines: Vec<String> = lines_of(&turn.effects.nothing_to_save().into_iter().collect::<Vec<_>>());
+    let lines: Vec<String> = turn.effects.nothing_to_save().into_iter().map(|effect| line(&effect)).collect();
     assert!(lines.contains(&format!("data {object} ConfigSchema")), "{lines:?}");
 }
