@@ -115,20 +115,28 @@ const FLUX_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// # Errors
 /// The configuration, the state directory, the address of the git server, or a session that ended by itself.
 pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::Result<()> {
-    run_with_charts(config, ShippedCharts::new(), shutdown, health).await
+    // The configuration is judged first: it says better what is wrong than a port that is taken.
+    config.validate().map_err(|error| exit::with_code(exit::CONFIG, error))?;
+    let listen = config.bootstrap.listen;
+    let listener = TcpListener::bind(listen)
+        .await
+        .with_context(|| format!("bootstrap.listen: cannot listen on {listen}"))
+        .map_err(|error| exit::with_code(exit::UNAVAILABLE, error))?;
+    serve(config, ShippedCharts::new(), listener, shutdown, health).await
 }
 
 /// Charts with which the shared repository begins, each file by its path: from then on it is the site's.
 pub type ShippedCharts = BTreeMap<String, Vec<u8>>;
 
-/// The same, with charts for a shared repository that is made now.
+/// The same with an address for the bootstrap scripts that is taken already, and with charts for a shared repository that is made now.
 ///
 /// # Errors
 /// As [`run`].
 // long: everything is made once, in the order in which one thing needs another.
-pub async fn run_with_charts(
+pub async fn serve(
     config: Config,
     shipped: ShippedCharts,
+    listener: TcpListener,
     shutdown: Shutdown,
     health: Health,
 ) -> anyhow::Result<()> {
@@ -164,9 +172,6 @@ pub async fn run_with_charts(
     let clock = Clock::new();
     let realm =
         Realm::open(&config.kerberos, &config.state_dir).map_err(|error| exit::with_code(exit::CONFIG, error))?;
-    let addr = config.bootstrap.listen;
-    let listener = TcpListener::bind(addr).await;
-    let listener = listener.with_context(|| format!("bootstrap.listen: cannot listen on {addr}"))?;
     let scripts_addr = listener.local_addr().context("bootstrap.listen")?;
     let tls = tls(&config.bootstrap)?;
     let scheme = if tls.is_some() { "https" } else { "http" };

@@ -76,8 +76,22 @@ const UPKEEP_MAX: usize = 256;
 ///
 /// # Errors
 /// The configuration, the state directory, the address, or a session that ended by itself.
-// long: everything is made once, in the order in which one thing needs another.
 pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::Result<()> {
+    // The configuration is judged first: it says better what is wrong than a port that is taken.
+    config.validate().map_err(|error| exit::with_code(exit::CONFIG, error))?;
+    let listener = TcpListener::bind(config.listen)
+        .await
+        .with_context(|| format!("listen: cannot listen on {}", config.listen))
+        .map_err(|error| exit::with_code(exit::UNAVAILABLE, error))?;
+    serve(config, listener, shutdown, health).await
+}
+
+/// The same with an address that is taken already.
+///
+/// # Errors
+/// As [`run`].
+// long: everything is made once, in the order in which one thing needs another.
+pub async fn serve(config: Config, listener: TcpListener, shutdown: Shutdown, health: Health) -> anyhow::Result<()> {
     let organisation = config.validate().map_err(|error| exit::with_code(exit::CONFIG, error))?;
     config.mqtt.validate().map_err(|error| exit::with_code(exit::CONFIG, error))?;
     let state_dir = config.state_dir.clone();
@@ -92,9 +106,6 @@ pub async fn run(config: Config, shutdown: Shutdown, health: Health) -> anyhow::
     let tls = tls(&config)?;
     let identities = config.users.oidc.identities().map_err(config::ConfigError::Oidc);
     let identities = identities.map_err(|error| exit::with_code(exit::CONFIG, error))?;
-    let listener = TcpListener::bind(config.listen).await;
-    let listener = listener.with_context(|| format!("listen: cannot listen on {}", config.listen));
-    let listener = listener.map_err(|error| exit::with_code(exit::UNAVAILABLE, error))?;
     let local = listener.local_addr().context("listen")?;
     let url = format!("{}://{local}", if tls.is_some() { "https" } else { "http" });
     tracing::info!(addr = %local, url, repositories = persisted.len(), "serving git");

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +25,7 @@ use service_runtime::state_dir::StateDir;
 use sparkplug::host::HostRequest;
 use sparkplug::{HostId, Now};
 use sparkplug_mqtt::{MqttConfig, Protocol};
+use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use uuid::Uuid;
@@ -111,8 +113,10 @@ impl Factory {
             .map_err(|error| exit::with_code(exit::UNAVAILABLE, error))?;
         let dir = &arguments.data_dir;
         let manager_state = dir.join("cluster-manager");
-        let git = free_address("--git", "git", arguments.git)?;
-        let bootstrap = free_address("--bootstrap", "the bootstrap scripts", arguments.bootstrap)?;
+        let git_listener = listener("--git", "git", arguments.git).await?;
+        let git = git_listener.local_addr()?;
+        let scripts_listener = listener("--bootstrap", "the bootstrap scripts", arguments.bootstrap).await?;
+        let bootstrap = scripts_listener.local_addr()?;
         let mut services = JoinSet::new();
         let organisation = &arguments.organisation;
         let console_listener = console_listener(arguments).await?;
@@ -142,7 +146,7 @@ impl Factory {
             ..cluster_manager::Config::default()
         };
         let charts = crate::charts::shipped();
-        let running = cluster_manager::run_with_charts(manager, charts, central.clone(), health.clone());
+        let running = cluster_manager::serve(manager, charts, scripts_listener, central.clone(), health.clone());
         spawn(&mut services, "cluster manager", running);
         spawn(&mut services, "identity", identity::run(identity, central.clone(), health.clone()));
         let git_server = git_server::Config {
@@ -153,7 +157,8 @@ impl Factory {
             mqtt: reach.login(&Principal::Git)?,
             ..git_server::Config::default()
         };
-        spawn(&mut services, "git server", git_server::run(git_server, central.clone(), health.clone()));
+        let running = git_server::serve(git_server, git_listener, central.clone(), health.clone());
+        spawn(&mut services, "git server", running);
         let monitor = edge_monitor::Config {
             organisation: organisation.clone(),
             mode: edge_monitor::config::Mode::Central,
@@ -254,29 +259,25 @@ fn console_config(arguments: &UpArguments, reach: &Reach) -> anyhow::Result<cons
     })
 }
 
-/// The address of a service that binds it itself.
-fn free_address(option: &str, what: &str, wanted: std::net::SocketAddr) -> anyhow::Result<std::net::SocketAddr> {
-    let listener = std::net::TcpListener::bind(wanted)
+/// Takes the address of a service.
+///
+/// # Errors
+/// With [`exit::UNAVAILABLE`] if it is taken, naming the option.
+async fn listener(option: &str, what: &str, wanted: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(wanted)
+        .await
         .with_context(|| format!("cannot listen on {wanted} for {what}; stop what uses it, or choose another {option}"))
-        .map_err(|error| exit::with_code(exit::UNAVAILABLE, error))?;
-    Ok(listener.local_addr()?)
+        .map_err(|error| exit::with_code(exit::UNAVAILABLE, error))
 }
 
 /// The console's address. It is served without login, so no one else's machine may reach it.
-pub(crate) async fn console_listener(arguments: &UpArguments) -> anyhow::Result<tokio::net::TcpListener> {
+pub(crate) async fn console_listener(arguments: &UpArguments) -> anyhow::Result<TcpListener> {
     let listen = arguments.console_listen;
     if !listen.ip().is_loopback() {
         let error = anyhow!("--console-listen {listen} must be a loopback address: the console of `up` has no login");
         return Err(exit::with_code(exit::CONFIG, error));
     }
-    tokio::net::TcpListener::bind(listen)
-        .await
-        .with_context(|| {
-            format!(
-                "cannot listen on {listen} for the web console; stop what uses it, or choose another --console-listen"
-            )
-        })
-        .map_err(|error| exit::with_code(exit::UNAVAILABLE, error))
+    listener("--console-listen", "the web console", listen).await
 }
 
 /// The embedded broker with its gate, unless the factory uses another one.

@@ -5,6 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use crate::wait;
 
@@ -150,6 +151,11 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        // Whatever the test fails at, a process that ended by itself may be why.
+        if thread::panicking() && self.child.is_some() {
+            let state = if self.is_running() { "runs" } else { "has ended by itself" };
+            eprintln!("{} {state}; the end of its output:\n{}", self.name, self.tail());
+        }
         self.kill();
     }
 }

@@ -21,6 +21,9 @@ pub const RECORDS_MAX: usize = 1000;
 /// Most bytes of the file that are read for it: a record has some 300.
 const READ_BYTES_MAX: u64 = 1 << 20;
 
+/// Up to so many bytes are written on the thread that asks, if they need not be on the disk. To copy them takes less than to wake another thread, and an answer waits for it.
+const SHORT_BYTES_MAX: usize = 16 << 10;
+
 /// The file in a state directory.
 #[must_use]
 pub fn path(state_dir: &Path) -> PathBuf {
@@ -105,8 +108,12 @@ impl RecordFile {
             lines.push(b'\n');
         }
         let (path, before) = (self.path.clone(), self.unsynced.clone());
+        let is_short = !syncs && lines.len() <= SHORT_BYTES_MAX;
         let written = move || write_lines(&path, &lines, before.as_deref(), syncs);
-        let unsynced = tokio::task::spawn_blocking(written).await.map_err(io::Error::other)??;
+        let unsynced = match is_short {
+            true => written()?,
+            false => tokio::task::spawn_blocking(written).await.map_err(io::Error::other)??,
+        };
         self.unsynced = unsynced.map(Arc::new);
         self.chain = Some(chain);
         Ok(())
@@ -197,6 +204,25 @@ mod tests {
         file.append(&[record(5)], true).await.unwrap();
         let second = chain::verify(&std::fs::read(&path).unwrap()).unwrap();
         assert_eq!((second.begins_after, second.end.number), (first.end.head, 4));
+    }
+
+    #[tokio::test]
+    async fn what_is_synced_later_is_in_the_file_at_once_whatever_its_size() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = path(dir.path());
+        let long: Vec<serde_json::Value> = (0..1000).map(record).collect();
+        let mut file = RecordFile::new(path.clone());
+        for records in [&long[..1], &long[..]] {
+            assert!(file.write_all(records).await);
+            assert_eq!(file.last().await.unwrap().unwrap()["at"], records[records.len() - 1]["at"]);
+        }
+        assert!(std::fs::metadata(&path).unwrap().len() > 2 * SHORT_BYTES_MAX as u64);
+        assert_eq!(chain::verify(&std::fs::read(&path).unwrap()).unwrap().records, 1001);
+        file.sync().await.unwrap();
+        let mut nowhere = RecordFile::new(dir.path().to_path_buf());
+        for records in [&long[..1], &long[..]] {
+            assert!(!nowhere.write_all(records).await, "it names a directory");
+        }
     }
 
     #[tokio::test]

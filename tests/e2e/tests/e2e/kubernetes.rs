@@ -268,8 +268,10 @@ async fn edge_sync_applies_repairs_prunes_and_reports_on_a_kubernetes_api() {
     sender.host.stop().await;
     sync.interrupt();
     assert!(sync.ended().await.success());
-    let reader = Reader::read(&recorder.messages());
-    reader.assert_clean();
-    assert!(!reader.node(GROUP, "Sync").unwrap().is_alive);
+    // The process has sent its death when it ends; the recorder receives it later.
+    let watched = Watched { recorder: &recorder, sync: &sync };
+    let is_dead = |reader: &Reader| reader.node(GROUP, "Sync").is_some_and(|node| !node.is_alive);
+    watched.until("the death of Sync", is_dead).await;
+    Reader::read(&recorder.messages()).assert_clean();
     cluster.give_back().await;
 }
