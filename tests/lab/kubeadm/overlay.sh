@@ -50,7 +50,8 @@ blob() { # FILE: into the layout; prints `"digest": ..., "size": ...`
     mv "$1" "$layout/blobs/sha256/$hash"
 }
 
-image() { # NAME ROOT COMMAND...: an image of one layer
+environment=
+image() { # NAME ROOT COMMAND...: an image of one layer, with $environment (strings of JSON)
     local name=$1 root=$2 word command="" layer config difference manifest
     shift 2
     mkdir -p "$root"/{etc,tmp,var/run}
@@ -58,8 +59,8 @@ image() { # NAME ROOT COMMAND...: an image of one layer
     difference=$(sha256sum "$work/layer" | cut -d ' ' -f 1)
     layer=$(blob "$work/layer")
     for word in "$@"; do command+="${command:+, }\"$word\""; done
-    printf '{"architecture": "amd64", "os": "linux", "config": {"Env": ["PATH=/usr/local/bin:/usr/sbin:/bin"], "Entrypoint": [%s]}, "rootfs": {"type": "layers", "diff_ids": ["sha256:%s"]}}' \
-        "$command" "$difference" >"$work/config"
+    printf '{"architecture": "amd64", "os": "linux", "config": {"Env": ["PATH=/usr/local/bin:/usr/sbin:/bin"%s], "Entrypoint": [%s]}, "rootfs": {"type": "layers", "diff_ids": ["sha256:%s"]}}' \
+        "${environment:+, $environment}" "$command" "$difference" >"$work/config"
     config=$(blob "$work/config")
     printf '{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "config": {"mediaType": "application/vnd.oci.image.config.v1+json", %s}, "layers": [{"mediaType": "application/vnd.oci.image.layer.v1.tar", %s}]}' \
         "$config" "$layer" >"$work/manifest"
@@ -84,11 +85,15 @@ with_shell() { # PROGRAM...
     for program; do install -m 755 "$programs/$program" "$work/root/usr/local/bin/"; done
 }
 
-for program in etcd kube-apiserver; do
-    with "$program"
-    image "$(named "$program")" "$work/root" "$program"
-done
-# A simulated processor answers late. A program that loses its lease ends, and its next start takes minutes. Of an option that is given twice the last one counts.
+# A simulated processor answers late.
+# A member of etcd that hears nothing for a second would begin an election, and nothing is written until that ends.
+environment='"ETCD_HEARTBEAT_INTERVAL=1000", "ETCD_ELECTION_TIMEOUT=10000"'
+with etcd
+image "$(named etcd)" "$work/root" etcd
+environment=
+with kube-apiserver
+image "$(named kube-apiserver)" "$work/root" kube-apiserver
+# A program that loses its lease ends, and its next start takes minutes. Of an option that is given twice the last one counts.
 for program in kube-controller-manager kube-scheduler; do
     with_shell "$program"
     mkdir "$work/root/usr/local/lib"

@@ -19,7 +19,7 @@ pub const ZERO: &str = "00000000000000000000000000000000000000000000000000000000
 /// Longest wait for what a host and its operator do together. A host that was refused asks again after a minute; Argon2 takes some seconds without hardware virtualisation.
 const PATIENCE: Duration = Duration::from_secs(1200);
 /// How often an operator looks. A command line that is started all the time takes from the machines what they need.
-const INTERVAL: Duration = Duration::from_secs(2);
+const INTERVAL: Duration = Duration::from_secs(5);
 /// Where Kubernetes keeps its state, by default.
 pub const STATE_DIRECTORIES: [&str; 9] = [
     "/etc/kubernetes",
