@@ -104,6 +104,8 @@ impl Site {
             kubeconfig: Some(kubeconfig),
             server: &format!("https://{server}"),
             network,
+            // Without hardware virtualisation a control plane may take a quarter of an hour.
+            control_plane_minutes: 60,
         };
         let keys = "secret = \"sparkfleet-join\"";
         self.join = joining.start(self.uuid, keys, self.broker.address(), self.directory.path());
@@ -171,20 +173,22 @@ struct Joining<'a> {
     kubeconfig: Option<&'a Path>,
     server: &'a str,
     network: &'a str,
+    control_plane_minutes: u32,
 }
 
 impl<'a> Joining<'a> {
     fn simulated(distribution: &'a str, cluster: &SimulatedCluster) -> Self {
         let kubernetes = format!("namespace = \"{}\"\nurl = \"{}\"\n", cluster.namespace(), cluster.url());
         let (server, network) = ("https://10.1.0.1:6443", "10.1.0.0/16");
-        Self { distribution, kubernetes, kubeconfig: None, server, network }
+        Self { distribution, kubernetes, kubeconfig: None, server, network, control_plane_minutes: 10 }
     }
 
     fn start(&self, uuid: Uuid, keys: &str, broker: SocketAddr, directory: &Path) -> Process {
-        let Self { distribution, kubernetes, server, network, .. } = self;
+        let Self { distribution, kubernetes, server, network, control_plane_minutes, .. } = self;
         let tables = format!(
             "[cluster]\nname = \"{CLUSTER}\"\nuuid = \"{uuid}\"\n[kubernetes]\n{kubernetes}[trust]\n{keys}\n\
-             [join]\ndistribution = \"{distribution}\"\nservers = [\"{server}\"]\nnetworks = [\"{network}\"]\n"
+             [join]\ndistribution = \"{distribution}\"\nservers = [\"{server}\"]\nnetworks = [\"{network}\"]\n\
+             control_plane_minutes = {control_plane_minutes}\n"
         );
         let kubeconfig = self.kubeconfig.map(|path| path.display().to_string());
         let environment: Vec<(&str, &str)> = kubeconfig.iter().map(|path| ("KUBECONFIG", path.as_str())).collect();
